@@ -1,0 +1,1 @@
+"""The operator: observes a write, decides, acts. The only committer. Knows no Spark."""

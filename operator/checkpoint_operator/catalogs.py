@@ -1,0 +1,85 @@
+"""Iceberg catalogs by the names that the settings give them. Only the operator holds their credentials."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
+from requests import PreparedRequest, Response
+from requests.adapters import HTTPAdapter
+from requests.exceptions import RequestException
+from sqlalchemy.exc import SQLAlchemyError
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.storage import iceberg_options, reveal
+
+_ANSWER_WITHIN_S: Final = 60.0
+#: Properties whose value is the name of a Python class that pyiceberg would import.
+CLASS_PROPERTIES: Final = frozenset({"py-io-impl", "py-catalog-impl", "write.py-location-provider.impl", "auth.custom.impl"})
+
+
+class _BoundedAdapter(HTTPAdapter):
+    """Requests to the catalog end: pyiceberg sends the commit without a timeout. Never sends a request twice."""
+
+    def __init__(self) -> None:
+        super().__init__(max_retries=0)
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        kwargs["timeout"] = kwargs.get("timeout") or _ANSWER_WITHIN_S
+        return super().send(request, *args, **kwargs)
+
+
+def open_catalog(name: str, settings: Settings) -> Catalog:
+    """Return the catalog of this name. NeedsChange if there is none, or its credentials are refused."""
+    entry = settings.catalogs.get(name)
+    if entry is None:
+        known = ", ".join(sorted(settings.catalogs)) or "none"
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"there is no catalog {name!r} in the settings file (it has: {known}); add it under catalogs",
+        )
+    properties = {"type": entry.type, "uri": entry.uri}
+    if entry.warehouse is not None:
+        properties |= {"warehouse": entry.warehouse, **iceberg_options(entry.warehouse, settings)}
+    if entry.credential is not None:
+        properties["credential"] = reveal(entry.credential)
+    if entry.token is not None:
+        properties["token"] = reveal(entry.token)
+    if entry.scope is not None:
+        properties["scope"] = entry.scope
+    try:
+        catalog = load_catalog(name, **properties)
+    except Exception as error:
+        raise translate_catalog_error(error, name) from error
+    if classes := CLASS_PROPERTIES & catalog.properties.keys() - properties.keys():
+        raise NeedsChange(
+            reasons.TABLE_UNSUPPORTED,
+            f"the catalog {name!r} asks for code to be imported by the property {min(classes)!r}; that is refused",
+        )
+    session = getattr(catalog, "_session", None)
+    if session is not None:
+        session.mount("http://", _BoundedAdapter())
+        session.mount("https://", _BoundedAdapter())
+    return catalog
+
+
+def translate_catalog_error(error: Exception, name: str) -> CheckpointError:
+    """Return the family's error for a failure of a catalog. Never says what was sent, which may hold credentials."""
+    if isinstance(error, CheckpointError):
+        return error
+    text = " ".join(str(error).split())[:400]
+    if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError):
+        return NeedsChange(
+            reasons.CREDENTIALS_REFUSED,
+            f"the catalog {name!r} refused access: {text}; check its credentials in the settings file (catalogs.{name})",
+        )
+    if isinstance(error, SQLAlchemyError):
+        text = str(getattr(error, "orig", None) or type(error).__name__)
+    elif not isinstance(error, RequestException | OSError):
+        text = f"{type(error).__name__}: {text}"
+    return Retryable(
+        reasons.CATALOG_UNAVAILABLE, f"the catalog {name!r} did not answer: {text}; check its uri in the settings file"
+    )

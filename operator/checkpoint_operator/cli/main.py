@@ -1,0 +1,44 @@
+"""The commands, each in a module of its own that is imported when it is called: `--help` must not wait for pyarrow."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+_EXISTING = click.Path(path_type=Path, dir_okay=False)
+_settings = click.option(
+    "--settings",
+    type=_EXISTING,
+    help="Catalogs and storage. By default $CHECKPOINTED_WRITE_SETTINGS, checkpointed-write.settings.yaml beside the manifest, "
+    "or ~/.config/checkpointed-write/settings.yaml.",
+)
+_output = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="How to print."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="checkpointed-writes")
+def main() -> None:
+    """Spark jobs that cannot be lost: staged, sealed and committed exactly once."""
+
+
+@main.command()
+@click.argument("file", type=_EXISTING)
+@_settings
+@click.option("--cores", type=click.IntRange(1, 1024), help="How many tasks run at once. By default all cores.")
+def run(file: Path, settings: Path | None, cores: int | None) -> None:
+    """Run the CheckpointedWrite in FILE on this machine, or resume it.
+
+    Interrupt it at any moment and run it again: what was sealed is not computed again. Exit codes: 0 committed, 1 failed,
+    2 manifest wrong, 130 interrupted.
+    """
+    from checkpoint_operator.cli.run import run_command
+
+    sys.exit(run_command(file, settings, cores))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""`checkpointed-write run`: drive a write on this machine, show how far it is, and say how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from checkpoint_operator.cli import exits
+from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
+from checkpoint_operator.core.actions import Close, Commit, Finish, RecordAttempt, Stall, StartDriver
+from checkpoint_operator.local.runner import Report, Runner
+from checkpoint_operator.progress import Progress as Counts
+from checkpoint_operator.reconcile import Round
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.records import MarkRecord
+
+_PLAIN_EVERY_S: Final = 10.0
+
+
+def run_command(file: Path, settings_file: Path | None, cores: int | None) -> int:
+    """Run the write and return the exit code."""
+    console = Console(stderr=True, highlight=False)
+    started = time.monotonic()
+    try:
+        manifest = load_manifest(file)
+        settings = load_settings(find_settings(settings_file, file))
+    except CheckpointError as error:
+        _say_error(console, error)
+        return exits.MANIFEST_WRONG
+    signal.signal(signal.SIGTERM, _interrupt)
+    with _Display(console, manifest) as display:
+        runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report)
+        try:
+            ended = runner.run()
+        except KeyboardInterrupt:
+            display.end()
+            console.print(f"interrupted; what is sealed stays: checkpointed-write run {file} resumes it")
+            return exits.INTERRUPTED
+        except CheckpointError as error:
+            display.end()
+            _say_error(console, error)
+            return exits.code_of(error)
+    return _conclude(console, manifest, ended, display, runner, time.monotonic() - started)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _say_error(console: Console, error: CheckpointError) -> None:
+    for line in exits.lines_of(error):
+        console.print(line, style="red", markup=False, soft_wrap=True)
+
+
+@dataclass(slots=True)
+class _Display:
+    """A live bar on a terminal; a line now and then elsewhere."""
+
+    console: Console
+    manifest: CheckpointedWrite
+    counts: Counts | None = None
+    did_work: bool = False
+    attempts_before: int | None = None
+    rows_before: int | None = None
+    _bar: Progress | None = None
+    _task: TaskID | None = None
+    _started: float = field(default_factory=time.monotonic)
+    _last_plain: float = 0.0
+    _said_attached: bool = False
+
+    def __enter__(self) -> _Display:
+        if self.console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed}/{task.total} tasks"),
+                TextColumn("{task.fields[rows]} rows sealed"),
+                TextColumn("{task.fields[rate]} rows/s"),
+                TimeElapsedColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def report(self, report: Report) -> None:
+        if report.trouble is not None:
+            self.console.print(f"trying again: {report.trouble}", style="yellow", markup=False, soft_wrap=True)
+            return
+        if report.attached and not self._said_attached:
+            self._said_attached = True
+            self.console.print("another run of this write is at work on this machine; watching it, and taking over if it ends")
+        counts = report.progress
+        if self.rows_before is None:
+            self.rows_before, self.attempts_before = counts.rows_read, counts.attempt
+            if counts.rows_read and not (report.round and isinstance(report.round.outcome, Finish)):
+                self.console.print(f"resuming: {counts.rows_read:,} rows are sealed already and will not be computed again")
+        self.counts = counts
+        if report.round is not None:
+            self._tell(report.round)
+        self._show(counts)
+
+    def _tell(self, done: Round) -> None:
+        for action in done.actions:
+            match action:
+                case RecordAttempt(attempt, _) if attempt > 1:
+                    self.console.print(f"attempt {attempt} begins")
+                case Close(attempt, why) if "sealed" not in why:
+                    self.console.print(f"attempt {attempt} is closed: {why}")
+                case Commit():
+                    self.console.print("all rows are sealed: committed")
+                case _:
+                    pass
+            if isinstance(action, RecordAttempt | StartDriver | Commit | Close):
+                self.did_work = True
+
+    def _show(self, counts: Counts) -> None:
+        elapsed = max(time.monotonic() - self._started, 1e-6)
+        rate = (counts.rows_read - (self.rows_before or 0)) / elapsed
+        if self._bar is not None:
+            if self._task is None:
+                self._task = self._bar.add_task("starting", total=None, rows="0", rate="0")
+            self._bar.update(
+                self._task,
+                description=f"{self.manifest.metadata.name}, attempt {counts.attempt}",
+                total=counts.tasks,
+                completed=counts.tasks_done,
+                rows=f"{counts.rows_read:,}",
+                rate=f"{rate:,.0f}",
+            )
+        elif elapsed - self._last_plain >= _PLAIN_EVERY_S:
+            self._last_plain = elapsed
+            tasks = "planning" if counts.tasks is None else f"{counts.tasks_done}/{counts.tasks} tasks"
+            self.console.print(f"attempt {counts.attempt}: {tasks}, {counts.rows_read:,} rows sealed, {rate:,.0f} rows/s")
+
+
+def _conclude(
+    console: Console, manifest: CheckpointedWrite, ended: Round, display: _Display, runner: Runner, elapsed_s: float
+) -> int:
+    match ended.outcome:
+        case Stall(reason, message):
+            console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
+            last = ended.seen.last
+            if last is not None:
+                log = runner.drivers.log_of(ended.key, last.number)
+                if log.exists():
+                    console.print(f"the log of the last driver: {log}", markup=False, soft_wrap=True)
+            return exits.FAILED
+        case _:
+            assert ended.mark is not None
+            _summarise(Console(file=sys.stdout, highlight=False, soft_wrap=True), manifest, ended.mark, display, elapsed_s)
+            return exits.COMMITTED
+
+
+def _summarise(out: Console, manifest: CheckpointedWrite, mark: MarkRecord, display: _Display, elapsed_s: float) -> None:
+    word = {"iceberg": "snapshot", "lance": "version", "none": "version"}[manifest.spec.sink.format]
+    if not display.did_work:
+        out.print(f"already committed: {mark.target} has {mark.rows_written:,} rows of {mark.key}", markup=False)
+    else:
+        out.print(f"committed {mark.rows_written:,} rows to {mark.target}", markup=False)
+    rows = [
+        ("rows", f"{mark.rows_read:,} read, {mark.rows_written:,} written"),
+        ("files", f"{mark.files:,}"),
+        (word, "none: there was nothing to commit" if mark.commit_id is None else str(mark.commit_id)),
+        ("key", mark.key),
+        ("attempts", str(mark.attempts)),
+        ("time", f"{elapsed_s:.1f} s"),
+    ]
+    if display.did_work and display.rows_before:
+        rows.append(("resumed", f"{display.rows_before:,} rows were sealed before and were not computed again"))
+    if len(mark.code_digests) > 1:
+        rows.append(("code", f"results of {len(mark.code_digests)} versions of the code are mixed (onCodeChange: Continue)"))
+    for name, value in rows:
+        out.print(f"  {name:<9} {value}", markup=False)
+    if (hint := _how_to_look(manifest)) is not None:
+        out.print(f"look at it: {hint}", markup=False)
+
+
+def _how_to_look(manifest: CheckpointedWrite) -> str | None:
+    sink = manifest.spec.sink
+    if sink.iceberg is not None:
+        return f"pyiceberg's load_catalog({sink.iceberg.catalog!r}, ...).load_table({sink.iceberg.table!r}).scan().to_arrow()"
+    if sink.lance is not None:
+        return f"""python -c "import lance; print(lance.dataset('{sink.lance.uri}').to_table())\""""
+    return None

@@ -1,0 +1,53 @@
+"""The digest of a write's code: what the seals carry, so that results of different code can be told apart."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.store import local_path
+
+
+def code_digest(spec: Spec) -> str:
+    """Return the sha256, as hex, of the steps, of every file in the code folder, and of the versions of packages used.
+
+    NeedsChange if the folder is not there.
+    """
+    digest = hashlib.sha256()
+    for step in spec.steps:
+        digest.update(step.model_dump_json().encode())
+    folder = code_folder(spec)
+    if folder is not None:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _is_left_out(path.relative_to(folder))):
+            digest.update(f"\0{path.relative_to(folder).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    for name in sorted({step.call.split(":")[0].split(".")[0] for step in spec.steps}):
+        digest.update(f"\0{name}=={_package_version(name)}".encode())
+    return digest.hexdigest()
+
+
+def code_folder(spec: Spec) -> Path | None:
+    """Return the folder of code.path. NeedsChange if it is not a folder on this machine."""
+    if spec.code.path is None:
+        return None
+    folder = local_path(spec.code.path)
+    if folder is None or not folder.is_dir():
+        raise NeedsChange(reasons.CODE_MISSING, f"spec.code.path: {spec.code.path} is not a folder on this machine")
+    return folder.resolve()
+
+
+def _is_left_out(path: Path) -> bool:
+    return any(part == "__pycache__" or part.startswith(".") for part in path.parts)
+
+
+def _package_version(module: str) -> str:
+    for distribution in packages_distributions().get(module, ()):
+        try:
+            return f"{distribution}-{version(distribution)}"
+        except PackageNotFoundError:
+            continue
+    return ""

@@ -1,0 +1,448 @@
+"""The Iceberg port over pyiceberg: look, compare, one swap. No retry of the library's is in the way.
+
+`catalog.commit_table` is called directly: pyiceberg's own transaction rebases and commits again without looking for the key,
+and with its retries off it deletes the manifest list of a commit that was answered 409 though it had landed.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    ancestors_of,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.transforms import parse_transform
+from pyiceberg.typedef import Record as PartitionRecord
+
+from checkpoint_operator.arrow_schema import decode_schema
+from checkpoint_operator.catalogs import CLASS_PROPERTIES, open_catalog, translate_catalog_error
+from checkpoint_operator.commit.iceberg import IcebergLook
+from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.staged_files import find_missing
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, STAGED_FOLDER_PREFIX, EpochKey, new_token
+from checkpoint_protocol.manifest import PARTITION_TRANSFORMS, Sink
+from checkpoint_protocol.records import IcebergFile, IcebergTarget
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.storage import iceberg_options
+
+_KEY_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}key"
+_CODECS: Final = frozenset({"zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"})
+
+
+class PyicebergTable:
+    """One table of one catalog. Implements IcebergTable, and makes what staging needs to know of it."""
+
+    def __init__(self, catalog: str, table: str, settings: Settings) -> None:
+        self._catalog_name = catalog
+        self._name = table
+        self._settings = settings
+        self._opened: Catalog | None = None
+        self._looked: tuple[IcebergLook, Table] | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self._catalog_name}.{self._name}"
+
+    # --- before staging -----------------------------------------------------------------------------------------------------
+
+    def describe(self) -> IcebergTarget | None:
+        """Return the table as staging needs to know it, or None if it does not exist. NeedsChange if it cannot be written."""
+        table = self._load()
+        return None if table is None else self._target(table)
+
+    def create(self, arrow_schema: str, sink: Sink) -> IcebergTarget:
+        """Make the table (and its namespace) for rows of an Arrow schema; return it, also if another has made it just now."""
+        schema = decode_schema(arrow_schema)
+        catalog = self._catalog()
+        namespace = self._name.rsplit(".", 1)[0]
+        try:
+            try:
+                catalog.create_namespace(namespace)
+            except NamespaceAlreadyExistsError:
+                pass
+            with_ids = catalog._convert_schema_if_needed(schema)  # fresh ids, as create_table itself gives them
+            catalog.create_table(self._name, schema=with_ids, partition_spec=_partition_spec(with_ids, sink))
+        except TableAlreadyExistsError:
+            pass
+        except (NeedsChange, Retryable):
+            raise
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise NeedsChange(
+                reasons.OUTPUT_SCHEMA_WRONG, f"no Iceberg table {self.title} can be made of the steps' output: {error}"
+            ) from error
+        except Exception as error:
+            raise translate_catalog_error(error, self._catalog_name) from error
+        target = self.describe()
+        if target is None:
+            raise Retryable(reasons.TABLE_MISSING, f"the table {self.title} was made and is not there")
+        return target
+
+    def _target(self, table: Table) -> IcebergTarget:
+        metadata = table.metadata
+        self._refuse_unsupported(metadata)
+        properties = metadata.properties
+        level = properties.get("write.parquet.compression-level")
+        return IcebergTarget(
+            table=self.title,
+            table_uuid=str(metadata.table_uuid),
+            data_location=properties.get("write.data.path", f"{metadata.location.rstrip('/')}/data").rstrip("/"),
+            table_schema_json=metadata.schema().model_dump_json(),
+            partition_spec_json=metadata.spec().model_dump_json(),
+            codec=properties.get("write.parquet.compression-codec", "zstd").lower(),
+            codec_level=int(level) if level is not None and level.isdigit() else None,
+        )
+
+    def _refuse_unsupported(self, metadata: TableMetadata) -> None:
+        problem = None
+        if metadata.format_version >= 3:
+            problem = f"has format version {metadata.format_version}, and versions 1 and 2 can be written"
+        elif classes := sorted(CLASS_PROPERTIES & metadata.properties.keys()):
+            problem = f"asks for code to be imported by its property {classes[0]!r}"
+        elif metadata.properties.get("write.format.default", "parquet") != "parquet":
+            problem = f"wants {metadata.properties['write.format.default']} files, and Parquet can be written"
+        elif metadata.properties.get("write.parquet.compression-codec", "zstd").lower() not in _CODECS:
+            problem = f"wants the codec {metadata.properties['write.parquet.compression-codec']!r}"
+        else:
+            for field in metadata.spec().fields:
+                if str(field.transform) not in (*PARTITION_TRANSFORMS, "void"):
+                    problem = f"is partitioned by {field.transform}; supported: {', '.join(PARTITION_TRANSFORMS)}"
+        if problem is not None:
+            raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the table {self.title} {problem}")
+
+    # --- the port -------------------------------------------------------------------------------------------------------------
+
+    def look(self, key: EpochKey) -> IcebergLook | None:
+        table = self._load()
+        if table is None:
+            return None
+        metadata = table.metadata
+        head = metadata.snapshot_by_name(MAIN_BRANCH)
+        ancestry = list(ancestors_of(head, metadata))
+        look = IcebergLook(
+            table_uuid=str(metadata.table_uuid),
+            head=head.snapshot_id if head else None,
+            committed=_committed_snapshot(metadata, ancestry, key),
+            ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
+            ancestry_is_whole=not ancestry or ancestry[-1].parent_snapshot_id is None,
+        )
+        self._looked = (look, table)
+        return look
+
+    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
+        metadata = self._table_of(look).metadata
+        for target in targets:
+            if target.table_uuid != look.table_uuid:
+                return Rejected(
+                    reasons.TABLE_REPLACED,
+                    f"the table {self.title} was dropped and made again while the write was running (its uuid was "
+                    f"{target.table_uuid} and is {look.table_uuid}); start a new write under another name",
+                )
+            if changed := _schema_differences(Schema.model_validate_json(target.table_schema_json), metadata.schema()):
+                return Rejected(
+                    reasons.SCHEMA_CHANGED,
+                    f"the table {self.title} changed while the write was running: {changed[0]}; undo that, or start a new "
+                    "write under another name",
+                )
+        known_specs = {(target.data_location, _spec_id(target)) for target in targets}
+        by_folder: dict[str, dict[str, int]] = defaultdict(dict)
+        for file in files:
+            folder, _, name = file.path.rpartition("/")
+            allowed = {location for location, _ in known_specs}
+            location, _, staged = folder.rpartition("/")
+            if location not in allowed or not staged.startswith(STAGED_FOLDER_PREFIX) or name in ("", ".", ".."):
+                return Rejected(
+                    reasons.STAGED_RESULT_REFUSED,
+                    f"a seal names the file {file.path}, which is not in the table's staging folder",
+                )
+            if (location, file.spec_id) not in known_specs or file.spec_id not in metadata.specs():
+                return Rejected(reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}")
+            by_folder[folder][name] = file.size_bytes
+        for folder, expected in by_folder.items():
+            if (missing := find_missing(folder, expected, self._settings)) is not None:
+                return missing
+        return None
+
+    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+        table = self._table_of(look)
+        head = table.metadata.snapshot_by_name(MAIN_BRANCH)
+        if head is None:
+            return False
+        paths = {file.path for file in files}
+        io = self._io(table)
+        return any(
+            entry.data_file.file_path in paths
+            for manifest in head.manifests(io)
+            if manifest.content == ManifestContent.DATA
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+        )
+
+    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+        table = self._table_of(look)
+        metadata = table.metadata
+        try:
+            snapshot = self._write_snapshot(table, look.head, key, files)
+        except (OSError, ValueError) as error:
+            raise Retryable(
+                reasons.STORE_UNAVAILABLE, f"writing the manifests of {self.title} failed: {' '.join(str(error).split())[:400]}"
+            ) from error
+        epoch = max(key.epoch, int(metadata.properties.get(key.property_name, "0")))
+        try:
+            self._catalog().commit_table(
+                table,
+                requirements=(
+                    AssertTableUUID(uuid=metadata.table_uuid),
+                    AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=look.head),
+                    AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+                    AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
+                ),
+                updates=(
+                    AddSnapshotUpdate(snapshot=snapshot),
+                    SetSnapshotRefUpdate(
+                        ref_name=MAIN_BRANCH,
+                        type=SnapshotRefType.BRANCH,
+                        snapshot_id=snapshot.snapshot_id,
+                        parent_snapshot_id=look.head,
+                    ),
+                    SetPropertiesUpdate(updates={key.property_name: str(epoch)}),
+                ),
+            )
+        except CommitFailedException as error:
+            return Refused(f"the catalog refused: {' '.join(str(error).split())[:400]}")
+        except Exception as error:
+            # Whatever else happened, the request may have been carried out, or may yet be. Only a look can tell.
+            return Unanswered(str(translate_catalog_error(error, self._catalog_name)))
+        return Landed(snapshot.snapshot_id)
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _catalog(self) -> Catalog:
+        if self._opened is None:
+            self._opened = open_catalog(self._catalog_name, self._settings)
+        return self._opened
+
+    def _load(self) -> Table | None:
+        try:
+            return self._catalog().load_table(self._name)
+        except NoSuchTableError:
+            return None
+        except Exception as error:
+            raise translate_catalog_error(error, self._catalog_name) from error
+
+    def _table_of(self, look: IcebergLook) -> Table:
+        if self._looked is None or self._looked[0] is not look:
+            raise Corrupt("StaleLook", f"{self.title}: not the latest look")
+        return self._looked[1]
+
+    def _io(self, table: Table) -> FileIO:
+        # Our own settings only: never a class or a credential that the catalog hands out.
+        return load_file_io(dict(iceberg_options(table.metadata.location, self._settings)), table.metadata.location)
+
+    def _write_snapshot(self, table: Table, head: int | None, key: EpochKey, files: Sequence[IcebergFile]) -> Snapshot:
+        """Write one manifest per spec and the manifest list, under fresh names; return the snapshot that names them."""
+        metadata = table.metadata
+        io = self._io(table)
+        token = new_token()
+        folder = metadata.properties.get("write.metadata.path", f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
+        snapshot_id = key.snapshot_id
+        parent = metadata.snapshot_by_id(head) if head is not None else None
+        summary = SnapshotSummaryCollector()
+        manifests: list[ManifestFile] = []
+        for spec_id, group in _by_spec(files):
+            spec = metadata.specs()[spec_id]
+            writer = write_manifest(
+                format_version=metadata.format_version,  # type: ignore[arg-type]
+                spec=spec,
+                schema=metadata.schema(),
+                output_file=io.new_output(f"{folder}/{key.uid}-{key.epoch}-{token}-m{len(manifests)}.avro"),
+                snapshot_id=snapshot_id,
+                avro_compression="deflate",
+            )
+            with writer:
+                for file in group:
+                    data_file = _data_file(file, spec, metadata)
+                    summary.add_file(data_file, schema=metadata.schema(), partition_spec=spec)
+                    writer.add(
+                        ManifestEntry.from_args(
+                            status=ManifestEntryStatus.ADDED,
+                            snapshot_id=snapshot_id,
+                            sequence_number=None,
+                            file_sequence_number=None,
+                            data_file=data_file,
+                        )
+                    )
+            manifests.append(writer.to_manifest_file())
+        if parent is not None:
+            manifests.extend(parent.manifests(io))
+        path = f"{folder}/snap-{snapshot_id}-{token}.avro"
+        with write_manifest_list(
+            format_version=metadata.format_version,  # type: ignore[arg-type]
+            output_file=io.new_output(path),
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=head,
+            sequence_number=metadata.next_sequence_number(),
+            avro_compression="deflate",
+        ) as manifest_list:
+            manifest_list.add_manifests(manifests)
+        counted = Summary(operation=Operation.APPEND, **summary.build(), **{_KEY_SUMMARY: str(key)})
+        return Snapshot(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=head,
+            manifest_list=path,
+            sequence_number=metadata.next_sequence_number(),
+            summary=update_snapshot_summaries(counted, parent.summary if parent is not None else None),  # type: ignore[arg-type]
+            schema_id=metadata.current_schema_id,
+        )
+
+
+def _committed_snapshot(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> int | None:
+    """Return the snapshot id of the epoch's commit if the key is in the table: in its properties or on the branch."""
+    for snapshot in ancestry:
+        if snapshot.snapshot_id == key.snapshot_id:
+            return snapshot.snapshot_id
+        if snapshot.summary is not None and snapshot.summary.additional_properties.get(_KEY_SUMMARY) == str(key):
+            return snapshot.snapshot_id
+    recorded = metadata.properties.get(key.property_name, "0")
+    return key.snapshot_id if recorded.isdigit() and int(recorded) >= key.epoch else None
+
+
+def _partition_spec(schema: Schema, sink: Sink) -> PartitionSpec:
+    fields = []
+    for number, wanted in enumerate(sink.partition_by):
+        try:
+            source = schema.find_field(wanted.column)
+        except ValueError:
+            names = ", ".join(schema.column_names)
+            raise NeedsChange(
+                reasons.OUTPUT_SCHEMA_WRONG,
+                f"sink.partitionBy.{number}: the steps' output has no column {wanted.column!r} (it has {names})",
+            ) from None
+        transform = parse_transform(wanted.transform)
+        if not transform.can_transform(source.field_type):
+            raise NeedsChange(
+                reasons.OUTPUT_SCHEMA_WRONG,
+                f"sink.partitionBy.{number}: {wanted.transform} does not apply to {source.field_type} of {wanted.column!r}",
+            )
+        name = wanted.column if wanted.transform == "identity" else f"{wanted.column}_{wanted.transform}"
+        fields.append(PartitionField(source_id=source.field_id, field_id=1000 + number, transform=transform, name=name))
+    return PartitionSpec(*fields)
+
+
+def _schema_differences(staged: Schema, current: Schema) -> list[str]:
+    """Return what has changed so that staged files no longer read as what they are. A new optional column is fine."""
+    found: list[str] = []
+    now = {field_id: current.find_field(field_id) for field_id in current._lazy_id_to_field}
+    before = {field_id: staged.find_field(field_id) for field_id in staged._lazy_id_to_field}
+    for field_id, field in before.items():
+        name = staged.find_column_name(field_id)
+        if field_id not in now:
+            again = name in {current.find_column_name(other) for other in now}
+            found.append(f"the column {name!r} was dropped{' and made again' if again else ''}")
+        elif field.field_type.is_primitive and now[field_id].field_type != field.field_type:
+            found.append(f"the column {name!r} was {field.field_type} and is {now[field_id].field_type}")
+        elif now[field_id].required and not field.required:
+            found.append(f"the column {name!r} is now required")
+    found += [
+        f"the required column {current.find_column_name(field_id)!r} is new"
+        for field_id, field in now.items()
+        if field_id not in before and field.required
+    ]
+    return found
+
+
+def _spec_id(target: IcebergTarget) -> int:
+    return PartitionSpec.model_validate_json(target.partition_spec_json).spec_id
+
+
+def _by_spec(files: Sequence[IcebergFile]) -> list[tuple[int, list[IcebergFile]]]:
+    groups: dict[int, list[IcebergFile]] = defaultdict(list)
+    for file in files:
+        groups[file.spec_id].append(file)
+    return sorted(groups.items())
+
+
+def _data_file(file: IcebergFile, spec: PartitionSpec, metadata: TableMetadata) -> DataFile:
+    """Return pyiceberg's form of a staged file. Corrupt if its partition values are not of the spec's types."""
+    schema = metadata.schema()
+    try:
+        partition = PartitionRecord(
+            *(
+                None
+                if value is None
+                else from_bytes(field.transform.result_type(schema.find_type(field.source_id)), base64.b64decode(value))
+                for field, value in zip(spec.fields, file.partition, strict=True)
+            )
+        )
+    except (ValueError, TypeError) as error:
+        raise Corrupt(
+            reasons.STAGED_RESULT_REFUSED, f"the partition of {file.path} is not of the spec's types: {error}"
+        ) from error
+    data_file = DataFile.from_args(
+        _table_format_version=metadata.format_version,
+        content=DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        record_count=file.rows,
+        file_size_in_bytes=file.size_bytes,
+        column_sizes=_metric(file, "column_size"),
+        value_counts=_metric(file, "value_count"),
+        null_value_counts=_metric(file, "null_count"),
+        nan_value_counts=_metric(file, "nan_count"),
+        lower_bounds=_bounds(file, "lower"),
+        upper_bounds=_bounds(file, "upper"),
+        split_offsets=list(file.split_offsets) or None,
+        key_metadata=None,
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    data_file.spec_id = file.spec_id
+    return data_file
+
+
+def _metric(file: IcebergFile, name: str) -> dict[int, int]:
+    return {metrics.field_id: value for metrics in file.metrics if (value := getattr(metrics, name)) is not None}
+
+
+def _bounds(file: IcebergFile, name: str) -> dict[int, Any]:
+    return {
+        metrics.field_id: base64.b64decode(value) for metrics in file.metrics if (value := getattr(metrics, name)) is not None
+    }

@@ -1,0 +1,194 @@
+"""The Lance commit: look, claim, append once; everybody after that fences first.
+
+Appends do not conflict with each other in Lance, so "is it there? no: append" doubles rows when two committers overlap. But an
+append that was based on a version older than a no-op Project transaction (the fence) is refused.
+
+    1. look at the latest version v: is the key in its history? does it fit?
+    2. put claim-0, naming v. Won: append once, based on v. (The look comes before the claim; the other order is wrong.)
+    3. a claim exists, or the append was refused, or has no believable answer (it may be on its way):
+       put the next claim, commit a fence f, look as in 1 up to f, append based on f. Refused or unanswered: step 3 again.
+
+After f is in the table, no append of an earlier committer can land; one that landed before f is found by the look up to f. An
+append without a fence thus happens at most once per write and epoch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from checkpoint_operator.commit.outcomes import (
+    CommitOutcome,
+    Committed,
+    Landed,
+    Refused,
+    Rejected,
+    RequestOutcome,
+    TryLater,
+    Unknown,
+)
+from checkpoint_operator.commit.results import Results
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
+
+_ROUNDS: Final = 12
+_FIRST_PAUSE_S: Final = 0.1
+_MOST_PAUSE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LanceLook:
+    """The dataset at one version.
+
+    `committed` is the version that carries the key. `history_reaches_back` if every version after the base that was asked for
+    could be read, so that "not committed" is knowledge.
+    """
+
+    identity: str | None
+    at_version: int
+    committed: int | None
+    history_reaches_back: bool
+
+
+class LanceTable(Protocol):
+    """The dataset of one sink."""
+
+    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
+        """Open the dataset at a version (the latest by default) and search the versions after `since`, up to it, for the key.
+
+        None: there is no dataset. Raises Retryable where the store does not answer.
+        """
+
+    def latest_version(self) -> int | None:
+        """Return the latest version, or None if there is no dataset."""
+
+    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
+        """Compare identity, field ids and types at that look with those of staging, and the staged files with the store."""
+
+    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+        """Whether the dataset at that look names one of the data files."""
+
+    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+        """Ask once that the fragments be appended, based on a version; the key is in the transaction's properties."""
+
+    def fence(self, read_version: int) -> RequestOutcome:
+        """Ask once for a transaction that changes nothing and that older appends conflict with."""
+
+
+def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep) -> CommitOutcome:
+    """Put the results into the dataset, once, whoever else tries. See the module for the protocol."""
+    committer = _Committer(
+        table,
+        ledger,
+        [file for file in results.files if isinstance(file, LanceFragment)],
+        [target for target in results.targets if isinstance(target, LanceTarget)],
+        pause,
+    )
+    try:
+        return committer.commit()
+    except NeedsChange as error:
+        return Rejected(error.reason, error.message)
+    except CheckpointError as error:
+        return TryLater(error.reason, error.message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Committer:
+    table: LanceTable
+    ledger: Ledger
+    files: Sequence[LanceFragment]
+    targets: Sequence[LanceTarget]
+    pause: Callable[[float], None]
+
+    @property
+    def key(self) -> EpochKey:
+        return self.ledger.key
+
+    def commit(self) -> CommitOutcome:
+        first_claim = self.ledger.read_claim(0)
+        if first_claim is None:
+            looked = self._look_before_the_claim()
+            if not isinstance(looked, LanceLook):
+                return looked
+            base = LanceBase(identity=looked.identity or "", at_version=looked.at_version)
+            ours = ClaimRecord(token=new_token(), index=0, base=base)
+            first_claim = self.ledger.put_claim(ours)
+            if first_claim.token == ours.token:
+                match self.table.append(looked.at_version, self.key, self.files):
+                    case Landed(version):
+                        return Committed(base.identity, version, by_us=True)
+                    case _:
+                        pass
+        assert isinstance(first_claim.base, LanceBase)
+        return self._take_over(first_claim.base)
+
+    def _look_before_the_claim(self) -> LanceLook | CommitOutcome:
+        latest = self.table.latest_version()
+        # Nobody has claimed, so nobody has committed: there is no history to search.
+        look = None if latest is None else self.table.look(self.key, since=latest)
+        if look is None:
+            return self._gone()
+        return self.table.find_misfit(look, self.targets, self.files) or look
+
+    def _take_over(self, base: LanceBase) -> CommitOutcome:
+        said = "the dataset kept moving"
+        index = max(self.ledger.list_claims(), default=0) + 1
+        for number in range(_ROUNDS):
+            look = self.table.look(self.key, since=base.at_version)
+            if (known := self._judge(look, base)) is not None:
+                return known
+            assert look is not None
+            index = self._claim_after(index, look, base)
+            match self.table.fence(look.at_version):
+                case Landed(fence):
+                    fenced = self.table.look(self.key, since=base.at_version, up_to=fence)
+                    if (known := self._judge(fenced, base)) is not None:
+                        return known
+                    match self.table.append(fence, self.key, self.files):
+                        case Landed(version):
+                            return Committed(base.identity, version, by_us=True)
+                        case Refused(message):
+                            said = message
+                        case unanswered:
+                            said = unanswered.message
+                case Refused(message):
+                    said = message
+                case unanswered:
+                    said = unanswered.message
+            self.pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
+        return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the commit of {self.key} is not in the dataset: {said}")
+
+    def _claim_after(self, index: int, look: LanceLook, base: LanceBase) -> int:
+        """Put the next free claim, for people and for deletion: it says that one more committer has tried."""
+        while True:
+            ours = ClaimRecord(token=new_token(), index=index, base=LanceBase(identity=base.identity, at_version=look.at_version))
+            index += 1
+            if self.ledger.put_claim(ours).token == ours.token:
+                return index
+
+    def _judge(self, look: LanceLook | None, base: LanceBase) -> CommitOutcome | None:
+        """Return the outcome if it can be told from a look, or None if the commit is still to be made."""
+        if look is None:
+            return self._gone()
+        if look.committed is not None:
+            return Committed(base.identity, look.committed, by_us=False)
+        is_replaced = look.identity != base.identity
+        if not is_replaced and not look.history_reaches_back:
+            if self.table.references_any(look, self.files):
+                return Committed(base.identity, look.at_version, by_us=False)
+            return Unknown(
+                f"a commit of {self.key} was tried on version {base.at_version}, and versions after it were cleaned up; neither "
+                "the key nor a staged file is in the dataset; look whether the rows are there"
+            )
+        return self.table.find_misfit(look, self.targets, self.files)
+
+    def _gone(self) -> Rejected:
+        name = self.targets[0].uri if self.targets else "of this write"
+        return Rejected(
+            reasons.TABLE_MISSING, f"the Lance dataset {name} does not exist any more; staged results cannot go anywhere else"
+        )

@@ -1,0 +1,237 @@
+"""The Lance port over pylance: look, compare, one append or one fence."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import lance
+from lance.fragment import FragmentMetadata
+
+from checkpoint_operator.arrow_schema import decode_schema, encode_schema
+from checkpoint_operator.commit.lance import LanceLook
+from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.staged_files import find_missing
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
+from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
+from checkpoint_protocol.manifest import Sink
+from checkpoint_protocol.records import LanceFragment, LanceTarget
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.storage import lance_options
+
+_KEY_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}key"
+_FENCE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}fence"
+_FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
+_IDENTITY_TRIES: Final = 5
+
+
+class PylanceTable:
+    """One dataset. Implements LanceTable, and makes what staging needs to know of it."""
+
+    def __init__(self, uri: str, settings: Settings) -> None:
+        self._uri = uri.rstrip("/")
+        self._settings = settings
+        self._options = lance_options(self._uri, settings)
+        self._keys: dict[int, str | None] = {}
+
+    @property
+    def title(self) -> str:
+        return self._uri
+
+    # --- before staging -----------------------------------------------------------------------------------------------------
+
+    def describe(self) -> LanceTarget | None:
+        """Return the dataset as staging needs to know it, or None. Gives it an identity at first touch: Lance has no uuid."""
+        dataset = self._open()
+        if dataset is None:
+            return None
+        for _ in range(_IDENTITY_TRIES):
+            identity = dataset.config().get(IDENTITY_CONFIG)
+            if identity is not None:
+                return LanceTarget(
+                    uri=self._uri,
+                    identity=identity,
+                    fields=fields_of(dataset),
+                    arrow_schema=encode_schema(dataset.schema),
+                    storage_version=dataset.data_storage_version,
+                )
+            try:
+                dataset.update_config({IDENTITY_CONFIG: new_token()})
+            except Exception as error:
+                last = error  # another has given it one in the meantime, or the store did not answer: look again
+            else:
+                last = None
+            dataset = self._open()
+            if dataset is None:
+                return None
+        raise Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._uri} could not be given an identity: {last}")
+
+    def create(self, arrow_schema: str, sink: Sink) -> LanceTarget:
+        """Make an empty dataset for rows of an Arrow schema; return it, also if another has made it just now."""
+        schema = decode_schema(arrow_schema)
+        try:
+            lance.write_dataset(
+                schema.empty_table(), self._uri, schema=schema, mode="create", storage_options=self._options or None
+            )
+        except Exception as error:
+            if self._open() is None:
+                raise NeedsChange(
+                    reasons.OUTPUT_SCHEMA_WRONG, f"no Lance dataset {self._uri} can be made of the steps' output: {_line(error)}"
+                ) from error
+        target = self.describe()
+        if target is None:
+            raise Retryable(reasons.TABLE_MISSING, f"the Lance dataset {self._uri} was made and is not there")
+        return target
+
+    # --- the port -------------------------------------------------------------------------------------------------------------
+
+    def latest_version(self) -> int | None:
+        dataset = self._open()
+        return None if dataset is None else dataset.version
+
+    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
+        dataset = self._open(up_to)
+        if dataset is None:
+            return None
+        committed, is_whole = None, True
+        for version in range(dataset.version, since, -1):
+            try:
+                found = self._key_of(dataset, version)
+            except _VersionGone:
+                is_whole = False
+                continue
+            if found == str(key):
+                committed = version
+                break
+        return LanceLook(
+            identity=dataset.config().get(IDENTITY_CONFIG),
+            at_version=dataset.version,
+            committed=committed,
+            history_reaches_back=is_whole,
+        )
+
+    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
+        dataset = self._open(look.at_version)
+        if dataset is None:
+            return Rejected(reasons.TABLE_MISSING, f"the Lance dataset {self._uri} does not exist any more")
+        for target in targets:
+            if target.identity != look.identity:
+                return Rejected(
+                    reasons.TABLE_REPLACED,
+                    f"the Lance dataset {self._uri} was made again (or restored to before this write) while the write was "
+                    "running; start a new write under another name",
+                )
+            if changed := differences(target.fields, fields_of(dataset)):
+                return Rejected(
+                    reasons.SCHEMA_CHANGED,
+                    f"the Lance dataset {self._uri} changed while the write was running: {changed[0]}; undo that, or start a "
+                    "new write under another name",
+                )
+        known_fields = {field.id for target in targets for field in target.fields}
+        expected: dict[str, int] = {}
+        for fragment in files:
+            for data_file in fragment.files:
+                if not _FILE_NAME.fullmatch(data_file.path) or not known_fields.issuperset(data_file.fields):
+                    return Rejected(
+                        reasons.STAGED_RESULT_REFUSED, f"a seal names {data_file.path!r}, which is not a data file of {self._uri}"
+                    )
+                expected[data_file.path] = data_file.size_bytes
+        return find_missing(f"{self._uri}/data", expected, self._settings)
+
+    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+        dataset = self._open(look.at_version)
+        if dataset is None:
+            return False
+        staged = {data_file.path for fragment in files for data_file in fragment.files}
+        return any(data_file.path in staged for fragment in dataset.get_fragments() for data_file in fragment.data_files())
+
+    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+        operation = lance.LanceOperation.Append([_fragment(file) for file in files])
+        return self._request(read_version, operation, {_KEY_PROPERTY: str(key)})
+
+    def fence(self, read_version: int) -> RequestOutcome:
+        dataset = self._open(read_version)
+        if dataset is None:
+            return Refused(f"version {read_version} of {self._uri} is gone")
+        # The same schema again: changes nothing, but an append that was based on an earlier version is refused after it.
+        return self._request(read_version, lance.LanceOperation.Project(dataset.lance_schema), {_FENCE_PROPERTY: new_token()})
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _request(self, read_version: int, operation: Any, properties: dict[str, str]) -> RequestOutcome:
+        transaction = lance.Transaction(read_version, operation, transaction_properties=properties)
+        try:
+            dataset = lance.LanceDataset.commit(self._uri, transaction, storage_options=self._options or None)
+        except lance.commit.CommitConflictError as error:
+            return Refused(f"the dataset has moved: {_line(error)}")
+        except Exception as error:
+            return Unanswered(f"the dataset {self._uri} did not answer: {_line(error)}")
+        version = dataset.version
+        self._keys[version] = properties.get(_KEY_PROPERTY)
+        return Landed(version)
+
+    def _open(self, version: int | None = None) -> Any | None:
+        """Open the dataset; None if there is none. Raises Retryable if that cannot be told."""
+        try:
+            return lance.dataset(self._uri, version=version, storage_options=self._options or None)
+        except (ValueError, OSError) as error:
+            text = _line(error)
+            if "not found" in text.lower() and version is None:
+                return None
+            raise Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._uri} cannot be opened: {text}") from error
+
+    def _key_of(self, dataset: Any, version: int) -> str | None:
+        """Return the key that a version's transaction carries. Raises _VersionGone if it was cleaned up."""
+        if version not in self._keys:
+            try:
+                transaction = dataset.read_transaction(version)
+            except (ValueError, OSError) as error:
+                if "not found" in str(error).lower():
+                    raise _VersionGone from None
+                raise Retryable(
+                    reasons.STORE_UNAVAILABLE, f"version {version} of {self._uri} cannot be read: {_line(error)}"
+                ) from error
+            properties = (transaction.transaction_properties or {}) if transaction is not None else {}
+            self._keys[version] = properties.get(_KEY_PROPERTY)
+        return self._keys[version]
+
+
+class _VersionGone(Exception):
+    """A version was cleaned up, and its transaction with it."""
+
+
+def _fragment(file: LanceFragment) -> FragmentMetadata:
+    """Return Lance's form of a staged fragment, made from what was checked and nothing else. Lance gives the id."""
+    plain = {
+        "id": 0,
+        "files": [
+            {
+                "path": data_file.path,
+                "fields": list(data_file.fields),
+                "column_indices": list(data_file.column_indices),
+                "file_major_version": data_file.major_version,
+                "file_minor_version": data_file.minor_version,
+                "file_size_bytes": data_file.size_bytes,
+                "base_id": None,
+            }
+            for data_file in file.files
+        ],
+        "overlays": [],
+        "physical_rows": file.rows,
+        "deletion_file": None,
+        "row_id_meta": None,
+        "created_at_version_meta": None,
+        "last_updated_at_version_meta": None,
+    }
+    try:
+        return FragmentMetadata.from_json(json.dumps(plain))
+    except (ValueError, TypeError) as error:
+        raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"a staged fragment is not one that Lance can read: {error}") from error
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:400]

@@ -1,0 +1,64 @@
+"""How a commit can end, as values. Matched exhaustively; an unknown outcome is a result of its own, never an exception."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The commit is in the table and was seen there. `by_us`: this call put it there; else an earlier one had."""
+
+    table_identity: str
+    commit_id: int
+    by_us: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The staged results cannot go into the table as it is now; nothing was committed. A person has to act."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Whether a commit landed cannot be known any more: the evidence is gone. A person has to look."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TryLater:
+    """The table did not answer or kept moving. What was sent may still land; the next call looks first."""
+
+    reason: str
+    message: str
+
+
+CommitOutcome = Committed | Rejected | Unknown | TryLater
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """One request to the table was accepted: this snapshot or version is ours."""
+
+    commit_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One request was refused, as the table says: it has moved. A liar may say so after accepting, so look again."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """One request had no answer that can be believed. It may land at any later time."""
+
+    message: str
+
+
+RequestOutcome = Landed | Refused | Unanswered

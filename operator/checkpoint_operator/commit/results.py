@@ -1,0 +1,103 @@
+"""What is committed: the sealed results of a complete attempt and of those it counts, checked before they are believed.
+
+A seal comes from a driver, which may be hostile or broken; the rules here bound what it can do to its own write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt, NeedsChange
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.positions import Range, overlap, subtract
+from checkpoint_protocol.records import IcebergFile, InputRecord, LanceFragment, Seal, StagedFile, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All that one epoch commits. `targets` are the tables as each attempt saw them when it was launched."""
+
+    files: tuple[StagedFile, ...]
+    targets: tuple[Target, ...]
+    rows_read: int
+    rows_written: int
+    attempts: int
+    code_digests: tuple[str, ...]
+
+
+def gather(ledger: Ledger, attempt: int) -> Results:
+    """Return the results of a closed, complete attempt with those of the attempts that it counts.
+
+    Corrupt if the seals do not cover the input exactly once, or name one file twice: then a row would be lost or doubled.
+    """
+    launch = ledger.read_launch(attempt)
+    closed = ledger.read_closed(attempt)
+    input_record = ledger.read_input()
+    if launch is None or closed is None or input_record is None:
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: records of attempt {attempt} of {ledger.key} are gone")
+    if not closed.complete:
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: attempt {attempt} of {ledger.key} is not complete")
+    attempts = (*launch.counted, attempt)
+    seals = list(ledger.counted_seals(attempts))
+    check_coverage(seals, input_record, f"{ledger.store.uri} {ledger.key}")
+    files = tuple(file for seal in seals for file in seal.files)
+    check_names(files)
+    return Results(
+        files=files,
+        targets=tuple(target for number in attempts if (target := target_of(ledger, number)) is not None),
+        rows_read=sum(seal.rows_read for seal in seals),
+        rows_written=sum(seal.rows_written for seal in seals),
+        attempts=attempt,
+        code_digests=tuple(dict.fromkeys(seal.code_digest for seal in seals)),
+    )
+
+
+def target_of(ledger: Ledger, attempt: int) -> Target | None:
+    """Return the table that an attempt staged for; None if it never got to know one (then it has staged nothing)."""
+    launch = ledger.read_launch(attempt)
+    if launch is not None and launch.target is not None:
+        return launch.target
+    record = ledger.read_target(attempt)
+    return record.target if record else None
+
+
+def check_coverage(seals: Iterable[Seal], input_record: InputRecord, where: str) -> None:
+    """Refuse seals that do not cover every position of the input exactly once."""
+    covered = [piece for seal in seals for piece in seal.covered.ranges]
+    files = input_record.files
+    if (twice := overlap(covered)) is not None:
+        raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: two seals cover {_named(twice[1], input_record)}")
+    everything = [Range(file=index, start=file.start, end=file.end) for index, file in enumerate(files)]
+    if missing := subtract(everything, covered):
+        raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: no seal covers {_named(missing[0], input_record)}")
+    if foreign := subtract(covered, everything):
+        raise Corrupt(
+            reasons.STAGED_RESULT_REFUSED, f"{where}: a seal covers {_named(foreign[0], input_record)}, which is not input"
+        )
+
+
+def _named(piece: Range, input_record: InputRecord) -> str:
+    if piece.file >= len(input_record.files):
+        return f"file number {piece.file}"
+    file = input_record.files[piece.file]
+    return f"{file.unit} {piece.start} to {'the end' if piece.end is None else piece.end} of {file.path}"
+
+
+def check_names(files: Iterable[StagedFile]) -> None:
+    """Refuse a data file that is named twice: its rows would be there twice."""
+    seen: set[str] = set()
+    for file in files:
+        for path in paths_of(file):
+            if path in seen:
+                raise NeedsChange(reasons.STAGED_RESULT_REFUSED, f"the staged file {path} is named by two seals")
+            seen.add(path)
+
+
+def paths_of(file: StagedFile) -> tuple[str, ...]:
+    match file:
+        case IcebergFile():
+            return (file.path,)
+        case LanceFragment():
+            return tuple(data_file.path for data_file in file.files)

@@ -1,0 +1,63 @@
+"""Whether staged files are still there, with their sizes: neither Iceberg nor Lance asks at commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import obstore
+import obstore.exceptions as obstore_errors
+
+from checkpoint_operator.commit.outcomes import Rejected
+from checkpoint_protocol import reasons
+from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.store import local_path, open_raw_store, translate_store_error
+
+_HEADS: Final = 32
+_READERS: Final = 16
+
+
+def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Mapping[str, int]:
+    """Return the sizes of those of the names that exist in a folder: one listing, or a few single questions.
+
+    Never makes the folder. Raises Retryable where the store does not answer: that is not "missing".
+    """
+    local = local_path(folder)
+    if local is not None:
+        return {name: path.stat().st_size for name in names if (path := Path(local) / name).is_file()}
+    store = open_raw_store(folder, storage)
+    try:
+        if len(names) <= _HEADS:
+            with ThreadPoolExecutor(_READERS) as readers:
+                found = readers.map(lambda name: (name, _size(store, name)), names)
+                return {name: size for name, size in found if size is not None}
+        wanted = set(names)
+        return {meta["path"]: meta["size"] for chunk in obstore.list(store) for meta in chunk if meta["path"] in wanted}
+    except (obstore_errors.BaseError, OSError) as error:
+        raise translate_store_error(error, folder) from error
+
+
+def _size(store: obstore.store.ObjectStore, name: str) -> int | None:
+    try:
+        return obstore.head(store, name)["size"]
+    except (obstore_errors.NotFoundError, FileNotFoundError):
+        return None
+
+
+def find_missing(folder: str, expected: Mapping[str, int], storage: StorageSettings) -> Rejected | None:
+    """Return why the files cannot be committed if one of them is gone or has another size."""
+    found = sizes_in(folder, list(expected), storage)
+    for name, size_bytes in expected.items():
+        if name not in found:
+            what = "is gone: something removed it, perhaps a cleaner of orphan files whose retention is shorter than the staging"
+        elif found[name] != size_bytes:
+            what = f"has {found[name]} bytes and not {size_bytes}: something has written over it"
+        else:
+            continue
+        return Rejected(
+            reasons.STAGED_FILE_MISSING,
+            f"the staged file {folder}/{name} {what}; its rows are lost to this write: start a new one under another name",
+        )
+    return None

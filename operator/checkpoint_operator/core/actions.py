@@ -1,0 +1,72 @@
+"""What a round can decide to do. Each is safe to do twice, and to be cut off in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The epoch is marked: nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit the results of this complete attempt and mark the epoch."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Fix which seals of this attempt count."""
+
+    attempt: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopDriver:
+    """Ask a driver that is no longer counted on to end."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTable:
+    """Make the table for the output that this attempt's driver has proposed."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartDriver:
+    """Start the driver of this recorded attempt."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAttempt:
+    """Record the next attempt, which takes over the seals of these closed ones. The record comes before the driver."""
+
+    attempt: int
+    counted: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until something changes."""
+
+    for_what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Nothing can be done until a person acts."""
+
+    reason: str
+    message: str
+
+
+Action = Finish | Commit | Close | StopDriver | MakeTable | StartDriver | RecordAttempt | Wait | Stall

@@ -1,0 +1,159 @@
+"""The decision as an ordered list of rules: the first that applies wins. The list is the specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from checkpoint_operator.core.actions import (
+    Action,
+    Close,
+    Commit,
+    Finish,
+    MakeTable,
+    RecordAttempt,
+    Stall,
+    StartDriver,
+    StopDriver,
+    Wait,
+)
+from checkpoint_operator.core.observation import Attempt, DriverState, Observation
+from checkpoint_protocol import reasons
+
+Rule = Callable[[Observation], tuple[Action, ...] | None]
+
+#: How often the progress deadline is doubled at the most, as attempts fail by it: slow segments must not starve a write.
+_MOST_DOUBLINGS: Final = 6
+
+
+def finish_what_is_marked(seen: Observation) -> tuple[Action, ...] | None:
+    """The mark was put after the commit was seen in the table, so it is believed, whatever drivers do."""
+    return (Finish(),) if seen.is_marked else None
+
+
+def commit_what_is_complete(seen: Observation) -> tuple[Action, ...] | None:
+    """Also if the driver died afterwards, and also with no driver left."""
+    last = seen.last
+    return (Commit(last.number),) if last and last.is_closed and last.is_complete else None
+
+
+def close_what_is_sealed(seen: Observation) -> tuple[Action, ...] | None:
+    """All is sealed: what the driver still does is of no interest."""
+    last = seen.last
+    return (Close(last.number, "all its tasks are sealed"),) if last and not last.is_closed and last.is_sealed else None
+
+
+def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
+    """The driver is gone, or thought to be: the next attempt skips what this one has sealed."""
+    last = seen.last
+    if last and not last.is_closed and last.driver is DriverState.GONE:
+        return (Close(last.number, "its driver is gone"),)
+    return None
+
+
+def give_up_what_makes_no_progress(seen: Observation) -> tuple[Action, ...] | None:
+    """Progress decides, not patience: a driver that is slow but alive goes on as a zombie, and harms nobody."""
+    last = seen.last
+    if last is None or last.is_closed or last.driver is not DriverState.RUNNING:
+        return None
+    if last.idle_s <= progress_deadline_s(seen):
+        return None
+    return (Close(last.number, f"no new seal for {last.idle_s:.0f} s"), StopDriver(last.number))
+
+
+def wait_while_suspended(seen: Observation) -> tuple[Action, ...] | None:
+    """A suspended write starts nothing new; its driver is stopped, and what it has sealed stays."""
+    if not seen.is_suspended:
+        return None
+    last = seen.last
+    if last and not last.is_closed:
+        return (Close(last.number, "the write is suspended"), StopDriver(last.number))
+    return (Wait("suspend to be unset"),)
+
+
+def make_the_table_that_is_asked_for(seen: Observation) -> tuple[Action, ...] | None:
+    last = seen.last
+    if last and not last.is_closed and last.driver is DriverState.RUNNING and last.awaits_table:
+        return (MakeTable(last.number),)
+    return None
+
+
+def wait_for_the_driver(seen: Observation) -> tuple[Action, ...] | None:
+    last = seen.last
+    if last and not last.is_closed and last.driver is DriverState.RUNNING:
+        return (Wait(f"the driver of attempt {last.number}"),)
+    return None
+
+
+def start_the_recorded_driver(seen: Observation) -> tuple[Action, ...] | None:
+    """The attempt was recorded and its driver was not made."""
+    last = seen.last
+    return (StartDriver(last.number),) if last and not last.is_closed else None
+
+
+def stall_on_what_a_person_must_change(seen: Observation) -> tuple[Action, ...] | None:
+    """The last attempt says that trying again cannot help, and nothing has changed since."""
+    last = seen.last
+    if last is None or last.failure is None or last.failure.family == "Retryable" or not _counts(seen, last):
+        return None
+    if last.code_digest != seen.code_digest:
+        return None
+    return (Stall(last.failure.reason, last.failure.message),)
+
+
+def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
+    failed = [attempt for attempt in seen.attempts if _counts(seen, attempt)]
+    if len(failed) <= seen.backoff_limit:
+        return None
+    said = next((attempt.failure.message for attempt in reversed(failed) if attempt.failure), "no driver said why it ended")
+    return (
+        Stall(
+            reasons.BACKOFF_LIMIT_EXCEEDED,
+            f"{len(failed)} attempts failed, and backoffLimit allows {seen.backoff_limit} beyond the first; the last said: {said}",
+        ),
+    )
+
+
+def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
+    number = seen.last.number + 1 if seen.last else 1
+    return (RecordAttempt(number, _still_standing(seen)),)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    finish_what_is_marked,
+    commit_what_is_complete,
+    close_what_is_sealed,
+    close_what_nobody_drives,
+    give_up_what_makes_no_progress,
+    wait_while_suspended,
+    make_the_table_that_is_asked_for,
+    wait_for_the_driver,
+    start_the_recorded_driver,
+    stall_on_what_a_person_must_change,
+    stall_when_too_many_failed,
+    record_the_next_attempt,
+)
+
+
+def decide(seen: Observation) -> tuple[Action, ...]:
+    """Return what to do, in order."""
+    return next(actions for rule in RULES if (actions := rule(seen)) is not None)
+
+
+def progress_deadline_s(seen: Observation) -> float:
+    """The deadline of the last attempt: doubled with each attempt before it that counts as failed."""
+    earlier = sum(_counts(seen, attempt) for attempt in seen.attempts[:-1])
+    return seen.progress_deadline_s * 2 ** min(earlier, _MOST_DOUBLINGS)
+
+
+def _counts(seen: Observation, attempt: Attempt) -> bool:
+    return attempt.is_closed and not attempt.is_complete and attempt.number >= seen.first_counted_failure
+
+
+def _still_standing(seen: Observation) -> tuple[int, ...]:
+    """Which closed attempts' seals the next one takes over."""
+    return tuple(
+        attempt.number
+        for attempt in seen.attempts
+        if attempt.is_closed and (seen.on_code_change == "Continue" or attempt.code_digest == seen.code_digest)
+    )

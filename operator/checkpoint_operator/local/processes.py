@@ -1,0 +1,137 @@
+"""Drivers as processes of this machine: Spark with local[n], ended with the runner that started them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from checkpoint_operator.code import code_folder
+from checkpoint_operator.core.observation import DriverState
+from checkpoint_operator.local.java import check_java
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.settings import Settings
+
+#: A task that fails is tried this often; local[n] alone would give it one try.
+_TASK_TRIES: Final = 4
+_LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class DriverProcesses:
+    """The driver port over processes.
+
+    Each driver holds the reading end of a pipe of ours: when this process is gone, also by kill -9, the pipe closes and the
+    driver ends. It may linger for a moment as a zombie, and harms nobody.
+    """
+
+    spec: Spec
+    uri: str
+    settings: Settings
+    cores: int
+    state_folder: Path
+    master: str | None = None
+    extra_environment: Mapping[str, str] = field(default_factory=dict)
+    _started: dict[tuple[EpochKey, int], subprocess.Popen[bytes]] = field(default_factory=dict)
+    _recorded: set[tuple[EpochKey, int]] = field(default_factory=set)
+    _storage_file: Path | None = None
+
+    def expect(self, key: EpochKey, attempt: int) -> None:
+        """Note that this runner has recorded the attempt, so that its driver is yet to be started."""
+        self._recorded.add((key, attempt))
+
+    def state(self, key: EpochKey, attempt: int) -> DriverState:
+        process = self._started.get((key, attempt))
+        if process is not None:
+            return DriverState.RUNNING if process.poll() is None else DriverState.GONE
+        # An attempt that another runner recorded: its driver ended with that runner, or is about to.
+        return DriverState.UNBORN if (key, attempt) in self._recorded else DriverState.GONE
+
+    def start(self, key: EpochKey, launch: LaunchRecord) -> None:
+        check_java()
+        self.state_folder.mkdir(parents=True, exist_ok=True)
+        with self.log_of(key, launch.attempt).open("ab") as log:
+            self._started[key, launch.attempt] = subprocess.Popen(
+                self._command(key, launch.attempt),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=self._environment(),
+                # Ctrl-C is for the runner, which ends its driver itself.
+                start_new_session=True,
+            )
+
+    def stop(self, key: EpochKey, attempt: int) -> None:
+        process = self._started.get((key, attempt))
+        if process is not None and process.poll() is None:
+            process.terminate()
+
+    def stop_all(self, patience_s: float = 10.0) -> None:
+        """End every driver of this runner and wait for them, so that nothing is left behind."""
+        for process in self._started.values():
+            if process.poll() is None:
+                process.terminate()
+            if process.stdin is not None:
+                process.stdin.close()
+        for process in self._started.values():
+            try:
+                process.wait(patience_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._storage_file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._storage_file.unlink()
+
+    def log_of(self, key: EpochKey, attempt: int) -> Path:
+        """Return the file that the driver's output goes to."""
+        return self.state_folder / f"driver-{key.epoch}-{attempt}.log"
+
+    def _command(self, key: EpochKey, attempt: int) -> list[str]:
+        conf = {
+            "spark.driver.host": _LOOPBACK,
+            "spark.driver.bindAddress": _LOOPBACK,
+            "spark.driver.memory": f"{max(self.spec.driver.memory >> 20, 512)}m",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            **self.spec.spark_conf,
+        }
+        command = [sys.executable, "-m", "checkpoint_spark.driver", "--end-with-parent"]
+        command += ["--uri", self.uri, "--uid", key.uid, "--epoch", str(key.epoch), "--attempt", str(attempt)]
+        command += ["--master", self.master or f"local[{self.cores},{_TASK_TRIES}]", "--parallelism", str(self.cores)]
+        for name, value in conf.items():
+            command += ["--conf", f"{name}={value}"]
+        return command
+
+    def _environment(self) -> dict[str, str]:
+        environment = dict(os.environ)
+        folder = code_folder(self.spec)
+        paths = [str(folder)] if folder else []
+        if environment.get("PYTHONPATH"):
+            paths.append(environment["PYTHONPATH"])
+        return environment | {
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": _LOOPBACK,
+            "PYTHONUNBUFFERED": "1",
+            "CHECKPOINTED_WRITE_STORAGE_FILE": str(self._storage()),
+            **self.extra_environment,
+        }
+
+    def _storage(self) -> Path:
+        """Write the storage settings to a file that only this user can read; catalogs are not in it."""
+        if self._storage_file is None:
+            handle, name = tempfile.mkstemp(prefix="checkpointed-write-", suffix=".json")
+            with os.fdopen(handle, "w") as file:
+                file.write(self.settings.for_drivers().model_dump_json())
+            self._storage_file = Path(name)
+        return self._storage_file

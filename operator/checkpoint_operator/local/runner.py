@@ -1,0 +1,137 @@
+"""Run one write on this machine to its end: the reconcile loop, with processes for drivers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from checkpoint_operator.code import code_digest
+from checkpoint_operator.core.actions import Wait
+from checkpoint_operator.local.lock import hold
+from checkpoint_operator.local.processes import DriverProcesses
+from checkpoint_operator.progress import Progress, measure
+from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
+from checkpoint_operator.sinks import open_sink
+from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.identity import new_token, new_uid
+from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.records import WriteRecord
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.store import ObjectStore, open_store, probe
+
+_POLL_S: Final = 0.25
+_MOST_TROUBLES: Final = 5
+_TROUBLE_PAUSE_S: Final = 2.0
+
+
+def state_folder(uid: str) -> Path:
+    """Return where this machine keeps logs and the lock of a write. Nothing in it is needed to resume."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "checkpointed-writes" / uid
+
+
+def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
+    """Return the uid of the write, giving it one at first sight. NeedsChange if its identity is another than then."""
+    metadata, spec = manifest.metadata, manifest.spec
+    uid = store_rules.name_write(store, metadata.namespace, metadata.name, new_uid())
+    standing = store_rules.put_write(
+        store,
+        WriteRecord(
+            token=new_token(),
+            uid=uid,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            identity=spec.identity,
+            identity_digest=spec.identity_digest,
+        ),
+    )
+    if standing.identity_digest != spec.identity_digest:
+        changed = [part for part in spec.identity if spec.identity[part] != standing.identity.get(part)]
+        raise NeedsChange(
+            reasons.IDENTITY_CHANGED,
+            f"spec.{changed[0] if changed else 'source'} is not what the write {metadata.name!r} began with in {store.uri}; "
+            "it is fixed for the life of a write: undo the change, or give the new write another metadata.name",
+        )
+    return uid
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the runner tells after each round. `attached`: another runner is at work, and this one watches."""
+
+    round: Round | None
+    progress: Progress
+    attached: bool = False
+    trouble: str | None = None
+
+
+@dataclass(slots=True)
+class Runner:
+    """Everything one run needs. `report` is called after each round."""
+
+    manifest: CheckpointedWrite
+    settings: Settings
+    cores: int
+    report: Callable[[Report], None]
+    store: ObjectStore | None = None
+    sink: Sink | None = None
+    sleep: Callable[[float], None] = time.sleep
+    master: str | None = None
+    drivers: DriverProcesses = field(init=False)
+
+    def run(self) -> Round:
+        """Drive the write to its end and return the last round, whose outcome is Finish or Stall.
+
+        Raises CheckpointError where nothing can be done from here. Whatever ends this process, a later run resumes.
+        """
+        spec = self.manifest.spec
+        store = self.store or open_store(spec.checkpoint.uri, self.settings)
+        probe(store)
+        uid = identify(store, self.manifest)
+        folder = state_folder(uid)
+        self.drivers = DriverProcesses(
+            spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
+        )
+        write = Write(uid=uid, spec=spec, code_digest=code_digest(spec))
+        reconciler = Reconciler(write, store, self.drivers, self.sink or open_sink(spec.sink, self.settings))
+        while True:
+            with hold(folder / "runner.lock") as is_ours:
+                if is_ours:
+                    return self._drive(reconciler)
+            if (ended := self._watch(reconciler)) is not None:
+                return ended
+            self.sleep(_POLL_S)
+
+    def _drive(self, reconciler: Reconciler) -> Round:
+        troubles = 0
+        try:
+            while True:
+                try:
+                    done = reconciler.step()
+                    troubles = 0
+                except Retryable as trouble:
+                    troubles += 1
+                    if troubles >= _MOST_TROUBLES:
+                        raise
+                    self.report(Report(None, Progress(0, None, 0, 0, 0, 0, 0), trouble=trouble.message))
+                    self.sleep(_TROUBLE_PAUSE_S)
+                    continue
+                self.report(Report(done, measure(reconciler.current_ledger())))
+                if done.outcome is not None:
+                    return done
+                if isinstance(done.actions[-1], Wait):
+                    self.sleep(_POLL_S)
+        finally:
+            self.drivers.stop_all()
+
+    def _watch(self, reconciler: Reconciler) -> Round | None:
+        """Tell what the runner at work has sealed; return the end if it has come to one. Acts on nothing."""
+        ledger = reconciler.current_ledger()
+        self.report(Report(None, measure(ledger), attached=True))
+        return reconciler.step() if ledger.read_mark() is not None else None

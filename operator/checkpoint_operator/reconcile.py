@@ -1,0 +1,296 @@
+"""One write: observe, decide, act, again. The same loop in a cluster and on one machine; only the ports differ.
+
+Nothing is remembered between rounds but when progress was last seen, which no safety depends on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, assert_never
+
+from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Rejected, TryLater, Unknown
+from checkpoint_operator.commit.results import Results, gather
+from checkpoint_operator.core.actions import (
+    Action,
+    Close,
+    Commit,
+    Finish,
+    MakeTable,
+    RecordAttempt,
+    Stall,
+    StartDriver,
+    StopDriver,
+    Wait,
+)
+from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
+from checkpoint_operator.core.rules import decide
+from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.records import LaunchRecord, MarkRecord, Target, TargetRecord
+from checkpoint_protocol.store import ObjectStore
+
+PROGRESS_DEADLINE_S: Final = 600.0
+
+
+class Drivers(Protocol):
+    """What starts and ends drivers: processes or pods."""
+
+    def state(self, key: EpochKey, attempt: int) -> DriverState:
+        """Return what is known of an attempt's driver. A driver that may still run but is not ours is GONE."""
+
+    def expect(self, key: EpochKey, attempt: int) -> None:
+        """Note that this process has recorded the attempt, so that its driver is yet to be started."""
+
+    def start(self, key: EpochKey, launch: LaunchRecord) -> None:
+        """Start the driver of a recorded attempt. Starting a second one is harmless: it ends before any task."""
+
+    def stop(self, key: EpochKey, attempt: int) -> None:
+        """Ask the driver to end, and do not wait for it. It may go on as a zombie."""
+
+
+class Sink(Protocol):
+    """The write's target: what staging must know of it, and the commit."""
+
+    @property
+    def title(self) -> str:
+        """Name the target, for people."""
+
+    def describe(self) -> Target | None:
+        """Return the target as it is now; None if it does not exist."""
+
+    def create(self, arrow_schema: str) -> Target:
+        """Make the target for this output; return it, also if it is there already."""
+
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
+        """Put the results into the target, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Who is written, as the manifest says now."""
+
+    uid: str
+    spec: Spec
+    code_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round saw, what it decided, and how the last action ended."""
+
+    key: EpochKey
+    seen: Observation
+    actions: tuple[Action, ...]
+    mark: MarkRecord | None = None
+
+    @property
+    def outcome(self) -> Finish | Stall | None:
+        """How the write ended, or None if there are more rounds to come."""
+        last = self.actions[-1]
+        return last if isinstance(last, Finish | Stall) else None
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """The loop's body."""
+
+    write: Write
+    store: ObjectStore
+    drivers: Drivers
+    sink: Sink
+    clock: Callable[[], float] = time.monotonic
+    first_counted_failure: int | None = None
+    _ledger: Ledger | None = None
+    _progress: tuple[tuple[int, int, int], float] = field(default=((0, 0, 0), 0.0))
+
+    def step(self) -> Round:
+        """Do one round. Raises CheckpointError where a port does; the next round begins from what is stored."""
+        ledger = self.current_ledger()
+        seen = self.observe(ledger)
+        actions = decide(seen)
+        done: list[Action] = []
+        mark = ledger.read_mark() if seen.is_marked else None
+        for action in actions:
+            ended = self._act(ledger, seen, action)
+            done.append(ended or action)
+            if ended is not None:
+                break
+        return Round(ledger.key, seen, tuple(done), mark)
+
+    # --- observe --------------------------------------------------------------------------------------------------------------
+
+    def current_ledger(self) -> Ledger:
+        """Return the ledger of the current epoch: the latest, or the next if that is marked and runNonce has changed."""
+        if self._ledger is None:
+            epochs = store_rules.list_epochs(self.store, self.write.uid)
+            self._ledger = Ledger(self.store, EpochKey(self.write.uid, epochs[-1] if epochs else 1))
+        key = self._ledger.key
+        if self._ledger.read_mark() is not None:
+            first = self._ledger.read_launch(1)
+            if first is not None and first.run_nonce != self.write.spec.run_nonce:
+                self._ledger = Ledger(self.store, EpochKey(key.uid, key.epoch + 1))
+        return self._ledger
+
+    def observe(self, ledger: Ledger) -> Observation:
+        """Read the store and ask for the drivers."""
+        numbers = ledger.list_attempts()
+        if self.first_counted_failure is None or not numbers:
+            self.first_counted_failure = (numbers[-1] if numbers else 0) + 1
+        return Observation(
+            epoch=ledger.key.epoch,
+            is_marked=ledger.read_mark() is not None,
+            attempts=tuple(self._observe_attempt(ledger, number, number == numbers[-1]) for number in numbers),
+            code_digest=self.write.code_digest,
+            on_code_change=self.write.spec.on_code_change,
+            backoff_limit=self.write.spec.backoff_limit,
+            progress_deadline_s=PROGRESS_DEADLINE_S,
+            first_counted_failure=self.first_counted_failure,
+        )
+
+    def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool) -> Attempt:
+        launch = ledger.read_launch(number)
+        assert launch is not None
+        closed = ledger.read_closed(number)
+        failure = ledger.read_failure(number) if closed is not None and not closed.complete else None
+        is_open = is_last and closed is None
+        # The driver first: were it asked after the seals, one that sealed and ended in between would look idle and gone.
+        driver = self.drivers.state(ledger.key, number) if is_open else DriverState.GONE
+        return Attempt(
+            number=number,
+            code_digest=launch.code_digest,
+            driver=driver,
+            is_sealed=is_open and self._is_sealed(ledger, number),
+            is_closed=closed is not None,
+            is_complete=closed is not None and closed.complete,
+            awaits_table=is_open and self._awaits_table(ledger, launch),
+            failure=Failure(failure.family, failure.reason, failure.message) if failure else None,
+            idle_s=self.clock() - self._progress[1] if is_open else 0.0,
+        )
+
+    def _is_sealed(self, ledger: Ledger, attempt: int) -> bool:
+        """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself."""
+        plan = ledger.read_plan(attempt)
+        links = ledger.list_links(attempt) if plan else {}
+        progress = (attempt, sum(links.values()), int(plan is not None))
+        if progress != self._progress[0]:
+            self._progress = (progress, self.clock())
+        if plan is None:
+            return False
+        if any(links.get(task, 0) == 0 for task in range(len(plan.tasks))):
+            return False
+        newest = {task: links[task] - 1 for task in range(len(plan.tasks))}
+        seals = (ledger.read_seal(attempt, task, link) for task, link in newest.items())
+        return all(seal is not None and seal.last for seal in seals)
+
+    def _awaits_table(self, ledger: Ledger, launch: LaunchRecord) -> bool:
+        if launch.target is not None or ledger.read_plan(launch.attempt) is not None:
+            return False
+        return ledger.read_output(launch.attempt) is not None and ledger.read_target(launch.attempt) is None
+
+    # --- act ------------------------------------------------------------------------------------------------------------------
+
+    def _act(self, ledger: Ledger, seen: Observation, action: Action) -> Stall | None:
+        """Carry out one action; return Stall if it shows that a person must act."""
+        match action:
+            case Commit(attempt):
+                return self._commit(ledger, attempt)
+            case Close(attempt, _):
+                ledger.close(attempt)
+            case StopDriver(attempt):
+                self.drivers.stop(ledger.key, attempt)
+            case MakeTable(attempt):
+                return self._make_table(ledger, attempt)
+            case StartDriver(attempt):
+                launch = ledger.read_launch(attempt)
+                assert launch is not None
+                self._progress = ((attempt, 0, 0), self.clock())
+                self.drivers.start(ledger.key, launch)
+            case RecordAttempt(attempt, counted):
+                return self._record(ledger, attempt, counted)
+            case Finish() | Wait() | Stall():
+                pass
+            case _:
+                assert_never(action)
+        return None
+
+    def _record(self, ledger: Ledger, attempt: int, counted: tuple[int, ...]) -> Stall | None:
+        spec = self.write.spec
+        try:
+            target = self.sink.describe()
+        except NeedsChange as error:
+            return Stall(error.reason, error.message)
+        if target is None and not spec.sink.create:
+            return Stall(
+                reasons.TABLE_MISSING,
+                f"{self.sink.title} does not exist; make it, or set sink.create: true to have it made from the steps' output",
+            )
+        launch = LaunchRecord(
+            token=new_token(),
+            attempt=attempt,
+            run_nonce=spec.run_nonce,
+            source=spec.source,
+            steps=spec.steps,
+            code_digest=self.write.code_digest,
+            target=target,
+            sink_format=spec.sink.format,
+            target_file_size_bytes=spec.sink.target_file_size,
+            interval_s=spec.checkpoint.interval,
+            minimum_bytes=spec.checkpoint.minimum_bytes,
+            counted=counted,
+            on_replaced=spec.on_replaced,
+        )
+        if ledger.put_launch(launch).token == launch.token:
+            self.drivers.expect(ledger.key, attempt)
+        return None
+
+    def _make_table(self, ledger: Ledger, attempt: int) -> Stall | None:
+        output = ledger.read_output(attempt)
+        assert output is not None
+        try:
+            target = self.sink.create(output.arrow_schema)
+        except NeedsChange as error:
+            self.drivers.stop(ledger.key, attempt)
+            return Stall(error.reason, error.message)
+        ledger.put_target(attempt, TargetRecord(token=new_token(), target=target))
+        return None
+
+    def _commit(self, ledger: Ledger, attempt: int) -> Stall | None:
+        results = gather(ledger, attempt)
+        outcome: CommitOutcome | None = self.sink.commit(ledger, results) if results.files else None
+        match outcome:
+            case Committed(identity, commit_id, _):
+                self._mark(ledger, results, identity, commit_id)
+            case None:  # no rows: nothing to commit, no version is made, and the epoch is done all the same
+                self._mark(ledger, results, None, None)
+            case Rejected(reason, message):
+                return Stall(reason, message)
+            case Unknown(message):
+                return Stall(reasons.COMMIT_OUTCOME_UNKNOWN, message)
+            case TryLater(reason, message):
+                raise Retryable(reason, message)
+            case _:
+                assert_never(outcome)
+        self.drivers.stop(ledger.key, attempt)
+        return None
+
+    def _mark(self, ledger: Ledger, results: Results, identity: str | None, commit_id: int | None) -> None:
+        ledger.put_mark(
+            MarkRecord(
+                token=new_token(),
+                key=str(ledger.key),
+                target=self.sink.title,
+                table_identity=identity,
+                commit_id=commit_id,
+                rows_read=results.rows_read,
+                rows_written=results.rows_written,
+                files=len(results.files),
+                attempts=results.attempts,
+                code_digests=results.code_digests,
+            )
+        )

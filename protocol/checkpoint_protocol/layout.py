@@ -1,0 +1,120 @@
+"""Where each record lies, relative to the checkpoint URI. The only place that makes or takes apart these names.
+
+    names/<namespace>/<name>.json                 which uid a name means (local runner only)
+    control/<uid>/write.json                      who this is
+    control/<uid>/<epoch>/launch/<n>.json         what driver n is told
+    control/<uid>/<epoch>/target/<n>.json         the table made for driver n's proposed output
+    control/<uid>/<epoch>/closed/<n>.json         the seals of attempt n that count
+    control/<uid>/<epoch>/commit/claim-<i>.json   who may try to commit
+    control/<uid>/<epoch>/commit/done.json        the mark
+    staged/<uid>/<epoch>/input.json               the epoch's input
+    staged/<uid>/<epoch>/<n>/plan.json            driver n's plan
+    staged/<uid>/<epoch>/<n>/output.json          the schema that driver n's steps produce, where the table is to be made
+    staged/<uid>/<epoch>/<n>/failure.json         why driver n ended
+    staged/<uid>/<epoch>/<n>/seals/<task>/<k>.json
+
+Numbers are written without leading zeros; listings are sorted as numbers by whoever needs an order.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from checkpoint_protocol.identity import EpochKey
+
+_NUMBERED = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
+_CLAIM = re.compile(r"claim-(0|[1-9][0-9]{0,9})\.json")
+_SEAL = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})\.json")
+
+CONTROL = "control"
+STAGED = "staged"
+NAMES = "names"
+
+
+def name_path(namespace: str, name: str) -> str:
+    return f"{NAMES}/{namespace}/{name}.json"
+
+
+def write_path(uid: str) -> str:
+    return f"{CONTROL}/{uid}/write.json"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLayout:
+    """Paths of one epoch of one write."""
+
+    key: EpochKey
+
+    @property
+    def control(self) -> str:
+        return f"{CONTROL}/{self.key}"
+
+    @property
+    def staged(self) -> str:
+        return f"{STAGED}/{self.key}"
+
+    @property
+    def input(self) -> str:
+        return f"{self.staged}/input.json"
+
+    @property
+    def launches(self) -> str:
+        return f"{self.control}/launch/"
+
+    def launch(self, attempt: int) -> str:
+        return f"{self.launches}{attempt}.json"
+
+    def target(self, attempt: int) -> str:
+        return f"{self.control}/target/{attempt}.json"
+
+    @property
+    def closings(self) -> str:
+        return f"{self.control}/closed/"
+
+    def closed(self, attempt: int) -> str:
+        return f"{self.closings}{attempt}.json"
+
+    @property
+    def commit(self) -> str:
+        return f"{self.control}/commit/"
+
+    def claim(self, index: int) -> str:
+        return f"{self.commit}claim-{index}.json"
+
+    @property
+    def mark(self) -> str:
+        return f"{self.commit}done.json"
+
+    def plan(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/plan.json"
+
+    def output(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/output.json"
+
+    def failure(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/failure.json"
+
+    def seals(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/seals/"
+
+    def seal(self, attempt: int, task: int, link: int) -> str:
+        return f"{self.seals(attempt)}{task}/{link}.json"
+
+
+def number_of(path: str, folder: str) -> int | None:
+    """Return n of `<folder><n>.json`, or None for any other object (a stray object is nobody's record)."""
+    match = _NUMBERED.fullmatch(path.removeprefix(folder))
+    return int(match[1]) if match else None
+
+
+def claim_index_of(path: str, folder: str) -> int | None:
+    """Return i of `<folder>claim-<i>.json`, or None."""
+    match = _CLAIM.fullmatch(path.removeprefix(folder))
+    return int(match[1]) if match else None
+
+
+def seal_of(path: str, folder: str) -> tuple[int, int] | None:
+    """Return (task, link) of `<folder><task>/<link>.json`, or None."""
+    match = _SEAL.fullmatch(path.removeprefix(folder))
+    return (int(match[1]), int(match[2])) if match else None

@@ -1,0 +1,322 @@
+"""The CheckpointedWrite manifest: what a user applies, field for field the CRD's spec.
+
+Strict: an unknown field or a wrong type is an error that names the field's path and, where one is close, the field that was
+meant. Identity (source, sink, checkpoint) is immutable for the life of a write; code, arguments and sizes are not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.quantities import Duration, Size
+
+API_VERSION: Final = "checkpointed.dev/v1alpha1"
+KIND: Final = "CheckpointedWrite"
+PARTITION_TRANSFORMS: Final = ("identity", "year", "month", "day", "hour")
+
+_NAME = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=253)]
+_URI = Annotated[str, Field(min_length=1, max_length=1024)]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+
+class SourceOptions(_Section):
+    """How to read text files. Parquet files need none of these."""
+
+    header: bool = Field(default=True, description="CSV: the first line of each file names the columns.")
+    delimiter: str = Field(default=",", min_length=1, max_length=1, description="CSV: the character between fields.")
+    quote: str = Field(default='"', max_length=1, description="CSV: the character around fields; empty for none.")
+    escape: str = Field(default="", max_length=1, description="CSV: the character before a special one; empty for none.")
+    null_values: tuple[str, ...] = Field(
+        default=("", "NA", "null", "NULL"), max_length=64, description="CSV: texts that mean NULL when not quoted."
+    )
+    multi_line: bool = Field(
+        default=False,
+        description="CSV: fields may contain line breaks. Such files are read from their start by one task each.",
+    )
+    compression: Literal["auto", "none", "gzip"] = Field(
+        default="auto", description="Text: auto takes .gz as gzip. Compressed files are read by one task each."
+    )
+
+
+class Source(_Section):
+    """Where the rows come from. Immutable."""
+
+    format: Literal["parquet", "csv", "json"] = Field(description="json means one JSON object a line.")
+    path: _URI | None = Field(default=None, description="A file, a folder or a pattern with *.")
+    paths: tuple[_URI, ...] = Field(default=(), max_length=1024, description="Several of the same.")
+    options: SourceOptions = Field(default_factory=SourceOptions)
+    columns: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=2048, description="Read these columns only.")
+    types: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=2048,
+        description="Text: the type of a column where the inferred one is not right, e.g. int64, string, "
+        "timestamp[us], decimal(10,2).",
+    )
+    key_columns: tuple[str, ...] = Field(
+        default=(), max_length=16, description="Columns that identify a row. Files do not need them: position is used."
+    )
+    split_size: Size = Field(default=128 << 20, gt=0, description="The most bytes of input of one split.")
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_path(self) -> Source:
+        if (self.path is None) == (not self.paths):
+            raise ValueError("exactly one of path and paths is expected")
+        return self
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        return self.paths if self.path is None else (self.path,)
+
+
+class Step(_Section):
+    """One Python callable, applied in the order of the list."""
+
+    call: str = Field(
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        max_length=512,
+        description="module:function, or module:Class: an instance per process, with setup() once where it has one.",
+    )
+    input: Literal["arrow", "pandas", "row"] = Field(
+        default="arrow",
+        description="What the callable takes and gives: a pyarrow.RecordBatch, a pandas.DataFrame, or one row as a dict "
+        "(which may give None to drop the row, one dict, or an iterable of dicts).",
+    )
+    name: str | None = Field(default=None, max_length=128, description="Used in messages; the callable by default.")
+    arguments: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="Keyword arguments: of the function at each call, of the class when it is made.",
+    )
+
+    @property
+    def label(self) -> str:
+        return self.name or self.call
+
+
+class Code(_Section):
+    """Where the steps' code lies. Without it, modules are taken from the installed packages."""
+
+    path: _URI | None = Field(default=None, description="A folder that is put on the import path.")
+
+
+class IcebergSink(_Section):
+    catalog: str = Field(min_length=1, max_length=128, description="A catalog of the operator's (or runner's) settings.")
+    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table")
+
+
+class LanceSink(_Section):
+    uri: _URI = Field(description="The dataset, e.g. s3://bucket/name.lance")
+
+
+class NoSink(_Section):
+    """No table: the steps run once per row, for what they do."""
+
+
+class PartitionField(_Section):
+    column: str = Field(min_length=1, max_length=512)
+    transform: Literal["identity", "year", "month", "day", "hour"] = "identity"
+
+
+class Sink(_Section):
+    """Where the rows go. Immutable. Exactly one of iceberg, lance and none."""
+
+    iceberg: IcebergSink | None = None
+    lance: LanceSink | None = None
+    none: NoSink | None = None
+    mode: str = Field(default="append", description="append")
+    create: bool = Field(default=False, description="Make the target from the steps' output if it does not exist.")
+    partition_by: tuple[PartitionField, ...] = Field(
+        default=(), max_length=16, description="Iceberg, with create: how the new table is partitioned."
+    )
+    target_file_size: Size = Field(default=256 << 20, gt=0, description="Data files are rolled near this size.")
+
+    @model_validator(mode="after")
+    def _is_one_supported_sink(self) -> Sink:
+        if sum(sink is not None for sink in (self.iceberg, self.lance, self.none)) != 1:
+            raise ValueError("exactly one of iceberg, lance and none is expected")
+        if self.mode != "append":
+            raise ValueError(f"mode {self.mode!r} is not supported; supported: append")
+        if self.partition_by and self.iceberg is None:
+            raise ValueError("partitionBy applies to iceberg only")
+        if self.partition_by and not self.create:
+            raise ValueError("partitionBy needs create: true (an existing table keeps its own partitioning)")
+        if self.create and self.none is not None:
+            raise ValueError("create does not apply to none")
+        return self
+
+    @property
+    def format(self) -> Literal["iceberg", "lance", "none"]:
+        if self.iceberg is not None:
+            return "iceberg"
+        return "lance" if self.lance is not None else "none"
+
+
+class CheckpointSpec(_Section):
+    """Where finished work is sealed, and how often. The uri is immutable."""
+
+    uri: _URI = Field(description="A folder in an object store (s3://, gs://, az://) or on disk.")
+    interval: Duration = Field(default=60.0, gt=0, description="A task seals what it finished after this long ...")
+    minimum_bytes: Size = Field(default=8 << 20, description="... and at least this much output, counted in memory.")
+
+
+class DriverSpec(_Section):
+    cores: int = Field(default=1, ge=1, le=1024)
+    memory: Size = Field(default=1 << 30, gt=0)
+
+
+class ExecutorSpec(_Section):
+    instances: int = Field(default=1, ge=1, le=10_000)
+    cores: int = Field(default=2, ge=1, le=1024)
+    memory: Size = Field(default=2 << 30, gt=0)
+
+
+class Spec(_Section):
+    """What a CheckpointedWrite asks for."""
+
+    source: Source
+    steps: tuple[Step, ...] = Field(default=(), max_length=64)
+    code: Code = Field(default_factory=Code)
+    sink: Sink
+    checkpoint: CheckpointSpec
+    on_code_change: Literal["Continue", "Restart"] = Field(
+        default="Continue",
+        description="What becomes of sealed results when the code changes: they stay, or are dropped.",
+    )
+    on_replaced: Literal["Fail", "Process", "Skip"] = Field(
+        default="Fail",
+        description="A later epoch meets a known file with new content: stop, take it as new, or pass it over.",
+    )
+    run_nonce: str = Field(default="", max_length=128, description="Change it to take the files that came since the last run.")
+    backoff_limit: int = Field(default=3, ge=0, le=1000, description="Attempts that may fail, beyond the first.")
+    driver: DriverSpec = Field(default_factory=DriverSpec)
+    executor: ExecutorSpec = Field(default_factory=ExecutorSpec)
+    spark_conf: dict[str, str] = Field(default_factory=dict, max_length=256)
+
+    @model_validator(mode="after")
+    def _leaves_the_plan_of_spark_alone(self) -> Spec:
+        for name in self.spark_conf:
+            if not name.startswith("spark."):
+                raise ValueError(f"sparkConf: {name!r} is not a Spark property (they start with 'spark.')")
+        return self
+
+    @property
+    def identity(self) -> dict[str, JsonValue]:
+        """What may not change under one name: source, sink and checkpoint as plain data.
+
+        Defaults are left out, so that a field that a later version adds does not change the identity of an older write.
+        """
+        return {
+            "source": self.source.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"split_size"}),
+            "sink": self.sink.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"target_file_size"}),
+            "checkpoint": {"uri": self.checkpoint.uri},
+        }
+
+    @property
+    def identity_digest(self) -> str:
+        text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Metadata(_Section):
+    """The part of Kubernetes' object metadata that we read; the rest is passed over, as kubectl does."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: _NAME
+    namespace: _NAME = "default"
+
+
+class CheckpointedWrite(_Section):
+    """A whole manifest."""
+
+    api_version: Literal["checkpointed.dev/v1alpha1"]
+    kind: Literal["CheckpointedWrite"]
+    metadata: Metadata
+    spec: Spec
+
+
+class ManifestInvalid(NeedsChange):
+    """The manifest is wrong; `problems` has one line a problem, each starting with the field's path."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__(reasons.MANIFEST_INVALID, "; ".join(problems))
+        self.problems = problems
+
+
+def parse_manifest(document: Any) -> CheckpointedWrite:
+    """Return the manifest in a parsed YAML or JSON document; ManifestInvalid lists all that is wrong with it."""
+    if not isinstance(document, dict):
+        raise ManifestInvalid((f"a {KIND} manifest is expected (a mapping), not {type(document).__name__}",))
+    if document.get("kind") != KIND or document.get("apiVersion") != API_VERSION:
+        found = f"{document.get('apiVersion')!r} {document.get('kind')!r}"
+        raise ManifestInvalid((f"apiVersion: {API_VERSION} and kind: {KIND} are expected, not {found}",))
+    return validate_model(CheckpointedWrite, document)
+
+
+def validate_model(model: type[_Model], document: Any) -> _Model:
+    """Validate plain data from YAML against a strict model; ManifestInvalid lists each problem with its field path."""
+    try:
+        # Through JSON, so that lists serve as tuples while numbers in quotes stay errors.
+        return model.model_validate_json(json.dumps(document, default=_refuse_yaml_type))
+    except ValidationError as error:
+        raise ManifestInvalid(tuple(_explain(model, problem) for problem in error.errors(include_url=False))) from None
+
+
+def _refuse_yaml_type(value: object) -> str:
+    # YAML turns 2024-01-01 into a date; the user meant text, and JSON has no dates.
+    return str(value)
+
+
+def _explain(model: type[BaseModel], problem: Any) -> str:
+    location = problem["loc"]
+    path = ".".join(str(part) for part in location) or "(top level)"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        known = _field_names(model, location[:-1])
+        close = difflib.get_close_matches(str(location[-1]), known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(sorted(known))}"
+        message = f"unknown field{hint}"
+    elif problem["type"] == "missing":
+        message = "this field is required"
+    return f"{path}: {message}"
+
+
+def _field_names(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Return the aliases that are allowed in the section at this place of the manifest."""
+    current: type[BaseModel] | None = model
+    for part in location:
+        if isinstance(part, int) or current is None:
+            continue
+        current = next(
+            (_section_of(field.annotation) for name, field in current.model_fields.items() if part in (name, field.alias)),
+            None,
+        )
+    return [field.alias or name for name, field in current.model_fields.items()] if current else []
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        if (section := _section_of(inner)) is not None:
+            return section
+    return None

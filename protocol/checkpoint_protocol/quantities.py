@@ -1,0 +1,72 @@
+"""Durations and sizes as people write them in manifests: "90s", "5m", "128Mi"."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+_SIZE: Final = re.compile(r"(\d+)(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_FACTORS: Final = {
+    None: 1,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+    "Ti": 1 << 40,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+}
+
+
+def parse_duration_s(text: object) -> float:
+    """Return the seconds of "1h30m", "90s" or "0.5s"; ValueError for anything else."""
+    if isinstance(text, str) and text and (match := _DURATION.fullmatch(text)):
+        hours, minutes, seconds = match.groups()
+        return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)
+    raise ValueError(f'a duration such as "90s", "5m" or "1h30m" is expected, not {text!r}')
+
+
+def parse_size_bytes(text: object) -> int:
+    """Return the bytes of a Kubernetes quantity such as "128Mi"; ValueError for anything else."""
+    if isinstance(text, str) and (match := _SIZE.fullmatch(text)):
+        return int(match[1]) * _FACTORS[match[2]]
+    raise ValueError(f'a size such as "64Mi" or "2Gi" is expected, not {text!r}')
+
+
+def format_duration(seconds: float) -> str:
+    """Return the shortest text that parse_duration_s reads back."""
+    if seconds and seconds == int(seconds):
+        whole = int(seconds)
+        if whole % 3600 == 0:
+            return f"{whole // 3600}h"
+        if whole % 60 == 0:
+            return f"{whole // 60}m"
+        return f"{whole}s"
+    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+def format_size(size_bytes: int) -> str:
+    """Return the shortest binary quantity that parse_size_bytes reads back exactly."""
+    for unit in ("Ti", "Gi", "Mi", "Ki"):
+        factor = _FACTORS[unit]
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return str(size_bytes)
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration_s, json_schema_input_type=str),
+    PlainSerializer(format_duration, return_type=str),
+    Field(ge=0),
+]
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size_bytes, json_schema_input_type=str),
+    PlainSerializer(format_size, return_type=str),
+    Field(ge=0),
+]

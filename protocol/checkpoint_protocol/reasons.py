@@ -1,0 +1,36 @@
+"""The reasons an error or a condition can carry, each with its meaning in one line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# the manifest and the settings
+MANIFEST_INVALID: Final = "ManifestInvalid"  # a field of the manifest or settings file is wrong
+IDENTITY_CHANGED: Final = "IdentityChanged"  # source, sink or checkpoint changed under an existing name
+# the store
+STORE_UNAVAILABLE: Final = "StoreUnavailable"  # the object store did not answer
+CREDENTIALS_REFUSED: Final = "CredentialsRefused"  # the store or catalog refused our credentials
+STORE_UNSAFE: Final = "StoreUnsafe"  # the store ignores put-if-absent
+RECORD_UNREADABLE: Final = "RecordUnreadable"  # an object exists but is not a record we can read
+# the source
+SOURCE_MISSING: Final = "SourceMissing"  # a path of the source does not exist or matches nothing
+SOURCE_CHANGED: Final = "SourceChanged"  # a file was replaced or vanished while rows of it are missing
+SOURCE_UNREADABLE: Final = "SourceUnreadable"  # a file is not of the declared format
+# the user's code
+CODE_FAILED: Final = "CodeFailed"  # a step raised
+CODE_MISSING: Final = "CodeMissing"  # a step cannot be imported
+OUTPUT_SCHEMA_WRONG: Final = "OutputSchemaWrong"  # the steps' output does not fit the table
+# the table
+CATALOG_UNAVAILABLE: Final = "CatalogUnavailable"  # the catalog did not answer
+TABLE_MISSING: Final = "TableMissing"  # the target does not exist and create is not set
+TABLE_REPLACED: Final = "TableReplaced"  # the target was dropped and made again after staging
+TABLE_UNSUPPORTED: Final = "TableUnsupported"  # the target has a feature that we refuse
+SCHEMA_CHANGED: Final = "SchemaChanged"  # a column was dropped, re-added or retyped after staging
+STAGED_FILE_MISSING: Final = "StagedFileMissing"  # a staged file is gone or has another size
+STAGED_RESULT_REFUSED: Final = "StagedResultRefused"  # a seal names a file that it must not name
+COMMIT_OUTCOME_UNKNOWN: Final = "CommitOutcomeUnknown"  # whether the commit landed cannot be known any more
+COMMIT_CONTENDED: Final = "CommitContended"  # other writers kept moving the table
+# the driver
+DRIVER_FAILED: Final = "DriverFailed"  # a driver ended without telling why
+BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"  # too many attempts failed
+JAVA_UNSUITABLE: Final = "JavaUnsuitable"  # no Java, or not one that Spark runs on (local runner)

@@ -1,0 +1,398 @@
+"""The records of the checkpoint store: versioned, strict JSON, put once, never changed.
+
+A record is plain data. An unknown version or an unreadable record is Corrupt and names the object; it is never taken for
+"not there". Records that a put may race for carry a token: whoever reads its own token back has won, even if the answer to
+its put was lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.manifest import Source, Step
+from checkpoint_protocol.positions import Range
+
+#: No record is larger; what is, was not written by us. 64 MiB hold an input of 400,000 files.
+MAX_RECORD_BYTES = 64 << 20
+
+
+def _is_base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not base64: {error}") from None
+    return text
+
+
+Token = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Base64 = Annotated[str, AfterValidator(_is_base64)]
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Number = Annotated[int, Field(ge=1, lt=1 << 31)]
+
+
+class Part(BaseModel):
+    """A piece of a record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Record(Part):
+    """A whole stored object. Subclasses fix `kind` and `version`."""
+
+    token: Token
+
+
+# --- who ------------------------------------------------------------------------------------------------------------------
+
+
+class NameRecord(Record):
+    """Which uid a name means, where no cluster gives uids."""
+
+    kind: Literal["name"] = "name"
+    version: Literal[1] = 1
+    uid: str
+
+
+class WriteRecord(Record):
+    """Who a write is."""
+
+    kind: Literal["write"] = "write"
+    version: Literal[1] = 1
+    uid: str
+    namespace: str
+    name: str
+    identity: dict[str, JsonValue]
+    identity_digest: Digest
+
+
+# --- the input ------------------------------------------------------------------------------------------------------------
+
+
+class SourceFile(Part):
+    """One input file, fixed for the epoch.
+
+    `unit` says what its positions count: rows (Parquet), bytes (line-aligned text), records (text that is read from its
+    start only). Positions run from `start` to `end`; end is None where it is known after reading only. `cuts` are positions
+    at which a reader starts cheaply (row groups).
+    """
+
+    path: str
+    etag: str
+    size_bytes: Count
+    unit: Literal["rows", "bytes", "records"]
+    start: Count = 0
+    end: Count | None
+    cuts: tuple[Count, ...] = ()
+
+
+class InputRecord(Record):
+    """What every attempt of the epoch reads: exactly these files, under this schema (an Arrow IPC schema message)."""
+
+    kind: Literal["input"] = "input"
+    version: Literal[1] = 1
+    files: tuple[SourceFile, ...]
+    arrow_schema: Base64
+
+
+# --- the target -----------------------------------------------------------------------------------------------------------
+
+
+class IcebergTarget(Part):
+    """An Iceberg table as staging sees it: everything a data file depends on, and no catalog."""
+
+    format: Literal["iceberg"] = "iceberg"
+    table: str
+    table_uuid: str
+    data_location: str
+    table_schema_json: str
+    partition_spec_json: str
+    codec: str
+    codec_level: int | None = None
+
+
+class LanceField(Part):
+    """One field of a Lance schema, at any depth. `path` is dotted, `type` is Lance's logical type."""
+
+    id: int
+    path: str
+    type: str
+    nullable: bool
+
+
+class LanceTarget(Part):
+    """A Lance dataset as staging sees it."""
+
+    format: Literal["lance"] = "lance"
+    uri: str
+    identity: Token
+    fields: tuple[LanceField, ...]
+    arrow_schema: Base64
+    storage_version: str
+
+
+class NoTarget(Part):
+    format: Literal["none"] = "none"
+
+
+Target = Annotated[IcebergTarget | LanceTarget | NoTarget, Field(discriminator="format")]
+
+
+# --- an attempt -----------------------------------------------------------------------------------------------------------
+
+
+class LaunchRecord(Record):
+    """What the operator tells driver n.
+
+    `counted` are the closed attempts whose seals stand: the driver skips what they cover, and when this attempt is complete
+    the commit takes exactly theirs and its own. `target` is None where the table is to be made from the steps' output.
+    """
+
+    kind: Literal["launch"] = "launch"
+    version: Literal[1] = 1
+    attempt: Number
+    run_nonce: str
+    source: Source
+    steps: tuple[Step, ...]
+    code_digest: Digest
+    target: Target | None
+    sink_format: Literal["iceberg", "lance", "none"]
+    target_file_size_bytes: Count
+    interval_s: Annotated[float, Field(gt=0)]
+    minimum_bytes: Count
+    counted: tuple[Number, ...]
+    on_replaced: Literal["Fail", "Process", "Skip"]
+
+
+class OutputRecord(Record):
+    """The schema that the steps of attempt n produce, proposed by its driver because no table exists."""
+
+    kind: Literal["output"] = "output"
+    version: Literal[1] = 1
+    arrow_schema: Base64
+
+
+class TargetRecord(Record):
+    """The table that the operator has made (or found) for the proposed output."""
+
+    kind: Literal["target"] = "target"
+    version: Literal[1] = 1
+    target: Target
+
+
+class PlanRecord(Record):
+    """The full plan of an attempt, task by task, before any task runs. The token is the driver's.
+
+    `done_files` and `done_rows` tell what earlier attempts have sealed and this one does not read.
+    """
+
+    kind: Literal["plan"] = "plan"
+    version: Literal[1] = 1
+    attempt: Number
+    tasks: tuple[tuple[Range, ...], ...]
+    done_files: Count
+    done_rows: Count
+
+
+class FailureRecord(Record):
+    """Why a driver ended, in its own words. Advice for people and for the backoff; no safety rests on it."""
+
+    kind: Literal["failure"] = "failure"
+    version: Literal[1] = 1
+    attempt: Number
+    family: Literal["Retryable", "NeedsChange", "Corrupt"]
+    reason: str
+    message: Annotated[str, Field(max_length=32_768)]
+
+
+# --- a seal ---------------------------------------------------------------------------------------------------------------
+
+
+class PositionsCovered(Part):
+    """The segment covers these positions, all of them and nothing else."""
+
+    kind: Literal["positions"] = "positions"
+    ranges: tuple[Range, ...]
+
+
+Covered = Annotated[PositionsCovered, Field(discriminator="kind")]
+
+
+class FieldMetrics(Part):
+    """Iceberg metrics of one field id of a data file. Bounds are Iceberg's single-value binary form in base64."""
+
+    field_id: int
+    column_size: Count | None = None
+    value_count: Count | None = None
+    null_count: Count | None = None
+    nan_count: Count | None = None
+    lower: Base64 | None = None
+    upper: Base64 | None = None
+
+
+class IcebergFile(Part):
+    """A staged Iceberg data file. `partition` has one value per field of the spec, in its order, in Iceberg's binary form."""
+
+    format: Literal["iceberg"] = "iceberg"
+    path: str
+    size_bytes: Count
+    rows: Count
+    schema_id: int
+    spec_id: int
+    partition: tuple[Base64 | None, ...]
+    metrics: tuple[FieldMetrics, ...]
+    split_offsets: tuple[Count, ...]
+
+
+class LanceDataFile(Part):
+    """A data file of a fragment, named relative to the dataset's data folder, with what Lance's manifest wants to know of it."""
+
+    path: str
+    size_bytes: Count
+    fields: tuple[int, ...]
+    column_indices: tuple[int, ...]
+    major_version: Count
+    minor_version: Count
+
+
+class LanceFragment(Part):
+    """A staged Lance fragment. Its id is given at commit."""
+
+    format: Literal["lance"] = "lance"
+    files: tuple[LanceDataFile, ...]
+    rows: Count
+
+
+StagedFile = Annotated[IcebergFile | LanceFragment, Field(discriminator="format")]
+
+
+class Seal(Record):
+    """A finished segment of a task: what it covers and the files that hold its results, in one object.
+
+    `rows_read` and `rows_written` count source rows and result rows. `last` says that the task's whole work is sealed by
+    this link and those before it.
+    """
+
+    kind: Literal["seal"] = "seal"
+    version: Literal[1] = 1
+    attempt: Number
+    task: Count
+    link: Count
+    covered: Covered
+    rows_read: Count
+    rows_written: Count
+    code_digest: Digest
+    files: tuple[StagedFile, ...]
+    last: bool
+
+
+# --- the end of an attempt and of an epoch --------------------------------------------------------------------------------
+
+
+class ClosedRecord(Record):
+    """The seals of an attempt that count, for good: for each task of the plan the length of its chain's gap-free prefix.
+
+    `complete`: there was a plan and every prefix ends in a `last` seal. An attempt that never had a plan has no chains and
+    is not complete.
+    """
+
+    kind: Literal["closed"] = "closed"
+    version: Literal[1] = 1
+    attempt: Number
+    plan_token: Token | None
+    chain_lengths: tuple[Count, ...]
+    complete: bool
+
+    @model_validator(mode="after")
+    def _needs_a_plan_to_be_complete(self) -> ClosedRecord:
+        if self.plan_token is None and (self.complete or self.chain_lengths):
+            raise ValueError("an attempt without a plan has no seals that count")
+        return self
+
+
+class IcebergBase(Part):
+    """The table as the claimant had looked at it: its uuid and the head of the branch (None: no snapshot yet)."""
+
+    format: Literal["iceberg"] = "iceberg"
+    table_uuid: str
+    snapshot_id: int | None
+
+
+class LanceBase(Part):
+    """The dataset as the claimant had looked at it."""
+
+    format: Literal["lance"] = "lance"
+    identity: Token
+    at_version: Number
+
+
+Base = Annotated[IcebergBase | LanceBase, Field(discriminator="format")]
+
+
+class ClaimRecord(Record):
+    """Leave to try a commit, and the base that was looked at before. No claim: no commit was ever tried."""
+
+    kind: Literal["claim"] = "claim"
+    version: Literal[1] = 1
+    index: Count
+    base: Base
+
+
+class MarkRecord(Record):
+    """The commit was seen in the table. `commit_id` is the snapshot id or version; None where there was nothing to commit."""
+
+    kind: Literal["mark"] = "mark"
+    version: Literal[1] = 1
+    key: str
+    target: str
+    table_identity: str | None
+    commit_id: int | None
+    rows_read: Count
+    rows_written: Count
+    files: Count
+    attempts: Number
+    code_digests: tuple[Digest, ...]
+
+
+_R = TypeVar("_R", bound=Record)
+
+
+def encode(record: Record) -> bytes:
+    """Return the stored form."""
+    return record.model_dump_json(exclude_none=False).encode()
+
+
+def decode(model: type[_R], data: bytes, where: str) -> _R:
+    """Read a stored record. Corrupt, naming the object, if it is not a record of this kind and version."""
+    if len(data) > MAX_RECORD_BYTES:
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} has {len(data)} bytes; no record is larger than {MAX_RECORD_BYTES}")
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} {_what_is_wrong(model, data, error)}") from None
+
+
+def _what_is_wrong(model: type[Record], data: bytes, error: ValidationError) -> str:
+    kind = model.model_fields["kind"].default
+    version = model.model_fields["version"].default
+    try:
+        plain: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        plain = None
+    if not isinstance(plain, dict):
+        return f"is not a {kind} record: it is not a JSON object (truncated or overwritten?)"
+    if plain.get("kind") == kind and plain.get("version") != version:
+        return (
+            f"is a {kind} record of version {plain.get('version')!r}, and this program reads version {version}: "
+            "it was written by another release; use that one, or a later one"
+        )
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"is not a valid {kind} record: {place}: {first['msg']} ({error.error_count()} problems)"

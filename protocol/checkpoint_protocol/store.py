@@ -1,0 +1,190 @@
+"""The object store as the protocol needs it: put-if-absent, read, list.
+
+`ObjectStore` is the port. `open_store` gives the real one, over obstore, for S3, GCS, Azure and folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlparse
+
+import obstore
+import obstore.exceptions as obstore_errors
+from obstore.store import LocalStore, from_url
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.storage import StorageSettings, obstore_options
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One entry of a listing."""
+
+    path: str
+    size_bytes: int
+    etag: str | None = None
+
+
+class ObjectStore(Protocol):
+    """Objects below one URI, named by paths with slashes.
+
+    All methods raise Retryable where the store does not answer and NeedsChange where it refuses our credentials; then nothing
+    is known about the effect of a put.
+    """
+
+    @property
+    def uri(self) -> str:
+        """Where the store's root lies, for messages."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Store an object, whole or not at all, unless one is there.
+
+        True: it is there now and this call made it. False: the store says that one exists, which may be our own (a put whose
+        answer was lost and that was sent again) or one that is still being made and may never appear. Read it back to know.
+        """
+
+    def get(self, path: str) -> bytes | None:
+        """Return an object's bytes, or None if there surely is none."""
+
+    def list(self, folder: str) -> Iterator[StoredObject]:
+        """Give every object whose path starts with `folder` (which ends in a slash), in any order.
+
+        Not a snapshot: an object that was put while the listing runs may be missing although a later one is seen.
+        """
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove objects. Those that are not there are passed over."""
+
+
+class ObstoreStore:
+    """The port over obstore."""
+
+    def __init__(self, uri: str, store: obstore.store.ObjectStore) -> None:
+        self._uri = uri
+        self._store = store
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        try:
+            # One plain request: a multipart upload is conditional only at its end, if at all.
+            obstore.put(self._store, path, data, mode="create", use_multipart=False)
+        except obstore_errors.AlreadyExistsError:
+            return False
+        except (obstore_errors.BaseError, OSError) as error:
+            raise self._translated(error, path) from error
+        return True
+
+    def get(self, path: str) -> bytes | None:
+        try:
+            return bytes(obstore.get(self._store, path).bytes())
+        except (obstore_errors.NotFoundError, FileNotFoundError):
+            return None
+        except (obstore_errors.BaseError, OSError) as error:
+            raise self._translated(error, path) from error
+
+    def list(self, folder: str) -> Iterator[StoredObject]:
+        try:
+            for chunk in obstore.list(self._store, prefix=folder):
+                for meta in chunk:
+                    yield StoredObject(meta["path"], meta["size"], meta["e_tag"])
+        except (obstore_errors.NotFoundError, FileNotFoundError):
+            return
+        except (obstore_errors.BaseError, OSError) as error:
+            raise self._translated(error, folder) from error
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                obstore.delete(self._store, path)
+            except (obstore_errors.NotFoundError, FileNotFoundError):
+                continue
+            except (obstore_errors.BaseError, OSError) as error:
+                raise self._translated(error, path) from error
+
+    def _translated(self, error: Exception, path: str) -> CheckpointError:
+        return translate_store_error(error, f"{self._uri}/{path}")
+
+
+_REFUSALS = (
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "AccessDenied",
+    "ExpiredToken",
+    "401 Unauthorized",
+    "403 Forbidden",
+)
+
+
+def translate_store_error(error: Exception, where: str) -> CheckpointError:
+    """Return the family's error for a failure of obstore at a place."""
+    first_line = " ".join(str(error).split())[:600]
+    refused = isinstance(error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError)
+    if refused or isinstance(error, PermissionError) or any(word in first_line for word in _REFUSALS):
+        return NeedsChange(
+            reasons.CREDENTIALS_REFUSED,
+            f"the store refused access to {where}: {first_line}; check the credentials of this prefix in the settings file "
+            "(storage), or the folder's permissions",
+        )
+    if "NoSuchBucket" in first_line:
+        return NeedsChange(reasons.STORE_UNAVAILABLE, f"the bucket of {where} does not exist; make it, or correct the URI")
+    return Retryable(
+        reasons.STORE_UNAVAILABLE,
+        f"the store did not answer for {where}: {first_line}; check its endpoint in the settings file (storage) and the network",
+    )
+
+
+def local_path(uri: str) -> Path | None:
+    """Return the folder or file that a URI without scheme, or a file: URI, means; None for any other scheme."""
+    parsed = urlparse(uri)
+    if parsed.scheme == "file":
+        return Path(unquote(parsed.path))
+    return Path(uri) if len(parsed.scheme) < 2 else None
+
+
+def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectStore:
+    """Return obstore's store rooted at a URI. Nothing is asked of the store yet (a local folder is made)."""
+    folder = local_path(uri)
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return LocalStore(str(folder))
+        except OSError as error:
+            raise translate_store_error(error, uri) from error
+    try:
+        return from_url(uri, **obstore_options(uri, storage))
+    except (obstore_errors.BaseError, ValueError) as error:
+        raise NeedsChange(reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: {error}") from error
+
+
+def open_store(uri: str, storage: StorageSettings) -> ObstoreStore:
+    """Return the store at a checkpoint URI."""
+    uri = uri.rstrip("/")
+    return ObstoreStore(uri, open_raw_store(uri, storage))
+
+
+def probe(store: ObjectStore) -> None:
+    """Refuse a store that ignores put-if-absent: everything here rests on it.
+
+    Puts one object twice under a fresh name and removes it. NeedsChange(StoreUnsafe) if the second put is accepted or the
+    first one's bytes are not what is read back.
+    """
+    path = f"probe/{new_token()}.json"
+    first, second = new_token().encode(), new_token().encode()
+    made = store.put_if_absent(path, first)
+    again = store.put_if_absent(path, second)
+    found = store.get(path)
+    store.delete([path])
+    if (not made and found != first) or again or found != first:
+        raise NeedsChange(
+            reasons.STORE_UNSAFE,
+            f"the store at {store.uri} does not honour put-if-absent (If-None-Match: *): a second put of one object was "
+            "accepted; exactly once cannot be kept on it; use a store with conditional writes",
+        )

@@ -1,0 +1,91 @@
+"""What one Spark task runs. Gets plain JSON, never objects; reaches the store with the settings file that its process has."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import InputRecord, LaunchRecord, Part, Target
+from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.store import open_store
+from checkpoint_spark.arrow_schema import decode_schema
+from checkpoint_spark.failures import wrap
+from checkpoint_spark.formats.stagers import stager_for
+from checkpoint_spark.sources.reader import reader_for
+from checkpoint_spark.staging import Task, run_task
+from checkpoint_spark.steps import Pipeline
+
+#: Path of the file with the storage settings: a private file on one machine, a mounted Secret in a pod.
+STORAGE_FILE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE_FILE"
+
+
+class TaskOrder(Part):
+    """What the driver ships to a task."""
+
+    uri: str
+    uid: str
+    epoch: int
+    attempt: int
+    task: int
+    pieces: tuple[Range, ...]
+    target: Target
+
+
+def storage_settings() -> StorageSettings:
+    """Return the storage settings of this process; none are needed for folders and instance roles."""
+    path = os.environ.get(STORAGE_FILE_VARIABLE)
+    return StorageSettings.model_validate_json(Path(path).read_bytes()) if path else StorageSettings()
+
+
+_records: dict[tuple[str, str, int, int], tuple[LaunchRecord, InputRecord]] = {}
+
+
+def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, InputRecord]:
+    """Read what all tasks of an attempt share, once per process. Neither record ever changes."""
+    where = (order.uri, order.uid, order.epoch, order.attempt)
+    if where not in _records:
+        launch, files = ledger.read_launch(order.attempt), ledger.read_input()
+        assert launch is not None
+        assert files is not None
+        _records.clear()
+        _records[where] = (launch, files)
+    return _records[where]
+
+
+def execute(order_json: str) -> None:
+    """Run one task to its `last` seal. Raises TaskFailed, whose text the driver can read back."""
+    try:
+        _execute(TaskOrder.model_validate_json(order_json))
+    except CheckpointError as error:
+        raise wrap(error) from error
+
+
+def _execute(order: TaskOrder) -> None:
+    storage = storage_settings()
+    key = EpochKey(order.uid, order.epoch)
+    ledger = Ledger(open_store(order.uri, storage), key)
+    launch, input_record = _records_of(ledger, order)
+    label = f"{order.attempt}-{order.task}"
+    run_task(
+        task=Task(
+            attempt=order.attempt,
+            number=order.task,
+            pieces=order.pieces,
+            code_digest=launch.code_digest,
+            interval_s=launch.interval_s,
+            minimum_bytes=launch.minimum_bytes,
+        ),
+        files=input_record.files,
+        source_schema=decode_schema(input_record.arrow_schema),
+        reader=reader_for(launch.source, storage),
+        pipeline=Pipeline(launch.steps),
+        stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
+        ledger=ledger,
+        clock=time.monotonic,
+    )

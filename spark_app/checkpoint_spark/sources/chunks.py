@@ -1,0 +1,48 @@
+"""What a reader gives: batches of rows with the positions that they cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import SourceFile
+from checkpoint_spark.pace import Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows and the positions they cover in one file: a segment may end after any chunk.
+
+    `start` is where the last chunk of the same range ended; `end` is None where the file has ended.
+    """
+
+    batch: pa.RecordBatch
+    start: int
+    end: int | None
+
+
+class Reader(Protocol):
+    """One format."""
+
+    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+        """Return the files that the paths mean, sorted by path, and the schema of the rows.
+
+        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the format.
+        """
+
+    def align(self, file: SourceFile, position: int) -> int:
+        """Return the smallest position >= the given one at which reading may start (`file.end` at the most)."""
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+        """Give the rows at the positions of the piece, in order, without gaps; at least one chunk, which may be empty.
+
+        A chunk has about as many rows (or bytes of text) as the pace asks for at that moment. The ends of the chunks rise up to the end of the piece. NeedsChange(SourceChanged) if the file's etag is no longer that
+        of the record.
+        """
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        """Raise NeedsChange(SourceChanged), naming the file, if it was replaced or has vanished since it was described."""

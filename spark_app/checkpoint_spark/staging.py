@@ -1,0 +1,171 @@
+"""The task: turn an iterator of batches into staged files and seals.
+
+The way of a row: reader -> steps -> fit to the table -> stager (a file that no reader of the table sees) -> seal (from here on
+it counts). Whatever dies before the seal leaves files that nobody names; whatever dies after it has lost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from checkpoint_protocol.errors import Superseded
+from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.positions import Range, merge, subtract
+from checkpoint_protocol.records import PositionsCovered, Seal, SourceFile, StagedFile
+from checkpoint_spark.fitting import fit
+from checkpoint_spark.pace import Pace
+from checkpoint_spark.sources.chunks import Chunk, Reader
+from checkpoint_spark.steps import Pipeline, Place
+
+
+class Stager(Protocol):
+    """Writes data files where the table will want them, and no reader sees them."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema | None:
+        """The schema that batches must have; None where anything is taken."""
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+        """Write all batches and return the finished files. No rows: no file. Every file has a fresh random name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one Spark task has to do."""
+
+    attempt: int
+    number: int
+    pieces: tuple[Range, ...]
+    code_digest: str
+    interval_s: float
+    minimum_bytes: int
+
+
+@dataclass(slots=True)
+class _Source:
+    """The chunks of the remaining pieces, one ahead, so that the end is known before the last seal is put."""
+
+    reader: Reader
+    files: Sequence[SourceFile]
+    schema: pa.Schema
+    pieces: tuple[Range, ...]
+    pace: Pace
+    _chunks: Iterator[tuple[int, Chunk]] = field(init=False)
+    _next: tuple[int, Chunk] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._chunks = self._read()
+        self._next = next(self._chunks, None)
+
+    def _read(self) -> Iterator[tuple[int, Chunk]]:
+        for piece in self.pieces:
+            for chunk in self.reader.read(self.files[piece.file], piece, self.schema, self.pace):
+                yield piece.file, chunk
+
+    @property
+    def exhausted(self) -> bool:
+        return self._next is None
+
+    def take(self) -> tuple[int, Chunk]:
+        assert self._next is not None
+        taken = self._next
+        self._next = next(self._chunks, None)
+        return taken
+
+
+@dataclass(slots=True)
+class _Segment:
+    """The part of a task's work that is sealed together: it ends after a chunk, when it is old and large enough."""
+
+    source: _Source
+    pipeline: Pipeline
+    schema: pa.Schema | None
+    task: Task
+    clock: Callable[[], float]
+    covered: list[Range] = field(default_factory=list)
+    rows_read: int = 0
+    rows_written: int = 0
+    _size_bytes: int = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        started = now = self.clock()
+        while not self.source.exhausted:
+            file, chunk = self.source.take()
+            place = Place(self.source.files[file].path, self.source.files[file].unit, chunk.start)
+            for made in self.pipeline.apply(chunk.batch, place, self.schema):
+                batch = made if self.schema is None else fit(made, self.schema)
+                self.rows_written += batch.num_rows
+                self._size_bytes += batch.nbytes
+                yield batch
+            # Only after all that the chunk gave was taken: a segment never ends inside a chunk, so never inside a row's yield.
+            self.covered.append(Range(file=file, start=chunk.start, end=chunk.end))
+            self.rows_read += chunk.batch.num_rows
+            before, now = now, self.clock()
+            self.source.pace.took(now - before)
+            if now - started >= self.task.interval_s and self._size_bytes >= self.task.minimum_bytes:
+                return
+
+
+def run_task(
+    task: Task,
+    files: Sequence[SourceFile],
+    source_schema: pa.Schema,
+    reader: Reader,
+    pipeline: Pipeline,
+    stager: Stager,
+    ledger: Ledger,
+    clock: Callable[[], float],
+) -> None:
+    """Do what the seals of this task do not cover yet, sealing as it goes.
+
+    Safe to run any number of times, also at once: tries of one task contend for each link of its seal chain, the loser of a
+    link throws its segment away and goes on after what the winner sealed. Returns when the chain ends in a `last` seal.
+    """
+    while True:
+        chain = ledger.read_chain(task.attempt, task.number)
+        if chain and chain[-1].last:
+            return
+        remaining = subtract(task.pieces, [piece for seal in chain for piece in seal.covered.ranges])
+        source = _Source(reader, files, source_schema, remaining, Pace(task.interval_s))
+        try:
+            _stage_all(task, len(chain), source, pipeline, stager, ledger, clock)
+        except Superseded:
+            continue
+        return
+
+
+def _stage_all(
+    task: Task,
+    link: int,
+    source: _Source,
+    pipeline: Pipeline,
+    stager: Stager,
+    ledger: Ledger,
+    clock: Callable[[], float],
+) -> None:
+    last = False
+    while not last:
+        segment = _Segment(source, pipeline, stager.arrow_schema, task, clock)
+        staged = stager.stage(segment.batches())
+        for index in sorted({piece.file for piece in segment.covered}):
+            source.reader.check_unchanged(source.files[index])
+        last = source.exhausted
+        seal = Seal(
+            token=new_token(),
+            attempt=task.attempt,
+            task=task.number,
+            link=link,
+            covered=PositionsCovered(ranges=merge(segment.covered)),
+            rows_read=segment.rows_read,
+            rows_written=segment.rows_written,
+            code_digest=task.code_digest,
+            files=staged,
+            last=last,
+        )
+        ledger.put_seal(seal)
+        link += 1

@@ -1,0 +1,215 @@
+"""The user's steps: load the callables and apply them, batch by batch, with errors that name step, file and row.
+
+A step takes and gives a pyarrow.RecordBatch, a pandas.DataFrame, or one row as a dict. A class is instantiated once per
+process and gets `setup()` called before its first batch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.manifest import Step
+
+_Callable = Callable[..., Any]
+_instances: dict[str, _Callable] = {}
+_instances_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the rows of a batch come from, for messages: a file, the unit of its positions and the first position."""
+
+    file: str
+    unit: str
+    start: int
+
+    def of_row(self, row: int) -> str:
+        """Name a row of the batch, counted from 0."""
+        if self.unit == "bytes":
+            return f"row {row} after byte {self.start} of {self.file}"
+        return f"row {self.start + row} of {self.file}"
+
+    def of_rows(self, count: int) -> str:
+        if self.unit == "bytes":
+            return f"the {count} rows after byte {self.start} of {self.file}"
+        return f"rows {self.start} to {self.start + count - 1} of {self.file}"
+
+
+def load(step: Step) -> _Callable:
+    """Return the step's callable; for a class the process's one instance. NeedsChange if it cannot be had."""
+    with _instances_lock:
+        identity = step.model_dump_json()
+        if identity not in _instances:
+            _instances[identity] = _make(step)
+        return _instances[identity]
+
+
+def _make(step: Step) -> _Callable:
+    module_name, attribute = step.call.split(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise NeedsChange(
+            reasons.CODE_MISSING,
+            f"step {step.label!r}: there is no module {error.name!r}; put it into the folder of code.path or install its package",
+        ) from error
+    except Exception as error:
+        raise NeedsChange(
+            reasons.CODE_FAILED, f"step {step.label!r}: importing {module_name!r} raised {_cause(error)}"
+        ) from error
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        raise NeedsChange(
+            reasons.CODE_MISSING, f"step {step.label!r}: module {module_name!r} has no callable {attribute!r} ({module.__file__})"
+        )
+    try:
+        if inspect.isclass(found):
+            instance = found(**step.arguments)
+            if hasattr(instance, "setup"):
+                instance.setup()
+            if not callable(instance):
+                raise TypeError(f"{attribute} has no __call__ method")
+            return instance
+    except Exception as error:
+        raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r}: making {attribute} raised {_cause(error)}") from error
+    if step.arguments:
+        return lambda rows: found(rows, **step.arguments)
+    return found
+
+
+def _cause(error: BaseException) -> str:
+    """Describe an exception of user code with the innermost line of it that is theirs."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    text = str(error)
+    return f"{type(error).__name__}: {text[:2000]}{place}" if text else f"{type(error).__name__}{place}"
+
+
+class Pipeline:
+    """The steps of a write, in order.
+
+    Intermediate results of `row` steps stay Python rows until a step (or the table) wants Arrow, so that their types need not
+    be guessed from each batch.
+    """
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._steps = [(step, load(step)) for step in steps]
+
+    def apply(self, batch: pa.RecordBatch, place: Place, output_schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+        """Give what the steps make of a batch: no batch, one or several.
+
+        `output_schema` tells how Python rows of the last step become Arrow; without it their types are inferred.
+        NeedsChange(CodeFailed) names the step, the rows and the cause.
+        """
+        if batch.num_rows == 0:
+            return
+        pending: pa.RecordBatch | list[dict[str, Any]] = batch
+        for step, function in self._steps:
+            if step.input == "row":
+                rows = pending if isinstance(pending, list) else pending.to_pylist()
+                pending = list(_apply_to_rows(step, function, rows, place))
+            else:
+                arrow = _to_arrow(pending, None, step)
+                pending = _apply_to_batch(step, function, arrow, place)
+            if len(pending) == 0:
+                return
+        result = _to_arrow(pending, output_schema, self._steps[-1][0] if self._steps else None)
+        if result.num_rows:
+            yield result
+
+    def schema_of(self, batch: pa.RecordBatch, place: Place) -> pa.Schema:
+        """Return the schema of what the steps make of a batch, which may be empty."""
+        if batch.num_rows:
+            for result in self.apply(batch, place, None):
+                return result.schema
+            batch = batch.slice(0, 0)
+        for step, function in self._steps:
+            if step.input == "row":
+                raise NeedsChange(
+                    reasons.OUTPUT_SCHEMA_WRONG,
+                    f"step {step.label!r} gave no rows, so the columns of a new table are unknown; create the table yourself",
+                )
+            batch = _apply_to_batch(step, function, batch, place)
+        return batch.schema
+
+
+def _apply_to_rows(step: Step, function: _Callable, rows: list[dict[str, Any]], place: Place) -> Iterator[dict[str, Any]]:
+    for number, row in enumerate(rows):
+        try:
+            result = function(row)
+            if result is None:
+                continue
+            if isinstance(result, dict):
+                yield result
+                continue
+            for made in result:
+                if not isinstance(made, dict):
+                    raise TypeError(f"a row step gives dicts, not {type(made).__name__}")
+                yield made
+        except CheckpointError:
+            raise
+        except Exception as error:
+            raise NeedsChange(
+                reasons.CODE_FAILED, f"step {step.label!r} raised on {place.of_row(number)}: {_cause(error)}"
+            ) from error
+
+
+def _apply_to_batch(step: Step, function: _Callable, batch: pa.RecordBatch, place: Place) -> pa.RecordBatch:
+    try:
+        if step.input == "pandas":
+            result = function(batch.to_pandas())
+            return pa.RecordBatch.from_pandas(result, preserve_index=False).replace_schema_metadata(None)
+        result = function(batch)
+        if result is None:
+            return batch.slice(0, 0)
+        if isinstance(result, pa.Table):
+            return result.combine_chunks().to_batches()[0] if result.num_rows else _empty(result.schema)
+        if not isinstance(result, pa.RecordBatch):
+            raise TypeError(f"an arrow step gives a pyarrow.RecordBatch or Table, not {type(result).__name__}")
+        return result
+    except Exception as error:
+        raise NeedsChange(
+            reasons.CODE_FAILED, f"step {step.label!r} raised on {place.of_rows(batch.num_rows)}: {_cause(error)}"
+        ) from error
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _to_arrow(rows: pa.RecordBatch | list[dict[str, Any]], schema: pa.Schema | None, step: Step | None) -> pa.RecordBatch:
+    if not isinstance(rows, list):
+        return rows
+    # A key that only a later row has must not be lost, so the columns are those of all rows.
+    names = dict.fromkeys(name for row in rows for name in row)
+    label = step.label if step else "source"
+    if schema is not None and (unknown := [name for name in names if name not in schema.names]):
+        raise NeedsChange(
+            reasons.OUTPUT_SCHEMA_WRONG,
+            f"step {label!r} gives column {unknown[0]!r}, which the table does not have (it has {', '.join(schema.names)}); "
+            "drop it in the step, or add it to the table",
+        )
+    arrays, fields = [], []
+    for name in names:
+        wanted = schema.field(name).type if schema is not None else None
+        try:
+            array = pa.array([row.get(name) for row in rows], type=wanted)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            expected = f"values of type {wanted}" if wanted is not None else "values of one type"
+            raise NeedsChange(
+                reasons.OUTPUT_SCHEMA_WRONG,
+                f"step {label!r}: column {name!r} needs {expected}: {error}; correct the step",
+            ) from error
+        arrays.append(array)
+        fields.append(pa.field(name, array.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

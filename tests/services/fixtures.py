@@ -1,0 +1,22 @@
+"""One S3 server and one REST catalog for the whole run; tests keep apart by bucket and namespace names.
+
+A test that stops or kills a server starts one of its own.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.services.rest_catalog import RestCatalog
+from tests.services.s3_server import S3Server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3_server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
+    with RestCatalog(tmp_path_factory.mktemp("rest_catalog")) as catalog:
+        yield catalog

@@ -1,0 +1,36 @@
+"""Makes every cache entry up front: downloads are then seen for what they are, and no test's time limit pays for them."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.services.build_tools import BuildToolFailed
+from tests.services.cache import cache_root
+from tests.services.rest_catalog import server_classes
+from tests.services.s3_server import gateway_binary
+from tests.services.spark_iceberg import iceberg_spark_runtime
+
+ENTRIES: tuple[tuple[str, Callable[[], Path]], ...] = (
+    ("S3 server (versitygw, built with Go)", gateway_binary),
+    ("Iceberg REST catalog (100 MB of jars by Maven)", server_classes),
+    ("Iceberg runtime for Spark (one jar by Maven)", iceberg_spark_runtime),
+)
+
+
+def main() -> int:
+    print(f"test services, kept in {cache_root()}", flush=True)
+    for title, make in ENTRIES:
+        print(f"  {title} ...", end=" ", flush=True)
+        started = time.monotonic()
+        try:
+            make()
+        except BuildToolFailed as failure:
+            print(f"failed\n{failure}", flush=True)
+            return 1
+        print(f"ready, {time.monotonic() - started:.1f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""One server as a child process: started, waited for within a bound, ended by its own handle, and never left behind."""
+
+import http.client
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.services.ports import LOOPBACK
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 10.0
+
+
+class ServerFailed(Exception):
+    pass
+
+
+class ServerProcess:
+    def __init__(self, command: Sequence[str], *, port: int, ready_path: str, log: Path, environment: Mapping[str, str]) -> None:
+        self.port = port
+        self._command = list(command)
+        self._ready_path = ready_path
+        self._log = log
+        # Not the caller's environment: a developer's own cloud or server settings must not reach a test.
+        self._environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **environment}
+        self._server: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._server is None:
+            raise ServerFailed("the server is not running")
+        return self._server.pid
+
+    def start(self) -> None:
+        if self._server is not None:
+            raise ServerFailed("the server is running already")
+        with self._log.open("ab") as log:
+            # A session of its own: Ctrl-C in a terminal must reach the tests, which still need the server to finish.
+            self._server = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._watcher = _watch(self._server.pid)
+            self._wait_until_ready(self._server)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Asks, and after a bound insists. Does nothing when the server is not running."""
+        self._end(ask_first=True)
+
+    def kill(self) -> None:
+        """As a power cut would: the server gets no chance to finish anything."""
+        self._end(ask_first=False)
+
+    def _end(self, *, ask_first: bool) -> None:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.kill()
+            watcher.communicate()
+        server, self._server = self._server, None
+        if server is None:
+            return
+        if ask_first:
+            server.terminate()
+            try:
+                server.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                server.kill()
+        else:
+            server.kill()
+        server.wait()
+
+    def _wait_until_ready(self, server: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if server.poll() is not None:
+                raise ServerFailed(f"ended with {server.returncode} before it was ready:\n{self._last_words()}")
+            if self._answers():
+                return
+            time.sleep(0.02)
+        raise ServerFailed(f"not ready within {READY_SECONDS:.0f} s:\n{self._last_words()}")
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=5)
+        try:
+            connection.request("GET", self._ready_path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _last_words(self) -> str:
+        return self._log.read_text(errors="replace")[-4000:]
+
+
+def _watch(pid: int) -> subprocess.Popen[bytes]:
+    """Ends the server when this process is gone: the pipe's other end closes even if the tests are killed outright."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r line; kill "$1"', "watch", str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

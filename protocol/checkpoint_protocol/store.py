@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlparse
 
 import obstore
 import obstore.exceptions as obstore_errors
@@ -113,6 +113,7 @@ class ObstoreStore:
         return translate_store_error(error, f"{self._uri}/{path}")
 
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _REFUSALS = (
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
@@ -142,11 +143,14 @@ def translate_store_error(error: Exception, where: str) -> CheckpointError:
 
 
 def local_path(uri: str) -> Path | None:
-    """Return the folder or file that a URI without scheme, or a file: URI, means; None for any other scheme."""
-    parsed = urlparse(uri)
-    if parsed.scheme == "file":
-        return Path(unquote(parsed.path))
-    return Path(uri) if len(parsed.scheme) < 2 else None
+    """Return the folder or file that a path or a file: URI means; None for any other scheme.
+
+    Nothing is unquoted: Hadoop, Spark and pyiceberg take file:/a%20b for a folder named "a%20b", and so must we.
+    """
+    if uri.startswith("file:"):
+        rest = uri.removeprefix("file:")
+        return Path(rest.removeprefix("//")) if rest.startswith("//") else Path(rest)
+    return None if _SCHEME.match(uri) else Path(uri)
 
 
 def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectStore:

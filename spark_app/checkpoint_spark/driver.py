@@ -12,32 +12,23 @@ import argparse
 import os
 import sys
 import threading
-import time
+import traceback
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import merge
-from checkpoint_protocol.records import FailureRecord, InputRecord, LaunchRecord, OutputRecord, PlanRecord, Target
+from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store import open_store
-from checkpoint_spark import failures
-from checkpoint_spark.arrow_schema import decode_schema, encode_schema
-from checkpoint_spark.executor import TaskOrder, execute, storage_settings
-from checkpoint_spark.input import fix_input
-from checkpoint_spark.pace import Pace
-from checkpoint_spark.planning import plan_tasks, whole
-from checkpoint_spark.sources.chunks import Reader
-from checkpoint_spark.sources.reader import reader_for
-from checkpoint_spark.steps import Pipeline, Place
+from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.executor import storage_settings
+from checkpoint_spark.shipping import ship_by_spark
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_SUPERSEDED: Final = 3
-_TARGET_POLL_S: Final = 0.2
-_TARGET_PATIENCE_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +48,11 @@ def main() -> int:
     orders = _parse(sys.argv[1:])
     if orders.ends_with_parent:
         threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
-    ledger = Ledger(open_store(orders.uri, storage_settings()), orders.key)
+    storage = storage_settings()
+    ledger = Ledger(open_store(orders.uri, storage), orders.key)
     try:
-        run_attempt(orders, ledger)
+        ship = ship_by_spark(f"checkpointed-write {orders.key}", orders.master, orders.spark_conf)
+        run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship)
     except Superseded as superseded:
         _say(superseded.message)
         return EXIT_SUPERSEDED
@@ -67,124 +60,31 @@ def main() -> int:
         _say(f"{error.reason}: {error.message}")
         _leave_failure(ledger, orders.attempt, error)
         return EXIT_FAILED
-    return EXIT_DONE
-
-
-def run_attempt(orders: Orders, ledger: Ledger) -> None:
-    """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned."""
-    launch = ledger.read_launch(orders.attempt)
-    if launch is None:
-        raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri} has no launch record of attempt {orders.attempt}")
-    reader = reader_for(launch.source, storage_settings())
-    input_record = fix_input(ledger, launch, reader)
-    plan = _plan(orders, ledger, launch, input_record, reader)
-    if not plan.tasks:
-        ledger.put_plan(plan)
-        return
-    _refuse_changed_files(plan, input_record, reader)
-    target = launch.target or _await_target(ledger, launch, input_record, reader)
-    # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
-    ledger.put_plan(plan)
-    _run_tasks(orders, plan, target)
-
-
-def _plan(orders: Orders, ledger: Ledger, launch: LaunchRecord, input_record: InputRecord, reader: Reader) -> PlanRecord:
-    seals = list(ledger.counted_seals(launch.counted))
-    covered = merge(piece for seal in seals for piece in seal.covered.ranges)
-    tasks = plan_tasks(input_record.files, covered, reader.align, orders.parallelism, launch.source.split_size)
-    touched = {piece.file for task in tasks for piece in task}
-    return PlanRecord(
-        token=new_token(),
-        attempt=orders.attempt,
-        tasks=tasks,
-        done_files=len({piece.file for piece in whole(input_record.files)} - touched),
-        done_rows=sum(seal.rows_read for seal in seals),
-    )
-
-
-def _refuse_changed_files(plan: PlanRecord, input_record: InputRecord, reader: Reader) -> None:
-    """A file that was replaced or vanished stops the write, unless all its rows are sealed: then the plan has none of it."""
-    for index in sorted({piece.file for task in plan.tasks for piece in task}):
-        reader.check_unchanged(input_record.files[index])
-
-
-def _await_target(ledger: Ledger, launch: LaunchRecord, input_record: InputRecord, reader: Reader) -> Target:
-    """Propose the schema of the steps' output and wait for the table that the operator makes of it."""
-    ledger.put_output(launch.attempt, OutputRecord(token=new_token(), arrow_schema=_output_schema(launch, input_record, reader)))
-    waited_until = time.monotonic() + _TARGET_PATIENCE_S
-    while time.monotonic() < waited_until:
-        if (record := ledger.read_target(launch.attempt)) is not None:
-            return record.target
-        time.sleep(_TARGET_POLL_S)
-    raise Retryable(
-        reasons.TABLE_MISSING, f"nobody made the table for attempt {launch.attempt} within {_TARGET_PATIENCE_S:.0f} s"
-    )
-
-
-def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: Reader) -> str:
-    """Run the steps on the first rows of the input, to see what columns they give."""
-    source_schema = decode_schema(input_record.arrow_schema)
-    pipeline = Pipeline(launch.steps)
-    sample = source_schema.empty_table().to_batches() or [source_schema.empty_table().combine_chunks()]
-    place = Place("(no rows)", "rows", 0)
-    for piece in whole(input_record.files):
-        file = input_record.files[piece.file]
-        chunk = next(iter(reader.read(file, piece, source_schema, Pace(launch.interval_s))), None)
-        if chunk is not None and chunk.batch.num_rows:
-            sample, place = [chunk.batch], Place(file.path, file.unit, chunk.start)
-            break
-    schema = pipeline.schema_of(sample[0], place)
-    for field in schema:
-        if str(field.type) == "null":
-            raise NeedsChange(
-                reasons.OUTPUT_SCHEMA_WRONG,
-                f"the type of the column {field.name!r} is unknown: it is NULL in all of the first rows; "
-                "give it a type in the step, or create the table yourself",
-            )
-    return encode_schema(schema)
-
-
-def _run_tasks(orders: Orders, plan: PlanRecord, target: Target) -> None:
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
-    shipped = [
-        TaskOrder(
-            uri=orders.uri,
-            uid=orders.key.uid,
-            epoch=orders.key.epoch,
-            attempt=plan.attempt,
-            task=number,
-            pieces=pieces,
-            target=target,
-        ).model_dump_json()
-        for number, pieces in enumerate(plan.tasks)
-    ]
-    builder = SparkSession.builder.master(orders.master).appName(f"checkpointed-write {orders.key}")
-    for name, value in orders.spark_conf.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        # One partition a task, in the plan's order. A task that fails is tried again by Spark; its seals stand.
-        session.sparkContext.parallelize(shipped, len(shipped)).foreach(execute)
     except Exception as error:
-        if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j"):
-            raise failures.of_spark(error) from error
-        raise
-    finally:
-        session.stop()
+        # Not foreseen: a defect of ours, or a library's. The whole of it goes to the log, the gist to the store.
+        traceback.print_exc()
+        gist = f"the driver ended unexpectedly: {type(error).__name__}: {error}; the driver's log has the whole of it"
+        _leave_failure(ledger, orders.attempt, Retryable(reasons.DRIVER_FAILED, gist))
+        return EXIT_FAILED
+    return EXIT_DONE
 
 
 def _leave_failure(ledger: Ledger, attempt: int, error: CheckpointError) -> None:
     try:
         ledger.put_failure(
             FailureRecord(
-                token=new_token(), attempt=attempt, family=error.family, reason=error.reason, message=error.message[:30_000]
+                token=new_token(), attempt=attempt, family=family_of(error), reason=error.reason, message=error.message[:30_000]
             )
         )
     except CheckpointError as second:
         _say(f"the failure could not be recorded: {second.message}")
+
+
+def family_of(error: CheckpointError) -> Literal["Retryable", "NeedsChange", "Corrupt"]:
+    """Return the word for an error's family in a failure record."""
+    if isinstance(error, NeedsChange):
+        return "NeedsChange"
+    return "Corrupt" if isinstance(error, Corrupt) else "Retryable"
 
 
 def _end_with_parent() -> None:

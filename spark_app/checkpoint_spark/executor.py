@@ -61,13 +61,14 @@ def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, InputRe
 def execute(order_json: str) -> None:
     """Run one task to its `last` seal. Raises TaskFailed, whose text the driver can read back."""
     try:
-        _execute(TaskOrder.model_validate_json(order_json))
+        execute_order(order_json, storage_settings())
     except CheckpointError as error:
         raise wrap(error) from error
 
 
-def _execute(order: TaskOrder) -> None:
-    storage = storage_settings()
+def execute_order(order_json: str, storage: StorageSettings) -> None:
+    """Run one task with these storage settings. Raises CheckpointError."""
+    order = TaskOrder.model_validate_json(order_json)
     key = EpochKey(order.uid, order.epoch)
     ledger = Ledger(open_store(order.uri, storage), key)
     launch, input_record = _records_of(ledger, order)

@@ -84,7 +84,7 @@ def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:
         if not field.nullable and field.name not in given.names:
             raise NeedsChange(
                 reasons.OUTPUT_SCHEMA_WRONG,
-                f"the table requires the column {field.name!r}, and the steps do not give it (they give {', '.join(given.names)})",
+                f"the table requires the column {field.name!r}; the steps do not give it (they give {', '.join(given.names)})",
             )
 
 

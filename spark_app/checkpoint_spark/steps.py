@@ -12,7 +12,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -79,12 +80,16 @@ def _make(step: Step) -> _Callable:
                 instance.setup()
             if not callable(instance):
                 raise TypeError(f"{attribute} has no __call__ method")
-            return instance
+            return cast(_Callable, instance)
     except Exception as error:
         raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r}: making {attribute} raised {_cause(error)}") from error
-    if step.arguments:
-        return lambda rows: found(rows, **step.arguments)
-    return found
+    function = cast(_Callable, found)
+    return partial(_with_arguments, function, step.arguments) if step.arguments else function
+
+
+def _with_arguments(function: _Callable, arguments: dict[str, Any], rows: Any) -> Any:
+    # The rows come first, also where an argument has the name of the first parameter.
+    return function(rows, **arguments)
 
 
 def _cause(error: BaseException) -> str:

@@ -90,7 +90,7 @@ def _settings_absolute(settings: Settings, folder: Path) -> Settings:
     for name, catalog in settings.catalogs.items():
         update = {}
         if catalog.warehouse and catalog.type == "sql" and local_path(catalog.warehouse) is not None:
-            update["warehouse"] = Path(_absolute_uri(catalog.warehouse, folder)).as_uri()
+            update["warehouse"] = f"file://{_absolute_uri(catalog.warehouse, folder)}"
         prefix = "sqlite:///"
         if catalog.uri.startswith(prefix):
             file = Path(_absolute_uri(catalog.uri.removeprefix(prefix), folder))

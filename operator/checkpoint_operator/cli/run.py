@@ -53,7 +53,7 @@ def run_command(file: Path, settings_file: Path | None, cores: int | None) -> in
     return _conclude(console, manifest, ended, display, runner, time.monotonic() - started)
 
 
-def _interrupt(signum: int, frame: FrameType | None) -> None:
+def _interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 

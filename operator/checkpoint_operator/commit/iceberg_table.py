@@ -7,6 +7,7 @@ and with its retries off it deletes the manifest list of a commit that was answe
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -50,6 +51,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record as PartitionRecord
+from pyiceberg.types import PrimitiveType
 
 from checkpoint_operator.arrow_schema import decode_schema
 from checkpoint_operator.catalogs import CLASS_PROPERTIES, open_catalog, translate_catalog_error
@@ -95,10 +97,8 @@ class PyicebergTable:
         catalog = self._catalog()
         namespace = self._name.rsplit(".", 1)[0]
         try:
-            try:
+            with contextlib.suppress(NamespaceAlreadyExistsError):
                 catalog.create_namespace(namespace)
-            except NamespaceAlreadyExistsError:
-                pass
             with_ids = catalog._convert_schema_if_needed(schema)  # fresh ids, as create_table itself gives them
             catalog.create_table(self._name, schema=with_ids, partition_spec=_partition_spec(with_ids, sink))
         except TableAlreadyExistsError:
@@ -236,7 +236,7 @@ class PyicebergTable:
                 ),
                 updates=(
                     AddSnapshotUpdate(snapshot=snapshot),
-                    SetSnapshotRefUpdate(
+                    SetSnapshotRefUpdate(  # type: ignore[call-arg]
                         ref_name=MAIN_BRANCH,
                         type=SnapshotRefType.BRANCH,
                         snapshot_id=snapshot.snapshot_id,
@@ -289,7 +289,7 @@ class PyicebergTable:
         for spec_id, group in _by_spec(files):
             spec = metadata.specs()[spec_id]
             writer = write_manifest(
-                format_version=metadata.format_version,  # type: ignore[arg-type]
+                format_version=metadata.format_version,
                 spec=spec,
                 schema=metadata.schema(),
                 output_file=io.new_output(f"{folder}/{key.uid}-{key.epoch}-{token}-m{len(manifests)}.avro"),
@@ -314,7 +314,7 @@ class PyicebergTable:
             manifests.extend(parent.manifests(io))
         path = f"{folder}/snap-{snapshot_id}-{token}.avro"
         with write_manifest_list(
-            format_version=metadata.format_version,  # type: ignore[arg-type]
+            format_version=metadata.format_version,
             output_file=io.new_output(path),
             snapshot_id=snapshot_id,
             parent_snapshot_id=head,
@@ -328,7 +328,7 @@ class PyicebergTable:
             parent_snapshot_id=head,
             manifest_list=path,
             sequence_number=metadata.next_sequence_number(),
-            summary=update_snapshot_summaries(counted, parent.summary if parent is not None else None),  # type: ignore[arg-type]
+            summary=update_snapshot_summaries(counted, parent.summary if parent is not None else None),
             schema_id=metadata.current_schema_id,
         )
 
@@ -405,9 +405,7 @@ def _data_file(file: IcebergFile, spec: PartitionSpec, metadata: TableMetadata) 
     try:
         partition = PartitionRecord(
             *(
-                None
-                if value is None
-                else from_bytes(field.transform.result_type(schema.find_type(field.source_id)), base64.b64decode(value))
+                None if value is None else from_bytes(_value_type(field, schema), base64.b64decode(value))
                 for field, value in zip(spec.fields, file.partition, strict=True)
             )
         )
@@ -436,6 +434,12 @@ def _data_file(file: IcebergFile, spec: PartitionSpec, metadata: TableMetadata) 
     )
     data_file.spec_id = file.spec_id
     return data_file
+
+
+def _value_type(field: PartitionField, schema: Schema) -> PrimitiveType:
+    result = field.transform.result_type(schema.find_type(field.source_id))
+    assert isinstance(result, PrimitiveType)
+    return result
 
 
 def _metric(file: IcebergFile, name: str) -> dict[int, int]:

@@ -49,6 +49,7 @@ class PylanceTable:
         dataset = self._open()
         if dataset is None:
             return None
+        last: Exception | None = None
         for _ in range(_IDENTITY_TRIES):
             identity = dataset.config().get(IDENTITY_CONFIG)
             if identity is not None:
@@ -63,8 +64,6 @@ class PylanceTable:
                 dataset.update_config({IDENTITY_CONFIG: new_token()})
             except Exception as error:
                 last = error  # another has given it one in the meantime, or the store did not answer: look again
-            else:
-                last = None
             dataset = self._open()
             if dataset is None:
                 return None

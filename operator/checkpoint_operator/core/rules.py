@@ -109,7 +109,7 @@ def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
     return (
         Stall(
             reasons.BACKOFF_LIMIT_EXCEEDED,
-            f"{len(failed)} attempts failed, and backoffLimit allows {seen.backoff_limit} beyond the first; the last said: {said}",
+            f"{len(failed)} attempts failed (backoffLimit: {seen.backoff_limit} beyond the first); the last said: {said}",
         ),
     )
 
@@ -143,7 +143,7 @@ def decide(seen: Observation) -> tuple[Action, ...]:
 def progress_deadline_s(seen: Observation) -> float:
     """The deadline of the last attempt: doubled with each attempt before it that counts as failed."""
     earlier = sum(_counts(seen, attempt) for attempt in seen.attempts[:-1])
-    return seen.progress_deadline_s * 2 ** min(earlier, _MOST_DOUBLINGS)
+    return float(seen.progress_deadline_s * 2 ** min(earlier, _MOST_DOUBLINGS))
 
 
 def _counts(seen: Observation, attempt: Attempt) -> bool:

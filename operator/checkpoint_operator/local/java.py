@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -27,3 +28,11 @@ def check_java() -> None:
     if found is None or int(found[1]) not in SUPPORTED:
         version = found[1] if found else "an unknown version"
         raise NeedsChange(reasons.JAVA_UNSUITABLE, f"{java} is Java {version}; {_WAY_OUT}")
+
+
+if __name__ == "__main__":
+    # `make run` and `make test` ask before they begin.
+    try:
+        check_java()
+    except NeedsChange as error:
+        sys.exit(error.message)

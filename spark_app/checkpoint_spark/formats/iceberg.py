@@ -21,8 +21,9 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
-from pyiceberg.partitioning import PartitionSpec, partition_record_value
+from pyiceberg.partitioning import PartitionField, PartitionSpec, partition_record_value
 from pyiceberg.schema import Schema
+from pyiceberg.types import PrimitiveType
 
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.records import FieldMetrics, IcebergFile, IcebergTarget
@@ -70,9 +71,7 @@ class IcebergStager:
         self._io: FileIO = load_file_io(dict(iceberg_options(target.data_location, storage)), target.data_location)
         self._statistics_plan = compute_statistics_plan(self._schema, {})
         self._ids_by_path = parquet_path_to_id_mapping(self._schema)
-        self._partition_types = [
-            partition.transform.result_type(self._schema.find_type(partition.source_id)) for partition in self._spec.fields
-        ]
+        self._partition_types = [_value_type(partition, self._schema) for partition in self._spec.fields]
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -161,6 +160,12 @@ class IcebergStager:
         )
 
 
+def _value_type(field: PartitionField, schema: Schema) -> PrimitiveType:
+    result = field.transform.result_type(schema.find_type(field.source_id))
+    assert isinstance(result, PrimitiveType)
+    return result
+
+
 def _column(batch: pa.RecordBatch, schema: Schema, field_id: int) -> pa.Array:
     """Return a column, which may lie inside structs."""
     head, *rest = (schema.find_column_name(field_id) or "").split(".")
@@ -173,19 +178,21 @@ def _column(batch: pa.RecordBatch, schema: Schema, field_id: int) -> pa.Array:
 
 
 def _metrics(statistics: dict[str, Any]) -> tuple[FieldMetrics, ...]:
-    columns = {
-        "column_size": statistics["column_sizes"],
-        "value_count": statistics["value_counts"],
-        "null_count": statistics["null_value_counts"],
-        "nan_count": statistics["nan_value_counts"],
-    }
-    bounds = {"lower": statistics["lower_bounds"], "upper": statistics["upper_bounds"]}
-    field_ids = sorted({field_id for values in (*columns.values(), *bounds.values()) for field_id in values})
+    columns = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    field_ids = sorted({field_id for name in columns for field_id in statistics[name]})
     return tuple(
         FieldMetrics(
             field_id=field_id,
-            **{name: values[field_id] for name, values in columns.items() if field_id in values},
-            **{name: base64.b64encode(values[field_id]).decode() for name, values in bounds.items() if field_id in values},
+            column_size=statistics["column_sizes"].get(field_id),
+            value_count=statistics["value_counts"].get(field_id),
+            null_count=statistics["null_value_counts"].get(field_id),
+            nan_count=statistics["nan_value_counts"].get(field_id),
+            lower=_bound(statistics["lower_bounds"].get(field_id)),
+            upper=_bound(statistics["upper_bounds"].get(field_id)),
         )
         for field_id in field_ids
     )
+
+
+def _bound(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()

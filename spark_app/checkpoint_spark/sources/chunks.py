@@ -31,7 +31,8 @@ class Reader(Protocol):
     def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
         """Return the files that the paths mean, sorted by path, and the schema of the rows.
 
-        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the format.
+        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the
+        format.
         """
 
     def align(self, file: SourceFile, position: int) -> int:
@@ -40,8 +41,8 @@ class Reader(Protocol):
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
         """Give the rows at the positions of the piece, in order, without gaps; at least one chunk, which may be empty.
 
-        A chunk has about as many rows (or bytes of text) as the pace asks for at that moment. The ends of the chunks rise up to the end of the piece. NeedsChange(SourceChanged) if the file's etag is no longer that
-        of the record.
+        A chunk has about as many rows (or bytes of text) as the pace asks for at that moment. The ends of the chunks
+        rise up to the end of the piece. NeedsChange(SourceChanged) if the file's etag is no longer that of the record.
         """
 
     def check_unchanged(self, file: SourceFile) -> None:

@@ -1,0 +1,61 @@
+# The two commands of README.md are `make run` and `make test`; both set up .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run run-lance test check format prefetch pin clean
+
+help: ## say what there is
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+setup: $(READY) ## make .venv with every package pinned
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1). Say: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@echo "setting up $(VENV) (about a minute the first time)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: setup ## run the example: flights to an Iceberg table
+	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python examples/prepare_data.py
+	@$(BIN)/checkpointed-write run examples/flights-iceberg.yaml
+
+run-lance: setup ## run the second example: flights to a Lance dataset
+	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python examples/prepare_data.py
+	@$(BIN)/checkpointed-write run examples/flights-lance.yaml
+
+check: setup ## the fast checks: format, lint, types, import rules, pure tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/unit tests/simulation
+
+prefetch: setup ## fetch and build the servers that the tests use, once, into a cache folder
+	@$(BIN)/python -m checkpoint_operator.local.java
+	$(BIN)/python -m tests.services.prefetch
+
+test: setup prefetch ## run every test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+format: setup ## format the code
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format .
+
+pin: setup ## write constraints.txt from what is installed
+	@{ echo "# Every package of the project's environment, pinned. Made by: make pin"; \
+	   $(BIN)/uv pip freeze | grep -viE '^(-e|#|pip==|setuptools==|uv==|wheel==|checkpointed)' | sort -f; } > constraints.txt
+
+clean: ## remove what the examples and tools made (not .venv)
+	rm -rf examples/data examples/work .mypy_cache .ruff_cache .hypothesis

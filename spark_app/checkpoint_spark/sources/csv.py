@@ -1,0 +1,121 @@
+"""CSV files: by byte in whole lines, or by row number where a line's end may be inside a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import SourceFile
+
+from checkpoint_spark.pace import Pace
+from checkpoint_spark.sources.chunks import Chunk
+from checkpoint_spark.sources.csv_dialect import WAY_OUT, CsvDialect
+from checkpoint_spark.sources.csv_inference import infer_types, merge_types
+from checkpoint_spark.sources.csv_stream import CsvStream
+from checkpoint_spark.sources.failures import unreadable
+from checkpoint_spark.sources.files import SourceFiles, for_each
+from checkpoint_spark.sources.lines import Lines, first_line, line_start, piece_of_lines
+from checkpoint_spark.sources.locations import FoundFile
+from checkpoint_spark.sources.numbering import empty_chunk, number_rows
+from checkpoint_spark.sources.parsing import NotOneRowALine, parse_or_name_the_line
+from checkpoint_spark.sources.texts import is_gzip
+from checkpoint_spark.sources.type_names import parse_type
+
+_SAMPLE_BYTES: Final = 4 << 20
+_SAMPLE_FILES: Final = 3
+_HEADER_WAY_OUT: Final = "rewrite the file, read it in a write of its own, or set source.options.header: false if there is none"
+
+
+class CsvReader:
+    """Positions are bytes; in gzip files, and with the options multiLine and escape, row numbers.
+
+    All files have the same columns in the same order. The types are inferred from the first files' first rows, and where
+    source.types names one, it is that.
+    """
+
+    def __init__(self, source: Source, files: SourceFiles) -> None:
+        self._options = source.options
+        self._columns = source.columns
+        self._types = {name: parse_type(name, text) for name, text in source.types.items()}
+        self._files = files
+        self._dialect = CsvDialect(source.options)
+        self._stream = CsvStream(files, source.options, self._dialect)
+
+    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+        looked_at = for_each(self._look, self._files.expand(paths))
+        described = tuple(file for file, _ in looked_at)
+        filled = [(file, names) for file, names in looked_at if names is not None]
+        if not filled:
+            raise unreadable(
+                described[0].path,
+                "neither it nor any other file of the source has a line of text, so that the columns are not known",
+                "start the write when there are rows",
+            )
+        first, names = filled[0]
+        for file, others in filled:
+            _check_same(first.path, names, file.path, others)
+        self._check_known(first.path, names)
+        samples = [self._sample(file, names) for file in [file for file, _ in filled if _may_have_rows(file)][:_SAMPLE_FILES]]
+        types = merge_types([dict.fromkeys(names, pa.null()) | self._types, *samples])
+        return described, pa.schema([(name, types[name]) for name in self._columns or names])
+
+    def align(self, file: SourceFile, position: int) -> int:
+        return position if file.unit == "records" else line_start(self._files, file, position)
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+        self._files.check_unchanged(file)
+        if file.unit == "records":
+            names = self._stream.names(file.path) or ()
+            batches = self._stream.read(file.path, names, schema)
+            yield from number_rows(file.path, batches, piece, schema, pace)
+            return
+        end = file.size_bytes if piece.end is None else piece.end
+        if piece.start >= end:
+            yield empty_chunk(piece, schema)
+            return
+        names = self._look_at_lines(file.path, file.size_bytes)[1] or ()
+        for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
+            batch = parse_or_name_the_line(file.path, lines, lambda part: self._dialect.parse(part, names, schema), WAY_OUT)
+            yield Chunk(batch, lines.position, lines.position + lines.size_bytes)
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        self._files.check_unchanged(file)
+
+    def _look(self, file: FoundFile) -> tuple[SourceFile, tuple[str, ...] | None]:
+        """Return a file's record and its column names; None if it has no text."""
+        if is_gzip(file.path, self._options) or self._options.multi_line or self._options.escape:
+            names = self._stream.names(file.path)
+            described = SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="records", end=None)
+        else:
+            start, names = self._look_at_lines(file.path, file.size_bytes)
+            described = SourceFile(
+                path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="bytes", start=start, end=file.size_bytes
+            )
+        if names is not None and len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise unreadable(file.path, f"two columns are called {twice!r}", _HEADER_WAY_OUT)
+        return described, names
+
+    def _look_at_lines(self, path: str, size_bytes: int) -> tuple[int, tuple[str, ...] | None]:
+        """Return where the rows start, and the column names."""
+        line = first_line(self._files, path, size_bytes)
+        if line is None:
+            return size_bytes, None
+        try:
+            names = self._dialect.names_in(line)
+        except (pa.ArrowException, NotOneRowALine) as error:
+            raise unreadable(path, f"its first line: {error}", "mend the file") from error
+        return line.position + (line.size_bytes if self._options.header else 0), names
+
+    def _sample(self, file: SourceFile, names: tuple[str, ...]) -> dict[str, pa.DataType]:
+        if file.unit == "records":
+            table = self._stream.sample(file.path, self._chosen_types(names), self._columns)
+        else:
+            lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES))
+            parse = self._inferring(names)
+            table = parse_or_name_the_line(file.path, lines, parse, WAY_OUT)
+        return {} if table is None else infer_types(file.path, table, self._types)

@@ -1,0 +1,140 @@
+"""CSV as the source's options describe it, parsed by pyarrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import SourceOptions
+
+from checkpoint_spark.sources.lines import Lines
+from checkpoint_spark.sources.parsing import NotOneRowALine
+from checkpoint_spark.sources.texts import UTF8_MARK
+
+WAY_OUT: Final = "mend the file, or give the column a type that holds all its values by source.types (e.g. string)"
+_BREAK_IN_FIELD: Final = (
+    "a quoted field does not end on its line; set source.options.multiLine: true if fields have line breaks in them, or "
+    "source.options.quote: '' if the character is part of the text"
+)
+
+
+class CsvDialect:
+    """Splits text into fields and converts them to fixed types."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        try:
+            self.parse_options = pa.csv.ParseOptions(
+                delimiter=options.delimiter,
+                quote_char=options.quote or False,
+                double_quote=True,
+                escape_char=options.escape or False,
+                newlines_in_values=True,
+            )
+            self.parse_options.validate()
+        except (ValueError, TypeError) as error:
+            raise NeedsChange(
+                reasons.MANIFEST_INVALID, f"source.options: delimiter, quote and escape: {error}; one ASCII character is expected"
+            ) from error
+
+    def convert_options(self, types: Mapping[str, pa.DataType], columns: Sequence[str] | None) -> Any:
+        return pa.csv.ConvertOptions(
+            column_types=dict(types),
+            include_columns=None if columns is None else list(columns),
+            null_values=list(self._options.null_values),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    def names_in(self, line: Lines) -> tuple[str, ...]:
+        """Return the column names that the first line of a file gives: its fields, or f0, f1, ... without a header."""
+        table = pa.csv.read_csv(
+            pa.BufferReader(line.buffer),
+            self._read_options(line, autogenerate_column_names=not self._options.header),
+            self.parse_options,
+        )
+        if self._options.header and table.num_rows:
+            raise NotOneRowALine("its lines end in \\r alone; convert them to \\n")
+        names = tuple(table.column_names)
+        self._check_is_closed(line, names)
+        return names
+
+    def parse(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+        """Return the rows of whole lines: as many as there are lines. ArrowInvalid or NotOneRowALine otherwise.
+
+        A chunk may be cut at any line end, which is right only where no field has a line break in it. If one had, then either
+        some row would take up several lines, or the last line would end inside quotes: both are refused. As the first line of
+        a file starts outside of quotes, so does then, chunk by chunk, every other.
+        """
+        rows = self.infer(lines, names, {field.name: field.type for field in schema}, schema.names)
+        return pa.RecordBatch.from_arrays([_one_array(rows[name]) for name in schema.names], schema=schema)
+
+    def infer(
+        self, lines: Lines, names: Sequence[str], types: Mapping[str, pa.DataType], columns: Sequence[str] | None
+    ) -> pa.Table:
+        """As `parse`, but with types taken from the values where none is given."""
+        if lines.is_blank:
+            chosen = names if columns is None else columns
+            return pa.schema([(name, types.get(name, pa.null())) for name in chosen]).empty_table()
+        if lines.data.startswith(UTF8_MARK, lines.begin):
+            # pyarrow would drop it, but only at a file's start it is a mark; here it is text. Blank lines do not matter.
+            data = b"\n" + lines.data[lines.begin : lines.end]
+            lines = Lines(data, 0, len(data), lines.position - 1)
+        try:
+            table = pa.csv.read_csv(
+                pa.BufferReader(lines.buffer),
+                self._read_options(lines, column_names=list(names)),
+                self.parse_options,
+                self.convert_options(types, columns),
+            )
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(name_columns(str(error), names)) from error
+        if lines.count(table.num_rows, spaces_are_blank=False) != table.num_rows:
+            raise NotOneRowALine(_BREAK_IN_FIELD)
+        self._check_is_closed(lines, names)
+        return table
+
+    def _check_is_closed(self, lines: Lines, names: Sequence[str]) -> None:
+        """Refuse lines that end inside quotes: pyarrow takes the end of the text for the end of the field."""
+        last = lines.last_line()
+        if not self._options.quote or self._options.quote.encode() not in last:
+            return
+        sentinel = b"\nx" + self._options.delimiter.encode() * (len(names) - 1)
+        probe = Lines(last + sentinel, 0, len(last) + len(sentinel), 0)
+        try:
+            table = pa.csv.read_csv(
+                pa.BufferReader(probe.buffer),
+                self._read_options(probe, column_names=list(names)),
+                self.parse_options,
+                pa.csv.ConvertOptions(column_types={name: pa.binary() for name in names}),
+            )
+        except pa.ArrowInvalid:
+            raise NotOneRowALine(_BREAK_IN_FIELD) from None
+        if table.num_rows != 2:
+            raise NotOneRowALine(_BREAK_IN_FIELD)
+
+    @staticmethod
+    def _read_options(lines: Lines, **options: Any) -> Any:
+        # All in one block: where blocks meet, pyarrow would look for the ends of rows by itself.
+        return pa.csv.ReadOptions(use_threads=False, block_size=lines.size_bytes + 1, **options)
+
+
+def name_columns(message: str, names: Sequence[str]) -> str:
+    """Put the names of columns where pyarrow gives their numbers."""
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return f"column {names[number]!r}:" if number < len(names) else match[0]
+
+    return re.sub(r"In CSV column #(\d+):", named, message)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

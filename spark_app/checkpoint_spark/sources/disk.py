@@ -1,0 +1,90 @@
+"""Input files on disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.store import translate_store_error
+from checkpoint_spark.sources.failures import vanished
+from checkpoint_spark.sources.locations import FoundFile, Location
+from checkpoint_spark.sources.patterns import Pattern, State
+
+
+class Disk:
+    """Finds and reads files by their absolute paths."""
+
+    def head(self, location: Location) -> FoundFile | None:
+        try:
+            status = os.stat(location.key)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise translate_store_error(error, location.key) from error
+        return _found(location.key, status) if stat.S_ISREG(status.st_mode) else None
+
+    def walk(self, folder: Location, pattern: Pattern) -> Iterator[FoundFile]:
+        """Give the regular files below a folder that match. Links are followed, into a loop only once."""
+        yield from self._walk(folder.key or "/", pattern, pattern.start(), frozenset())
+
+    def _walk(self, folder: str, pattern: Pattern, state: State, above: frozenset[tuple[int, int]]) -> Iterator[FoundFile]:
+        try:
+            here = os.stat(folder)
+            entries = list(os.scandir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise translate_store_error(error, folder) from error
+        if (here.st_dev, here.st_ino) in above:
+            return
+        for entry in entries:
+            reached = pattern.step(state, entry.name)
+            if not reached:
+                continue
+            try:
+                status = entry.stat()
+            except FileNotFoundError:  # removed since, or a link to nothing
+                continue
+            except OSError as error:
+                raise translate_store_error(error, entry.path) from error
+            if stat.S_ISDIR(status.st_mode):
+                yield from self._walk(entry.path, pattern, reached, above | {(here.st_dev, here.st_ino)})
+            elif stat.S_ISREG(status.st_mode) and pattern.accepts(reached):
+                yield _found(entry.path, status)
+
+    def read_range(self, location: Location, start: int, end: int) -> bytes:
+        try:
+            with open(location.key, "rb", buffering=0) as file:
+                parts = []
+                while start < end and (part := os.pread(file.fileno(), end - start, start)):
+                    parts.append(part)
+                    start += len(part)
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+        except FileNotFoundError as error:
+            raise vanished(location.key) from error
+        except OSError as error:
+            raise translate_store_error(error, location.key) from error
+
+    def open_arrow(self, location: Location) -> pa.NativeFile:
+        try:
+            return pa.OSFile(location.key, "rb")
+        except FileNotFoundError as error:
+            raise vanished(location.key) from error
+        except OSError as error:
+            raise translate_store_error(error, location.key) from error
+
+
+def _found(path: str, status: os.stat_result) -> FoundFile:
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise NeedsChange(
+            reasons.SOURCE_UNREADABLE, f"source file {path!r}: its name is not UTF-8, so that it cannot be recorded; rename it"
+        ) from error
+    # The inode, because a file that is moved to this name may have the time and size of the old one.
+    return FoundFile(path, f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}", status.st_size)

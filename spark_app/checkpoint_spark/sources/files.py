@@ -1,0 +1,117 @@
+"""The files of a source wherever they lie: found, looked at, and read in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol, TypeVar
+
+import pyarrow as pa
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.storage import StorageSettings
+from checkpoint_spark.sources.buckets import Buckets
+from checkpoint_spark.sources.disk import Disk
+from checkpoint_spark.sources.failures import changed
+from checkpoint_spark.sources.locations import FoundFile, Location, is_folder, locate
+from checkpoint_spark.sources.patterns import Pattern, split
+
+_AT_ONCE: Final = 16
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class _Medium(Protocol):
+    def head(self, location: Location) -> FoundFile | None: ...
+    def walk(self, folder: Location, pattern: Pattern) -> Iterator[FoundFile]: ...
+    def read_range(self, location: Location, start: int, end: int) -> bytes: ...
+    def open_arrow(self, location: Location) -> pa.NativeFile: ...
+
+
+class SourceFiles:
+    """Input files on disk and in buckets, by the paths that are recorded. Safe to use from several threads.
+
+    All methods raise Retryable where a store does not answer, NeedsChange(CredentialsRefused) where it refuses us.
+    """
+
+    def __init__(self, storage: StorageSettings) -> None:
+        self._disk = Disk()
+        self._buckets = Buckets(storage)
+
+    def expand(self, paths: Sequence[str]) -> tuple[FoundFile, ...]:
+        """Return the files that the paths mean (files, folders, patterns), each once, sorted by path.
+
+        NeedsChange(SourceMissing) names a path that means no file.
+        """
+        found: dict[str, FoundFile] = {}
+        for path in paths:
+            meant = {file.path: file for file in self._expand_one(path)}
+            if not meant:
+                raise _missing(path)
+            found |= meant
+        return tuple(found[path] for path in sorted(found))
+
+    def _expand_one(self, path: str) -> Iterable[FoundFile]:
+        location = locate(path)
+        folder, pattern = split(location.key)
+        if not pattern.segments and not is_folder(path):
+            file = self._medium(location).head(location)
+            if file is not None:
+                return [file]
+        return self._medium(location).walk(location.at(folder), pattern)
+
+    def head(self, path: str) -> FoundFile | None:
+        """Return the file as it is now; None if there surely is none."""
+        location = locate(path)
+        return self._medium(location).head(location)
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        """Raise NeedsChange(SourceChanged) if the file is no longer the one that was described."""
+        now = self.head(file.path)
+        if now is None:
+            raise changed(file.path, f"its etag was {file.etag}, now it is not there")
+        if (now.etag, now.size_bytes) != (file.etag, file.size_bytes):
+            raise changed(
+                file.path,
+                f"its etag was {file.etag} and is {now.etag}, it had {file.size_bytes} bytes and has {now.size_bytes}",
+            )
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return the bytes of a range: fewer where the file ends in it. NeedsChange(SourceChanged) if it starts after the end."""
+        if start >= end:
+            return b""
+        location = locate(path)
+        return self._medium(location).read_range(location, start, end)
+
+    def open_arrow(self, path: str) -> pa.NativeFile:
+        """Return the file for pyarrow: reads from any place of it, each straight from the store."""
+        location = locate(path)
+        return self._medium(location).open_arrow(location)
+
+    def _medium(self, location: Location) -> _Medium:
+        return self._buckets if location.root else self._disk
+
+
+def for_each(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    """Do something with many files at once, waiting for the store most of the time. The first error ends it."""
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="source-files") as pool:
+        try:
+            return list(pool.map(work, items))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _missing(path: str) -> NeedsChange:
+    if "*" in path or "?" in path:
+        problem = "the pattern matches no file"
+    else:
+        problem = "there is no such file, and no folder with files"
+    return NeedsChange(
+        reasons.SOURCE_MISSING,
+        f"source: {path}: {problem} (names that start with _ or . are passed over in folders and patterns); correct the path, "
+        "or put the files there",
+    )

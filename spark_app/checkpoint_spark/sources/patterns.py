@@ -1,0 +1,75 @@
+"""Paths with wildcards: * and ? within one name, ** for any number of folders.
+
+Names that start with _ or . are markers and leftovers of other programs (_SUCCESS, .crc, _temporary): a wildcard or a folder
+takes them only where the pattern itself spells that first character.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+State = frozenset[int]
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(("_", "."))
+
+
+def _expression(segment: str) -> re.Pattern[str]:
+    wild = {"*": ".*", "?": "."}
+    return re.compile("".join(wild.get(character) or re.escape(character) for character in segment), re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The names below a folder that are meant; without segments, everything. What is below a matching folder matches."""
+
+    segments: tuple[str, ...]
+
+    def start(self) -> State:
+        return self._closed({0})
+
+    def step(self, state: State, name: str) -> State:
+        """Return the state below a folder (or at a file) of this name. An empty state: nothing below can match."""
+        reached: set[int] = set()
+        for index in state:
+            if index == len(self.segments) or self.segments[index] == "**":
+                if not _is_hidden(name):
+                    reached.add(index)
+            elif self._meets(self.segments[index], name):
+                reached.add(index + 1)
+        return self._closed(reached)
+
+    def accepts(self, state: State) -> bool:
+        return len(self.segments) in state
+
+    def matches(self, names: Sequence[str]) -> bool:
+        state = self.start()
+        for name in names:
+            state = self.step(state, name)
+        return self.accepts(state)
+
+    def _closed(self, state: set[int]) -> State:
+        for index in sorted(state):
+            while index < len(self.segments) and self.segments[index] == "**":
+                index += 1
+                state.add(index)
+        return frozenset(state)
+
+    @staticmethod
+    def _meets(segment: str, name: str) -> bool:
+        if _is_hidden(name) and not segment.startswith(name[0]):
+            return False
+        # re keeps the compiled expressions of the last patterns.
+        return _expression(segment).fullmatch(name) is not None
+
+
+def split(key: str) -> tuple[str, Pattern]:
+    """Return the folder in front of the first wildcard (without slash at its end), and the pattern below it."""
+    names = key.split("/")
+    wild = next((i for i, name in enumerate(names) if "*" in name or "?" in name), None)
+    if wild is None:
+        return key.rstrip("/"), Pattern(())
+    return "/".join(names[:wild]), Pattern(tuple(name for name in names[wild:] if name))

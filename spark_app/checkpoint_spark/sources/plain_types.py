@@ -1,0 +1,41 @@
+"""One type for what several writers store alike: a column is text, whether its file says string, large_string or dictionary."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def plain_type(given: pa.DataType) -> pa.DataType:
+    """Return the type without encodings, extensions and NOT NULL, at every depth. Values can be cast to it without loss."""
+    kind = pa.types
+    if isinstance(given, pa.BaseExtensionType):
+        return plain_type(given.storage_type)
+    if kind.is_dictionary(given) or kind.is_run_end_encoded(given):
+        return plain_type(given.value_type)
+    if kind.is_large_string(given) or kind.is_string_view(given):
+        return pa.string()
+    if kind.is_large_binary(given) or kind.is_binary_view(given):
+        return pa.binary()
+    if kind.is_map(given):
+        return pa.map_(plain_type(given.key_type), plain_type(given.item_type))
+    if kind.is_fixed_size_list(given):
+        return pa.list_(plain_type(given.value_type), given.list_size)
+    if kind.is_list(given) or kind.is_large_list(given):
+        return pa.list_(plain_type(given.value_type))
+    if kind.is_struct(given):
+        return pa.struct([(field.name, plain_type(field.type)) for field in given])
+    return given
+
+
+def plain_schema(given: pa.Schema) -> pa.Schema:
+    """Return the schema in plain types, without metadata, every column optional: a later file may have NULLs in it."""
+    return pa.schema([(field.name, plain_type(field.type)) for field in given])
+
+
+def as_plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return exactly the columns of a plain schema, which the batch has under the same names."""
+    columns = []
+    for field in schema:
+        column = batch.column(batch.schema.get_field_index(field.name))
+        columns.append(column if column.type.equals(field.type, check_metadata=False) else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

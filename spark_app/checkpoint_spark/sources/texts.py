@@ -1,0 +1,67 @@
+"""Text files before they are cut into lines: encoding and compression."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from checkpoint_protocol.manifest import SourceOptions
+
+from checkpoint_spark.sources.failures import reading, unreadable
+from checkpoint_spark.sources.files import SourceFiles
+
+UTF8_MARK: Final = b"\xef\xbb\xbf"
+_UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_OTHER_COMPRESSION: Final = (".bz2", ".zst", ".xz", ".lz4", ".zip", ".snappy", ".br", ".7z")
+_BUFFER_BYTES: Final = 4 << 20
+
+
+def is_gzip(path: str, options: SourceOptions) -> bool:
+    """Whether a file is to be decompressed. NeedsChange(SourceUnreadable) for a compression that is not supported."""
+    name = path.lower()
+    if options.compression == "auto" and name.endswith(_OTHER_COMPRESSION):
+        raise unreadable(
+            path,
+            "by its name it is compressed, and only gzip is supported",
+            "recompress it with gzip (or set source.options.compression: none, if it is plain text)",
+        )
+    return options.compression == "gzip" or (options.compression == "auto" and name.endswith(".gz"))
+
+
+def byte_order_mark(path: str, first_bytes: bytes) -> int:
+    """Return the length of the UTF-8 byte order mark that a text starts with. NeedsChange(SourceUnreadable) for UTF-16."""
+    if first_bytes.startswith(_UTF16_MARKS):
+        raise unreadable(path, "it is UTF-16 text", "convert it to UTF-8")
+    return len(UTF8_MARK) if first_bytes.startswith(UTF8_MARK) else 0
+
+
+class TextStream:
+    """The bytes of a text from its start, decompressed, without byte order mark. `read` gives none at the end.
+
+    Looks like a file to pyarrow, which hands on what `read` raises.
+    """
+
+    closed = False
+
+    def __init__(self, files: SourceFiles, path: str, gzip: bool) -> None:
+        self._path = path
+        self._first = True
+        raw = pa.BufferedInputStream(files.open_arrow(path), _BUFFER_BYTES)
+        self._opened = pa.CompressedInputStream(raw, "gzip") if gzip else raw
+
+    def read(self, size_bytes: int) -> bytes:
+        with reading(self._path, "it cannot be read", "replace it, or correct source.options.compression"):
+            data: bytes = self._opened.read(size_bytes)
+            if self._first:
+                self._first = False
+                mark = byte_order_mark(self._path, data[:3])
+                # Nothing would be taken for the end of the text.
+                data = data[mark:] or self._opened.read(size_bytes)
+        return data
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+        self._opened.close()

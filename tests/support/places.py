@@ -1,0 +1,189 @@
+"""Places to write to: a checkpoint store and a table, on disk or on a real S3 server, under a SQL or a REST catalog.
+
+Each reads its table with the library's own reader, so that checks never trust what the product says of itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+from checkpoint_operator.catalogs import open_catalog
+from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.storage import StorageEntry, lance_options
+from pydantic import SecretStr
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
+
+from tests.services.rest_catalog import RestCatalog
+from tests.services.s3_server import S3Server
+
+KEY_PROPERTY = "checkpointed-write.key"
+
+
+@dataclass
+class Place(ABC):
+    """A checkpoint store and a table."""
+
+    folder: Path
+    settings: Settings
+    checkpoint_uri: str
+    base_uri: str
+
+    @abstractmethod
+    def sink(self) -> dict[str, Any]:
+        """The sink section of a manifest."""
+
+    @abstractmethod
+    def create(self, schema: pa.Schema) -> None:
+        """Make the table."""
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows of the table."""
+
+    @abstractmethod
+    def append(self, rows: pa.Table) -> None:
+        """Append as a stranger."""
+
+    @abstractmethod
+    def keys(self) -> list[str]:
+        """The idempotence keys in the table's history, one for each snapshot or version that carries one."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether there is a table."""
+
+    @abstractmethod
+    def data_files(self) -> list[str]:
+        """Paths of the data files in the current version."""
+
+
+@dataclass
+class IcebergPlace(Place):
+    catalog: str = "test"
+    name: str = "db.rows"
+
+    def sink(self) -> dict[str, Any]:
+        return {"iceberg": {"catalog": self.catalog, "table": self.name}}
+
+    def opened(self) -> Catalog:
+        return open_catalog(self.catalog, self.settings)
+
+    def table(self) -> Table:
+        return self.opened().load_table(self.name)
+
+    def create(self, schema: pa.Schema) -> None:
+        catalog = self.opened()
+        catalog.create_namespace_if_not_exists(self.name.split(".")[0])
+        catalog.create_table(self.name, schema)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.table().scan().to_arrow().to_pylist()
+
+    def append(self, rows: pa.Table) -> None:
+        self.table().append(rows)
+
+    def keys(self) -> list[str]:
+        metadata = self.table().metadata
+        return [
+            snapshot.summary.additional_properties[KEY_PROPERTY]
+            for snapshot in ancestors_of(metadata.current_snapshot(), metadata)
+            if snapshot.summary is not None and KEY_PROPERTY in snapshot.summary.additional_properties
+        ]
+
+    def exists(self) -> bool:
+        return self.opened().table_exists(self.name)
+
+    def data_files(self) -> list[str]:
+        return [task.file.file_path for task in self.table().scan().plan_files()]
+
+
+@dataclass
+class LancePlace(Place):
+    @property
+    def uri(self) -> str:
+        return f"{self.base_uri}/rows.lance"
+
+    @property
+    def options(self) -> dict[str, str]:
+        return lance_options(self.uri, self.settings)
+
+    def dataset(self) -> Any:
+        return lance.dataset(self.uri, storage_options=self.options)
+
+    def sink(self) -> dict[str, Any]:
+        return {"lance": {"uri": self.uri}}
+
+    def create(self, schema: pa.Schema) -> None:
+        lance.write_dataset(schema.empty_table(), self.uri, schema=schema, storage_options=self.options)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.dataset().to_table().to_pylist()
+
+    def append(self, rows: pa.Table) -> None:
+        lance.write_dataset(rows, self.uri, mode="append", storage_options=self.options)
+
+    def keys(self) -> list[str]:
+        dataset = self.dataset()
+        found = []
+        for version in range(dataset.version, 0, -1):
+            transaction = dataset.read_transaction(version)
+            properties = transaction.transaction_properties or {} if transaction is not None else {}
+            if KEY_PROPERTY in properties:
+                found.append(properties[KEY_PROPERTY])
+        return found
+
+    def exists(self) -> bool:
+        try:
+            self.dataset()
+        except (ValueError, OSError):
+            return False
+        return True
+
+    def data_files(self) -> list[str]:
+        return [file.path for fragment in self.dataset().get_fragments() for file in fragment.data_files()]
+
+
+def _storage(server: S3Server, bucket: str) -> StorageEntry:
+    return StorageEntry(
+        prefix=f"s3://{bucket}/",
+        endpoint=server.endpoint,
+        region=server.region,
+        access_key_id=SecretStr(server.access_key),
+        secret_access_key=SecretStr(server.secret_key),
+    )
+
+
+def on_disk(folder: Path, kind: str, rest: RestCatalog | None = None) -> Place:
+    """Return a place in a folder, with a SQLite catalog unless a REST server is given."""
+    base = folder / "größe und maß"
+    base.mkdir(parents=True)
+    name = f"db{uuid.uuid4().hex[:8]}.rows"
+    if rest is not None:
+        catalogs = {"test": CatalogSettings(type="rest", uri=rest.uri)}
+    else:
+        catalogs = {
+            "test": CatalogSettings(type="sql", uri=f"sqlite:///{base}/catalog.db", warehouse=f"file://{base}/warehouse")
+        }
+    settings = Settings(catalogs=catalogs if kind == "iceberg" else {})
+    if kind == "iceberg":
+        return IcebergPlace(folder, settings, str(base / "checkpoints"), str(base), name=name)
+    return LancePlace(folder, settings, str(base / "checkpoints"), str(base))
+
+
+def on_s3(folder: Path, kind: str, server: S3Server) -> Place:
+    """Return a place in a fresh bucket of a real S3 server; the catalog of an Iceberg table is SQLite."""
+    bucket = server.make_bucket(f"b-{uuid.uuid4().hex[:12]}")
+    base = f"s3://{bucket}"
+    storage = (_storage(server, bucket),)
+    if kind == "iceberg":
+        catalog = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"{base}/warehouse")
+        return IcebergPlace(folder, Settings(catalogs={"test": catalog}, storage=storage), f"{base}/checkpoints", base)
+    return LancePlace(folder, Settings(storage=storage), f"{base}/checkpoints", base)

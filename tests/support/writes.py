@@ -1,0 +1,77 @@
+"""Manifests and inputs for tests: small Parquet files whose rows carry a unique number, and runs of the loop to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from checkpoint_operator.code import code_digest
+from checkpoint_operator.core.actions import Wait
+from checkpoint_operator.local.runner import identify
+from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
+from checkpoint_operator.sinks import open_sink
+from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest
+from checkpoint_protocol.store import ObjectStore, open_store
+
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.places import Place
+
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+
+
+def rows_of(numbers: Sequence[int]) -> pa.Table:
+    return pa.table({"id": list(numbers), "text": [f"zeile {number}" for number in numbers]}, schema=SCHEMA)
+
+
+def write_inputs(folder: Path, files: int = 4, rows: int = 100) -> Path:
+    """Write Parquet files with the numbers 0 .. files*rows-1, in several row groups each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        table = rows_of(range(number * rows, (number + 1) * rows))
+        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=max(1, rows // 3))
+    return folder
+
+
+def manifest_for(
+    place: Place, source: str | Path, *, name: str = "write", steps: Sequence[dict[str, Any]] = (), **spec: Any
+) -> CheckpointedWrite:
+    """Return a manifest for Parquet input; `spec` overrides sections."""
+    sections = {
+        "source": {"format": "parquet", "path": str(source)},
+        "steps": list(steps),
+        "sink": place.sink(),
+        "checkpoint": {"uri": place.checkpoint_uri, "interval": "1h"},
+    }
+    for section, value in spec.items():
+        sections[section] = {**sections[section], **value} if isinstance(sections.get(section), dict) else value
+    return parse_manifest({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": sections})
+
+
+def reconciler_for(
+    manifest: CheckpointedWrite,
+    place: Place,
+    drivers: DirectDrivers | None = None,
+    store: ObjectStore | None = None,
+    sink: Sink | None = None,
+) -> Reconciler:
+    """Return the production loop with drivers that run in this process."""
+    store = store or open_store(manifest.spec.checkpoint.uri, place.settings)
+    uid = identify(store, manifest)
+    write = Write(uid=uid, spec=manifest.spec, code_digest=code_digest(manifest.spec))
+    return Reconciler(
+        write, store, drivers or DirectDrivers(store, place.settings), sink or open_sink(manifest.spec.sink, place.settings)
+    )
+
+
+def drive(reconciler: Reconciler, rounds: int = 2_000) -> Round:
+    """Run rounds to the end, waiting for drivers where the loop waits."""
+    for _ in range(rounds):
+        done = reconciler.step()
+        if done.outcome is not None:
+            return done
+        if isinstance(done.actions[-1], Wait) and isinstance(reconciler.drivers, DirectDrivers):
+            reconciler.drivers.wait_a_moment()
+    raise AssertionError(f"no end after {rounds} rounds; the last did {done.actions}")

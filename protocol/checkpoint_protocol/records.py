@@ -128,11 +128,12 @@ class LanceField(Part):
 
 
 class LanceTarget(Part):
-    """A Lance dataset as staging sees it."""
+    """A Lance dataset as staging sees it, at one version."""
 
     format: Literal["lance"] = "lance"
     uri: str
     identity: Token
+    at_version: Number
     fields: tuple[LanceField, ...]
     arrow_schema: Base64
     storage_version: str

@@ -8,7 +8,7 @@ from typing import Final
 _MOST_ROWS: Final = 65_536
 _MOST_BYTES: Final = 8 << 20
 _SMALLEST: Final = 1 / _MOST_ROWS
-_FIRST: Final = 1 / 64
+_FIRST: Final = 1 / 4096
 _MOST_S: Final = 1.0
 
 

@@ -9,7 +9,7 @@ from checkpoint_protocol.positions import Range, merge, subtract
 from checkpoint_protocol.records import SourceFile
 
 _TASKS_PER_CORE: Final = 3
-_SMALLEST_SPLIT_BYTES: Final = 16 << 10
+_SMALLEST_SPLIT_BYTES: Final = 512
 
 Align = Callable[[SourceFile, int], int]
 

@@ -169,9 +169,7 @@ def on_disk(folder: Path, kind: str, rest: RestCatalog | None = None) -> Place:
     if rest is not None:
         catalogs = {"test": CatalogSettings(type="rest", uri=rest.uri)}
     else:
-        catalogs = {
-            "test": CatalogSettings(type="sql", uri=f"sqlite:///{base}/catalog.db", warehouse=f"file://{base}/warehouse")
-        }
+        catalogs = {"test": CatalogSettings(type="sql", uri=f"sqlite:///{base}/catalog.db", warehouse=f"file://{base}/warehouse")}
     settings = Settings(catalogs=catalogs if kind == "iceberg" else {})
     if kind == "iceberg":
         return IcebergPlace(folder, settings, str(base / "checkpoints"), str(base), name=name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import lance
@@ -27,6 +28,12 @@ _KEY_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}key"
 _FENCE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}fence"
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 _IDENTITY_TRIES: Final = 5
+_SCHEMA_OPERATIONS: Final = (
+    lance.LanceOperation.Project,
+    lance.LanceOperation.Merge,
+    lance.LanceOperation.Overwrite,
+    lance.LanceOperation.Restore,
+)
 
 
 class PylanceTable:
@@ -36,7 +43,7 @@ class PylanceTable:
         self._uri = uri.rstrip("/")
         self._settings = settings
         self._options = lance_options(self._uri, settings)
-        self._keys: dict[int, str | None] = {}
+        self._summaries: dict[int, _Summary] = {}
 
     @property
     def title(self) -> str:
@@ -56,6 +63,7 @@ class PylanceTable:
                 return LanceTarget(
                     uri=self._uri,
                     identity=identity,
+                    at_version=dataset.version,
                     fields=fields_of(dataset),
                     arrow_schema=encode_schema(dataset.schema),
                     storage_version=dataset.data_storage_version,
@@ -99,7 +107,7 @@ class PylanceTable:
         committed, is_whole = None, True
         for version in range(dataset.version, since, -1):
             try:
-                found = self._key_of(dataset, version)
+                found = self._summary_of(dataset, version).key
             except _VersionGone:
                 is_whole = False
                 continue
@@ -130,6 +138,12 @@ class PylanceTable:
                     f"the Lance dataset {self._uri} changed while the write was running: {changed[0]}; undo that, or start a "
                     "new write under another name",
                 )
+        if (dropped := self._dropped_meanwhile(dataset, targets)) is not None:
+            return Rejected(
+                reasons.SCHEMA_CHANGED,
+                f"the Lance dataset {self._uri} changed while the write was running: the column {dropped!r} was dropped and made "
+                "again; start a new write under another name",
+            )
         known_fields = {field.id for target in targets for field in target.fields}
         expected: dict[str, int] = {}
         for fragment in files:
@@ -159,6 +173,26 @@ class PylanceTable:
         # The same schema again: changes nothing, but an append that was based on an earlier version is refused after it.
         return self._request(read_version, lance.LanceOperation.Project(dataset.lance_schema), {_FENCE_PROPERTY: new_token()})
 
+    def _dropped_meanwhile(self, dataset: Any, targets: Sequence[LanceTarget]) -> str | None:
+        """Return a staged column that was missing at some version since staging.
+
+        Lance gives the id of a dropped column to the next one if no fragment holds it, so ids alone cannot tell. Versions that
+        were cleaned up are passed over: what cannot be seen is not held against the write.
+        """
+        since = min((target.at_version for target in targets), default=dataset.version)
+        for version in range(since + 1, dataset.version):
+            try:
+                if not self._summary_of(dataset, version).changes_schema:
+                    continue
+            except _VersionGone:
+                continue
+            then = {field.id for field in fields_of(self._open(version))}
+            for target in targets:
+                for field in target.fields:
+                    if target.at_version < version and field.id not in then:
+                        return field.path
+        return None
+
     # --- inside ---------------------------------------------------------------------------------------------------------------
 
     def _request(self, read_version: int, operation: Any, properties: dict[str, str]) -> RequestOutcome:
@@ -169,9 +203,7 @@ class PylanceTable:
             return Refused(f"the dataset has moved: {_line(error)}")
         except Exception as error:
             return Unanswered(f"the dataset {self._uri} did not answer: {_line(error)}")
-        version = dataset.version
-        self._keys[version] = properties.get(_KEY_PROPERTY)
-        return Landed(version)
+        return Landed(dataset.version)
 
     def _open(self, version: int | None = None) -> Any | None:
         """Open the dataset; None if there is none. Raises Retryable if that cannot be told."""
@@ -183,9 +215,9 @@ class PylanceTable:
                 return None
             raise Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._uri} cannot be opened: {text}") from error
 
-    def _key_of(self, dataset: Any, version: int) -> str | None:
-        """Return the key that a version's transaction carries. Raises _VersionGone if it was cleaned up."""
-        if version not in self._keys:
+    def _summary_of(self, dataset: Any, version: int) -> _Summary:
+        """Return what a version's transaction did; it never changes. Raises _VersionGone if it was cleaned up."""
+        if version not in self._summaries:
             try:
                 transaction = dataset.read_transaction(version)
             except (ValueError, OSError) as error:
@@ -194,9 +226,22 @@ class PylanceTable:
                 raise Retryable(
                     reasons.STORE_UNAVAILABLE, f"version {version} of {self._uri} cannot be read: {_line(error)}"
                 ) from error
-            properties = (transaction.transaction_properties or {}) if transaction is not None else {}
-            self._keys[version] = properties.get(_KEY_PROPERTY)
-        return self._keys[version]
+            if transaction is None:
+                raise _VersionGone
+            properties = transaction.transaction_properties or {}
+            self._summaries[version] = _Summary(
+                key=properties.get(_KEY_PROPERTY),
+                changes_schema=_FENCE_PROPERTY not in properties and isinstance(transaction.operation, _SCHEMA_OPERATIONS),
+            )
+        return self._summaries[version]
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """What we want to know of a version's transaction."""
+
+    key: str | None
+    changes_schema: bool
 
 
 class _VersionGone(Exception):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
-from checkpoint_protocol.errors import NeedsChange
+
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
-
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.chunks import Chunk
 from checkpoint_spark.sources.csv_dialect import WAY_OUT, CsvDialect
 from checkpoint_spark.sources.csv_inference import infer_types, merge_types
 from checkpoint_spark.sources.csv_stream import CsvStream
-from checkpoint_spark.sources.failures import unreadable
+from checkpoint_spark.sources.failures import explain, unreadable
 from checkpoint_spark.sources.files import SourceFiles, for_each
 from checkpoint_spark.sources.lines import Lines, first_line, line_start, piece_of_lines
 from checkpoint_spark.sources.locations import FoundFile
@@ -59,9 +59,9 @@ class CsvReader:
         for file, others in filled:
             _check_same(first.path, names, file.path, others)
         self._check_known(first.path, names)
-        samples = [self._sample(file, names) for file in [file for file, _ in filled if _may_have_rows(file)][:_SAMPLE_FILES]]
-        types = merge_types([dict.fromkeys(names, pa.null()) | self._types, *samples])
-        return described, pa.schema([(name, types[name]) for name in self._columns or names])
+        samples = islice(self._samples([file for file, _ in filled], names), _SAMPLE_FILES)
+        types = merge_types([self._types, *samples])
+        return described, pa.schema([(name, types.get(name, pa.string())) for name in self._columns or names])
 
     def align(self, file: SourceFile, position: int) -> int:
         return position if file.unit == "records" else line_start(self._files, file, position)
@@ -108,14 +108,42 @@ class CsvReader:
         try:
             names = self._dialect.names_in(line)
         except (pa.ArrowException, NotOneRowALine) as error:
-            raise unreadable(path, f"its first line: {error}", "mend the file") from error
+            way_out = error.way_out if isinstance(error, NotOneRowALine) else "mend the file"
+            raise unreadable(path, f"its first line: {explain(error)}", way_out) from error
         return line.position + (line.size_bytes if self._options.header else 0), names
 
-    def _sample(self, file: SourceFile, names: tuple[str, ...]) -> dict[str, pa.DataType]:
-        if file.unit == "records":
-            table = self._stream.sample(file.path, self._chosen_types(names), self._columns)
-        else:
-            lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES))
-            parse = self._inferring(names)
-            table = parse_or_name_the_line(file.path, lines, parse, WAY_OUT)
-        return {} if table is None else infer_types(file.path, table, self._types)
+    def _samples(self, files: Sequence[SourceFile], names: tuple[str, ...]) -> Iterator[dict[str, pa.DataType]]:
+        """Give the types of the columns in the first rows of each file that has rows."""
+        columns = self._columns or names
+        given = {name: kind for name, kind in self._types.items() if name in columns}
+
+        def infer(lines: Lines) -> pa.Table:
+            return self._dialect.infer(lines, names, given, columns)
+
+        for file in files:
+            if file.unit == "records":
+                table = self._stream.sample(file.path, given, columns)
+            elif file.start < file.size_bytes:
+                lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES))
+                table = parse_or_name_the_line(file.path, lines, infer, WAY_OUT)
+            else:
+                continue
+            if table is not None and table.num_rows:
+                yield infer_types(file.path, table, given)
+
+    def _check_known(self, path: str, names: tuple[str, ...]) -> None:
+        for field, asked in (("columns", self._columns or ()), ("types", tuple(self._types))):
+            for name in asked:
+                if name not in names:
+                    raise unreadable(path, f"it has no column {name!r} (it has {', '.join(names)})", f"correct source.{field}")
+
+
+def _check_same(first_path: str, expected: tuple[str, ...], path: str, names: tuple[str, ...]) -> None:
+    if names == expected:
+        return
+    if len(names) != len(expected):
+        difference = f"it has {len(names)} columns, and {first_path} has {len(expected)}"
+    else:
+        number = next(i for i, name in enumerate(names) if name != expected[i])
+        difference = f"its column {number + 1} is {names[number]!r}, and that of {first_path} is {expected[number]!r}"
+    raise unreadable(path, difference, _HEADER_WAY_OUT)

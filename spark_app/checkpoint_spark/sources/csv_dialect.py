@@ -8,18 +8,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.csv
+
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import SourceOptions
-
 from checkpoint_spark.sources.lines import Lines
 from checkpoint_spark.sources.parsing import NotOneRowALine
 from checkpoint_spark.sources.texts import UTF8_MARK
 
-WAY_OUT: Final = "mend the file, or give the column a type that holds all its values by source.types (e.g. string)"
-_BREAK_IN_FIELD: Final = (
-    "a quoted field does not end on its line; set source.options.multiLine: true if fields have line breaks in them, or "
-    "source.options.quote: '' if the character is part of the text"
+WAY_OUT: Final = "mend the file, or give the column a type that holds all its values by source.types (in a new write)"
+_BREAK_IN_FIELD: Final = "a quoted field does not end on its line"
+_BREAK_WAY_OUT: Final = (
+    "set source.options.multiLine: true if fields have line breaks in them, or source.options.quote: '' if the quote is part "
+    "of the text (in a new write)"
 )
 
 
@@ -53,13 +54,14 @@ class CsvDialect:
 
     def names_in(self, line: Lines) -> tuple[str, ...]:
         """Return the column names that the first line of a file gives: its fields, or f0, f1, ... without a header."""
+        line = line.with_break()  # without one, a header and no rows would be nothing to pyarrow
         table = pa.csv.read_csv(
             pa.BufferReader(line.buffer),
             self._read_options(line, autogenerate_column_names=not self._options.header),
             self.parse_options,
         )
         if self._options.header and table.num_rows:
-            raise NotOneRowALine("its lines end in \\r alone; convert them to \\n")
+            raise NotOneRowALine("its lines end in \\r alone", "convert them to \\n")
         names = tuple(table.column_names)
         self._check_is_closed(line, names)
         return names
@@ -95,7 +97,7 @@ class CsvDialect:
         except pa.ArrowInvalid as error:
             raise pa.ArrowInvalid(name_columns(str(error), names)) from error
         if lines.count(table.num_rows, spaces_are_blank=False) != table.num_rows:
-            raise NotOneRowALine(_BREAK_IN_FIELD)
+            raise NotOneRowALine(_BREAK_IN_FIELD, _BREAK_WAY_OUT)
         self._check_is_closed(lines, names)
         return table
 
@@ -114,9 +116,9 @@ class CsvDialect:
                 pa.csv.ConvertOptions(column_types={name: pa.binary() for name in names}),
             )
         except pa.ArrowInvalid:
-            raise NotOneRowALine(_BREAK_IN_FIELD) from None
+            raise NotOneRowALine(_BREAK_IN_FIELD, _BREAK_WAY_OUT) from None
         if table.num_rows != 2:
-            raise NotOneRowALine(_BREAK_IN_FIELD)
+            raise NotOneRowALine(_BREAK_IN_FIELD, _BREAK_WAY_OUT)
 
     @staticmethod
     def _read_options(lines: Lines, **options: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.csv
-from checkpoint_protocol.manifest import SourceOptions
 
+from checkpoint_protocol.manifest import SourceOptions
 from checkpoint_spark.sources.csv_dialect import WAY_OUT, CsvDialect, name_columns
 from checkpoint_spark.sources.failures import explain, unreadable
 from checkpoint_spark.sources.files import SourceFiles
@@ -73,15 +73,13 @@ class CsvStream:
                     return None
                 block_bytes = self._larger(path, block_bytes, error, 0, ())
 
-    def _text(self, path: str, tail: bytes = b"") -> _CountedText:
+    def _text(self, path: str, tail: bytes = b"\n") -> _CountedText:
         return _CountedText(TextStream(self._files, path, is_gzip(path, self._options)), self._options.quote.encode(), tail)
 
     def _open(self, text: _CountedText, block_bytes: int, convert: Any) -> Any:
         return pa.csv.open_csv(
             pa.PythonFile(text, mode="r"),
-            pa.csv.ReadOptions(
-                use_threads=False, block_size=block_bytes, autogenerate_column_names=not self._options.header
-            ),
+            pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, autogenerate_column_names=not self._options.header),
             self._dialect.parse_options,
             convert,
         )
@@ -124,7 +122,10 @@ class CsvStream:
 
 
 class _CountedText:
-    """A text for pyarrow, in which quotes are counted; `tail` comes after its end."""
+    """A text for pyarrow, in which quotes are counted.
+
+    `tail` comes after its end: a line break at least, without which a header and no rows would be nothing to pyarrow.
+    """
 
     closed = False
 

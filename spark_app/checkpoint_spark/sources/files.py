@@ -106,10 +106,8 @@ def for_each(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
 
 
 def _missing(path: str) -> NeedsChange:
-    if "*" in path or "?" in path:
-        problem = "the pattern matches no file"
-    else:
-        problem = "there is no such file, and no folder with files"
+    is_pattern = "*" in path or "?" in path
+    problem = "the pattern matches no file" if is_pattern else "there is no such file, and no folder with files"
     return NeedsChange(
         reasons.SOURCE_MISSING,
         f"source: {path}: {problem} (names that start with _ or . are passed over in folders and patterns); correct the path, "

@@ -70,6 +70,12 @@ class Lines:
     def after(self, size_bytes: int) -> Lines:
         return Lines(self.data, self.begin + size_bytes, self.end, self.position + size_bytes)
 
+    def with_break(self) -> Lines:
+        if self.data.endswith(b"\n", self.begin, self.end):
+            return self
+        data = self.data[self.begin : self.end] + b"\n"
+        return Lines(data, 0, len(data), self.position)
+
     def until(self, end: int) -> Lines:
         return Lines(self.data, self.begin, end, self.position)
 
@@ -176,7 +182,9 @@ def line_start(files: SourceFiles, file: SourceFile, position: int) -> int:
     return end
 
 
-def piece_of_lines(files: SourceFiles, file: SourceFile, start: int, end: int, wanted_bytes: Callable[[], int]) -> Iterator[Lines]:
+def piece_of_lines(
+    files: SourceFiles, file: SourceFile, start: int, end: int, wanted_bytes: Callable[[], int]
+) -> Iterator[Lines]:
     """Give the lines at start..end. NeedsChange(SourceChanged) if one does not start at start, or end at end."""
     if start > file.start and start < end and files.read_range(file.path, start - 1, start) != b"\n":
         raise changed(file.path, f"at byte {start} a line began, and now none does")

@@ -59,9 +59,7 @@ class ParquetReader:
         for file, footer in zip(found, footers, strict=True):
             _check_same(found[0].path, schema, file.path, self._wanted(file.path, footer.schema))
         described = tuple(
-            SourceFile(
-                path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=footer.rows, cuts=footer.cuts
-            )
+            SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=footer.rows, cuts=footer.cuts)
             for file, footer in zip(found, footers, strict=True)
         )
         return described, schema
@@ -182,8 +180,8 @@ def _check_same(first_path: str, expected: pa.Schema, path: str, schema: pa.Sche
         if here != there:
             raise NeedsChange(
                 reasons.SOURCE_UNREADABLE,
-                f"source file {path} {_has(name, here)}, and {first_path} {_has(name, there)}; all files of a write must have the "
-                "same columns: rewrite one of them, leave the column out by source.columns, or use one write for each kind",
+                f"source file {path} {_has(name, here)}, and {first_path} {_has(name, there)}; all files of a write must have "
+                "the same columns: rewrite one of them, leave the column out by source.columns, or use one write for each kind",
             )
 
 

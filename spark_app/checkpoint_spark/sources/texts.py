@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-from checkpoint_protocol.manifest import SourceOptions
 
+from checkpoint_protocol.manifest import SourceOptions
 from checkpoint_spark.sources.failures import reading, unreadable
 from checkpoint_spark.sources.files import SourceFiles
 

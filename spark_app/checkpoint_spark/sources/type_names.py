@@ -52,9 +52,7 @@ def parse_type(column: str, text: str) -> pa.DataType:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     close = difflib.get_close_matches(name, _SIMPLE, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
-    raise NeedsChange(
-        reasons.MANIFEST_INVALID, f"source.types.{column}: unknown type {text!r}; {hint}known: {', '.join(_KNOWN)}"
-    )
+    raise NeedsChange(reasons.MANIFEST_INVALID, f"source.types.{column}: unknown type {text!r}; {hint}known: {', '.join(_KNOWN)}")
 
 
 def _is_zone(name: str | None) -> bool:

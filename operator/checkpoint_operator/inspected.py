@@ -1,0 +1,117 @@
+"""What a checkpoint store holds, as `inspect` and `status` show it: field names in camelCase that do not change.
+
+Nothing here is read back by the product. A field is null where its record is not there; where a record is there and cannot be
+read, the field is null too, and `errors` names the object. Counts are sums over what could be read.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.alias_generators import to_camel
+
+
+class Shown(BaseModel):
+    """A piece of an answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True)
+
+
+class ShownError(Shown):
+    """An object that is there and cannot be read, or that must be there and is not."""
+
+    object: str = Field(description="The object's path below the store's URI.")
+    message: str
+
+
+class ShownFailure(Shown):
+    """Why an attempt's driver ended, in its own words."""
+
+    attempt: int
+    family: str = Field(description="Retryable, NeedsChange or Corrupt: who has to act.")
+    reason: str
+    message: str
+
+
+class ShownSums(Shown):
+    """What seals add up to."""
+
+    seals: int = 0
+    rows_read: int = 0
+    rows_written: int = 0
+    staged_files: int = 0
+    staged_bytes: int = 0
+
+    def __add__(self, other: ShownSums) -> ShownSums:
+        return ShownSums(**{name: getattr(self, name) + getattr(other, name) for name in ShownSums.model_fields})
+
+
+class ShownAttempt(Shown):
+    """One driver's work."""
+
+    attempt: int
+    code_digest: str | None = Field(description="The first twelve digits.")
+    target: str | None = Field(description="The table that it stages for; null before one was made.")
+    counted: tuple[int, ...] = Field(description="The earlier attempts whose seals it takes over.")
+    tasks: int | None = Field(description="Of its plan; null before there is one.")
+    tasks_done: int = Field(description="Tasks whose last seal is there.")
+    sealed: ShownSums = Field(description="Seals of this attempt that count, or would count if it were closed now.")
+    seals_not_counted: int = Field(description="Seals that came after the attempt was closed, or after a gap. Harmless.")
+    closed: bool | None = Field(description="Whether it is fixed which of its seals count.")
+    complete: bool | None = Field(description="Whether every task was sealed to its end when it was closed; null before.")
+    failure: ShownFailure | None
+
+
+class ShownClaim(Shown):
+    """Leave to try a commit, and what of the table had been seen before."""
+
+    index: int
+    table_identity: str
+    base: int | None = Field(description="The snapshot or version that was looked at; null: a table without snapshots.")
+
+
+class ShownCommit(Shown):
+    """The mark: this commit was seen in the table."""
+
+    target: str
+    table_identity: str | None
+    commit_id: int | None = Field(description="Snapshot id or version; null where there were no rows to commit.")
+    rows_read: int
+    rows_written: int
+    files: int
+    attempts: int
+    code_digests: tuple[str, ...]
+
+
+class ShownEpoch(Shown):
+    """One input, and one commit."""
+
+    epoch: int
+    run_nonce: str | None = Field(description="Of its first attempt.")
+    input_files: int | None = Field(description="Null before a driver has fixed the input.")
+    input_bytes: int | None
+    attempts: tuple[ShownAttempt, ...]
+    sealed: ShownSums = Field(description="What counts in all: of the last attempt and of those that it takes over.")
+    claims: tuple[ShownClaim, ...]
+    is_committed: bool | None = Field(description="Null: the mark is there and cannot be read.")
+    commit: ShownCommit | None
+
+
+class ShownWrite(Shown):
+    """One write."""
+
+    uid: str
+    namespace: str | None
+    name: str | None
+    names: tuple[str, ...] = Field(description="Which namespace/name mean this uid (local runner).")
+    source: dict[str, JsonValue] | None = Field(description="Its identity, with defaults left out.")
+    sink: dict[str, JsonValue] | None
+    epochs: tuple[ShownEpoch, ...]
+
+
+class ShownStore(Shown):
+    """A checkpoint store."""
+
+    uri: str
+    writes: tuple[ShownWrite, ...]
+    errors: tuple[ShownError, ...]
+    strays: tuple[str, ...] = Field(description="Objects in the product's folders that are no record of any kind.")

@@ -1,0 +1,389 @@
+"""Reads a checkpoint store for people: everything that can be read is shown, and what cannot is named.
+
+Unlike the ledger, which refuses to go on at a record that it cannot read, this passes on to the next; no rule rests on it.
+Called by the commands `inspect` and `status`. Puts nothing, makes no folder.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from checkpoint_operator.inspected import (
+    ShownAttempt,
+    ShownClaim,
+    ShownCommit,
+    ShownEpoch,
+    ShownError,
+    ShownFailure,
+    ShownStore,
+    ShownSums,
+    ShownWrite,
+)
+from checkpoint_protocol import layout
+from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import (
+    ClaimRecord,
+    ClosedRecord,
+    IcebergBase,
+    IcebergFile,
+    IcebergTarget,
+    LanceTarget,
+    LaunchRecord,
+    MarkRecord,
+    NameRecord,
+    NoTarget,
+    Record,
+    Seal,
+    StagedFile,
+    Target,
+)
+from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.store import ObjectStore, local_path, open_store
+
+_READERS: Final = 16
+#: A store that leaves so many questions unanswered is down: then the rest is not asked, each with its own patience.
+_MOST_UNANSWERED: Final = 3
+_DIGEST_DIGITS: Final = 12
+
+_T = TypeVar("_T")
+_R = TypeVar("_R", bound=Record)
+
+
+def open_existing(uri: str, storage: StorageSettings) -> ObjectStore | None:
+    """Return the store, or None if it is a folder of this machine that does not exist: opening one would make it."""
+    folder = local_path(uri)
+    if folder is not None and not folder.exists():
+        return None
+    if folder is not None and not folder.is_dir():
+        raise NeedsChange("StoreUnavailable", f"{uri} is a file, and no folder; correct the URI")
+    return open_store(uri, storage)
+
+
+def inspect_store(store: ObjectStore, only: str | None = None) -> ShownStore:
+    """Return what the store holds; of one write (by uid, name or namespace/name) if `only` is given.
+
+    Raises NeedsChange if there is no such write, Retryable if the store does not answer.
+    """
+    inspector = Inspector(store)
+    writes = inspector.read_writes(only)
+    return ShownStore(
+        uri=store.uri,
+        writes=writes,
+        errors=tuple(sorted(inspector.errors, key=lambda error: error.object)),
+        strays=tuple(sorted(inspector.strays)),
+    )
+
+
+@dataclass(slots=True)
+class Inspector:
+    """Reads one store. `errors` are the objects that could not be read so far, `strays` those that are no records."""
+
+    store: ObjectStore
+    errors: list[ShownError] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)
+    _unanswered: int = 0
+
+    # --- writes -----------------------------------------------------------------------------------------------------------
+
+    def read_writes(self, only: str | None) -> tuple[ShownWrite, ...]:
+        names = self._read_names()
+        if only is None:
+            found = self._uids_in(self._list(f"{layout.CONTROL}/"), self._list(f"{layout.STAGED}/"))
+            uids = sorted(found | names.keys(), key=lambda uid: (sorted(names[uid]) if uid in names else ["~"], uid))
+        else:
+            uids = [self._resolve(only, names)]
+        return tuple(self.read_write(uid, tuple(sorted(names.get(uid, ())))) for uid in uids)
+
+    def read_write(self, uid: str, names: tuple[str, ...]) -> ShownWrite:
+        listed = [*self._list(f"{layout.CONTROL}/{uid}/"), *self._list(f"{layout.STAGED}/{uid}/")]
+        record = self._try(layout.write_path(uid), lambda: store_rules.read_write(self.store, uid))
+        by_epoch = self._by_epoch(uid, listed)
+        if by_epoch and layout.write_path(uid) not in listed:
+            self._missing(layout.write_path(uid), "the write has epochs")
+        namespace, _, name = names[0].partition("/") if names else ("", "", "")
+        identity = record.identity if record else {}
+        source, sink = identity.get("source"), identity.get("sink")
+        return ShownWrite(
+            uid=uid,
+            namespace=record.namespace if record else namespace or None,
+            name=record.name if record else name or None,
+            names=names,
+            source=source if isinstance(source, dict) else None,
+            sink=sink if isinstance(sink, dict) else None,
+            epochs=tuple(self._read_epoch(EpochKey(uid, epoch), paths) for epoch, paths in sorted(by_epoch.items())),
+        )
+
+    def _read_names(self) -> dict[str, set[str]]:
+        names: dict[str, set[str]] = defaultdict(set)
+        for path in self._list(f"{layout.NAMES}/"):
+            namespace, _, rest = path.removeprefix(f"{layout.NAMES}/").partition("/")
+            name = rest.removesuffix(".json")
+            if not name or "/" in name or path != layout.name_path(namespace, name):
+                self.strays.append(path)
+            elif (record := self._read(path, NameRecord)) is not None:
+                if _is_uid(record.uid):
+                    names[record.uid].add(f"{namespace}/{name}")
+                else:
+                    self.errors.append(ShownError(object=path, message=f"{record.uid!r} is not a uid"))
+        return names
+
+    def _uids_in(self, *listings: Iterable[str]) -> set[str]:
+        uids: set[str] = set()
+        for path in (path for listing in listings for path in listing):
+            uid, separator, _ = path.partition("/")[2].partition("/")
+            if separator and _is_uid(uid):
+                uids.add(uid)
+            else:
+                self.strays.append(path)
+        return uids
+
+    def _resolve(self, wanted: str, names: dict[str, set[str]]) -> str:
+        """Return the uid of what the user wrote: a uid, a name, or namespace/name."""
+        meant = sorted(uid for uid, of_uid in names.items() if any(wanted in (name, name.partition("/")[2]) for name in of_uid))
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
+            raise NeedsChange("NameAmbiguous", f"{wanted!r} is a name in several namespaces of {self.store.uri}; say namespace/name")
+        if _is_uid(wanted) and any(self._list(f"{folder}/{wanted}/") for folder in (layout.CONTROL, layout.STAGED)):
+            return wanted
+        known = ", ".join(sorted(name for of_uid in names.values() for name in of_uid)) or "none"
+        raise NeedsChange("WriteUnknown", f"{self.store.uri} has no write {wanted!r}; its names are: {known}")
+
+    def _by_epoch(self, uid: str, listed: Iterable[str]) -> dict[int, list[str]]:
+        epochs: dict[int, list[str]] = defaultdict(list)
+        for path in listed:
+            number, separator, _ = path.partition("/")[2].removeprefix(f"{uid}/").partition("/")
+            if separator and _is_number(number):
+                epochs[int(number)].append(path)
+            elif path != layout.write_path(uid):
+                self.strays.append(path)
+        return epochs
+
+    # --- one epoch --------------------------------------------------------------------------------------------------------
+
+    def read_epoch(self, key: EpochKey) -> ShownEpoch:
+        at = EpochLayout(key)
+        return self._read_epoch(key, [*self._list(f"{at.control}/"), *self._list(f"{at.staged}/")])
+
+    def _read_epoch(self, key: EpochKey, paths: list[str]) -> ShownEpoch:
+        ledger, at = Ledger(self.store, key), EpochLayout(key)
+        numbers, known = _attempts_in(at, paths)
+        launches = {number: self._launch(ledger, number, number in known) for number in numbers}
+        closings = {number: self._try(at.closed(number), lambda n=number: ledger.read_closed(n)) for number in numbers}  # type: ignore[misc]
+        seals = _seals_in(at, numbers, paths)
+        attempts = tuple(self._attempt(ledger, number, launches[number], closings[number], seals[number]) for number in numbers)
+        claims = sorted(index for path in paths if (index := layout.claim_index_of(path, at.commit)) is not None)
+        self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals))
+        source = self._try(at.input, ledger.read_input)
+        mark = self._try(at.mark, ledger.read_mark)
+        first = launches.get(1)
+        return ShownEpoch(
+            epoch=key.epoch,
+            run_nonce=first.run_nonce if first else None,
+            input_files=len(source.files) if source else None,
+            input_bytes=sum(file.size_bytes for file in source.files) if source else None,
+            attempts=attempts,
+            sealed=self._sum(at, attempts, launches),
+            claims=tuple(_claim(record) for index in claims if (record := self._read(at.claim(index), ClaimRecord)) is not None),
+            is_committed=None if mark is None and at.mark in paths else mark is not None,
+            commit=_commit(mark) if mark else None,
+        )
+
+    def _launch(self, ledger: Ledger, number: int, is_listed: bool) -> LaunchRecord | None:
+        launch = self._try(ledger.at.launch(number), lambda: ledger.read_launch(number))
+        if launch is None and not is_listed:
+            self._missing(ledger.at.launch(number), f"attempt {number} has left records")
+        return launch
+
+    def _attempt(
+        self, ledger: Ledger, number: int, launch: LaunchRecord | None, closed: ClosedRecord | None, found: set[tuple[int, int]]
+    ) -> ShownAttempt:
+        at = ledger.at
+        plan = self._try(at.plan(number), lambda: ledger.read_plan(number))
+        failure = self._try(at.failure(number), lambda: ledger.read_failure(number))
+        target = launch.target if launch else None
+        if target is None and (made := self._try(at.target(number), lambda: ledger.read_target(number))) is not None:
+            target = made.target
+        lengths = dict(enumerate(closed.chain_lengths)) if closed else _gap_free_lengths(found)
+        counting = [(task, link) for task, length in lengths.items() for link in range(length)]
+        seals = self._read_seals(ledger, number, counting, found)
+        is_closed = None if closed is None and self._is_unreadable(at.closed(number)) else closed is not None
+        return ShownAttempt(
+            attempt=number,
+            code_digest=launch.code_digest[:_DIGEST_DIGITS] if launch else None,
+            target=_title(target) if target else None,
+            counted=launch.counted if launch else (),
+            tasks=len(plan.tasks) if plan else None,
+            tasks_done=sum(seal.last for seal in seals),
+            sealed=_sums(seals),
+            seals_not_counted=len(found - set(counting)),
+            closed=is_closed,
+            complete=closed.complete if closed else None,
+            failure=ShownFailure(attempt=number, family=failure.family, reason=failure.reason, message=failure.message)
+            if failure
+            else None,
+        )
+
+    def _read_seals(
+        self, ledger: Ledger, attempt: int, places: list[tuple[int, int]], found: set[tuple[int, int]]
+    ) -> list[Seal]:
+        def read(place: tuple[int, int]) -> Seal | None:
+            path = ledger.at.seal(attempt, *place)
+            seal = self._try(path, lambda: ledger.read_seal(attempt, *place))
+            if seal is None and place not in found:
+                self._missing(path, "it counts")
+            return seal
+
+        with ThreadPoolExecutor(_READERS) as readers:
+            return [seal for seal in readers.map(read, places) if seal is not None]
+
+    def _sum(
+        self, at: EpochLayout, attempts: tuple[ShownAttempt, ...], launches: dict[int, LaunchRecord | None]
+    ) -> ShownSums:
+        if not attempts:
+            return ShownSums()
+        last = attempts[-1]
+        by_number = {attempt.attempt: attempt for attempt in attempts}
+        total = last.sealed
+        for number in last.counted:
+            if number in by_number and by_number[number].closed is not False:
+                total += by_number[number].sealed
+            else:
+                self._missing(at.closed(number), "a later attempt builds on it")
+        return total
+
+    # --- reading without giving up --------------------------------------------------------------------------------------------
+
+    def _list(self, folder: str) -> list[str]:
+        return [stored.path for stored in self.store.list(folder)]
+
+    def _read(self, path: str, model: type[_R]) -> _R | None:
+        return self._try(path, lambda: store_rules.read(self.store, path, model))
+
+    def _try(self, path: str, read: Callable[[], _T | None]) -> _T | None:
+        """Return what is read; None, with an error noted, if it cannot be. Raises Retryable once the store seems down."""
+        try:
+            return read()
+        except CheckpointError as error:
+            if isinstance(error, Retryable):
+                self._unanswered += 1
+                if self._unanswered > _MOST_UNANSWERED:
+                    raise
+            self.errors.append(ShownError(object=path, message=error.message))
+            return None
+
+    def _missing(self, path: str, why: str) -> None:
+        if not self._is_unreadable(path):
+            self.errors.append(ShownError(object=path, message=f"is not there, though {why}"))
+
+    def _is_unreadable(self, path: str) -> bool:
+        return any(error.object == path for error in self.errors)
+
+
+def _is_uid(text: str) -> bool:
+    try:
+        EpochKey(text, 1)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and text == str(int(text)) and text != "0"
+
+
+def _attempts_in(at: EpochLayout, paths: Iterable[str]) -> tuple[list[int], set[int]]:
+    """Return the attempts that have any record, and those that have a launch record."""
+    launched, others = set(), set()
+    for path in paths:
+        if number := layout.number_of(path, at.launches):
+            launched.add(number)
+        elif number := layout.number_of(path, at.closings):
+            others.add(number)
+        elif path.startswith(f"{at.staged}/"):
+            head, separator, _ = path.removeprefix(f"{at.staged}/").partition("/")
+            if separator and _is_number(head):
+                others.add(int(head))
+    return sorted(launched | others), launched
+
+
+def _seals_in(at: EpochLayout, numbers: Iterable[int], paths: Iterable[str]) -> dict[int, set[tuple[int, int]]]:
+    seals: dict[int, set[tuple[int, int]]] = {number: set() for number in numbers}
+    for path in paths:
+        head = path.removeprefix(f"{at.staged}/").partition("/")[0]
+        if _is_number(head) and (place := layout.seal_of(path, at.seals(int(head)))) is not None:
+            seals[int(head)].add(place)
+    return seals
+
+
+def _records_of(
+    at: EpochLayout, numbers: Iterable[int], claims: Iterable[int], seals: dict[int, set[tuple[int, int]]]
+) -> set[str]:
+    """Return every path of the epoch that is a record's."""
+    kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure)
+    paths = {at.input, at.mark, *(at.claim(index) for index in claims)}
+    paths |= {path_of(number) for number in numbers for path_of in kinds}
+    return paths | {at.seal(number, *place) for number, places in seals.items() for place in places}
+
+
+def _gap_free_lengths(found: Iterable[tuple[int, int]]) -> dict[int, int]:
+    links: dict[int, set[int]] = defaultdict(set)
+    for task, link in found:
+        links[task].add(link)
+    return {task: next(n for n in range(len(seen) + 1) if n not in seen) for task, seen in links.items()}
+
+
+def _sums(seals: Iterable[Seal]) -> ShownSums:
+    total = ShownSums()
+    for seal in seals:
+        files = [size_bytes for file in seal.files for size_bytes in _sizes_bytes(file)]
+        total += ShownSums(
+            seals=1,
+            rows_read=seal.rows_read,
+            rows_written=seal.rows_written,
+            staged_files=len(files),
+            staged_bytes=sum(files),
+        )
+    return total
+
+
+def _sizes_bytes(file: StagedFile) -> list[int]:
+    return [file.size_bytes] if isinstance(file, IcebergFile) else [data_file.size_bytes for data_file in file.files]
+
+
+def _title(target: Target) -> str:
+    match target:
+        case IcebergTarget():
+            return target.table
+        case LanceTarget():
+            return target.uri
+        case NoTarget():
+            return "(no table)"
+
+
+def _claim(record: ClaimRecord) -> ShownClaim:
+    base = record.base
+    if isinstance(base, IcebergBase):
+        return ShownClaim(index=record.index, table_identity=base.table_uuid, base=base.snapshot_id)
+    return ShownClaim(index=record.index, table_identity=base.identity, base=base.at_version)
+
+
+def _commit(mark: MarkRecord) -> ShownCommit:
+    return ShownCommit(
+        target=mark.target,
+        table_identity=mark.table_identity,
+        commit_id=mark.commit_id,
+        rows_read=mark.rows_read,
+        rows_written=mark.rows_written,
+        files=mark.files,
+        attempts=mark.attempts,
+        code_digests=tuple(digest[:_DIGEST_DIGITS] for digest in mark.code_digests),
+    )

@@ -1,0 +1,100 @@
+"""One JSON object a line, parsed by pyarrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from checkpoint_spark.sources.lines import Lines
+from checkpoint_spark.sources.parsing import NotOneRowALine
+
+WAY_OUT: Final = (
+    "one JSON object a line is expected; mend the file, or give the column a type that holds all its values by source.types "
+    "(in a new write)"
+)
+
+
+_SPACE: Final = re.compile(rb"\s*")
+
+
+def parse_objects(lines: Lines, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a row for each line that is not blank. Fields that are not in the schema are passed over; missing ones are NULL.
+
+    ArrowInvalid or NotOneRowALine if the lines are not that.
+    """
+    table = _read(lines, pa.json.ParseOptions(explicit_schema=_as_read(schema), unexpected_field_behavior="ignore"))
+    if table is None:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    arrays = [_converted(field, table.column(field.name).combine_chunks()) for field in schema]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    batch.validate(full=True)  # pyarrow does not look whether the text is UTF-8
+    return batch
+
+
+def infer_schema(lines: Lines, given: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the schema of the objects. What looks like a time is text: JSON has no times, and later values may not be one.
+
+    The types of some columns may be given, so that their values need no common type.
+    """
+    try:
+        table = _read(lines, pa.json.ParseOptions(unexpected_field_behavior="infer"))
+    except pa.ArrowInvalid:
+        if not given:
+            raise
+        explicit = _as_read(pa.schema(list(given.items())))
+        table = _read(lines, pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer"))
+    return pa.schema([]) if table is None else pa.schema([(field.name, _settled(field.type)) for field in table.schema])
+
+
+def _read(lines: Lines, options: Any) -> pa.Table | None:
+    """Return the rows, or None if there is nothing but space."""
+    space = _SPACE.match(lines.data, lines.begin, lines.end)
+    if space is None or space.end() == lines.end:
+        return None
+    data, added = lines.buffer, 0
+    if not lines.data.startswith(b"{", space.end()):
+        # A null in the first place makes pyarrow (26) end the whole process. After an object, it is a row of NULLs.
+        data, added = pa.py_buffer(b"{}\n" + data.to_pybytes()), 1
+    in_one_block = pa.json.ReadOptions(use_threads=False, block_size=data.size + 1)
+    table = pa.json.read_json(pa.BufferReader(data), in_one_block, options)
+    rows = table.num_rows - added
+    if lines.count(rows, spaces_are_blank=True) != rows:
+        raise NotOneRowALine("a line does not hold exactly one object", "write each object on a line of its own")
+    return table.slice(added)
+
+
+def _as_read(schema: pa.Schema) -> pa.Schema:
+    """Return the schema for pyarrow's parser: times as text, which it cannot convert or converts without heed of zones."""
+    return pa.schema([field.with_type(pa.string()) if _is_temporal(field.type) else field for field in schema])
+
+
+def _is_temporal(kind: pa.DataType) -> bool:
+    return any((pa.types.is_date(kind), pa.types.is_time(kind), pa.types.is_timestamp(kind)))
+
+
+def _converted(field: pa.Field, array: pa.Array) -> pa.Array:
+    if array.type == field.type:
+        return array
+    try:
+        if pa.types.is_time(field.type):
+            # Text cannot be cast to a time, but to a timestamp, and that to a time.
+            array = pc.cast(pc.binary_join_element_wise("1970-01-01T", array, ""), pa.timestamp(field.type.unit))
+        return pc.cast(array, field.type)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
+
+
+def _settled(kind: pa.DataType) -> pa.DataType:
+    """Return the type to read later values by: text for what was always null, and for times."""
+    if pa.types.is_null(kind) or pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_settled(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _settled(field.type)) for field in kind])
+    return kind

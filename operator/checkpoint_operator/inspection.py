@@ -7,7 +7,7 @@ Called by the commands `inspect` and `status`. Puts nothing, makes no folder.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -23,7 +23,7 @@ from checkpoint_operator.inspected import (
     ShownSums,
     ShownWrite,
 )
-from checkpoint_protocol import layout
+from checkpoint_protocol import layout, reasons
 from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
@@ -31,7 +31,6 @@ from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import (
     ClaimRecord,
-    ClosedRecord,
     IcebergBase,
     IcebergFile,
     IcebergTarget,
@@ -46,7 +45,7 @@ from checkpoint_protocol.records import (
     Target,
 )
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObjectStore, local_path, open_store
+from checkpoint_protocol.store import ObjectStore, local_path, open_store, translate_store_error
 
 _READERS: Final = 16
 #: A store that leaves so many questions unanswered is down: then the rest is not asked, each with its own patience.
@@ -55,15 +54,22 @@ _DIGEST_DIGITS: Final = 12
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound=Record)
+#: A task and the number of its seal.
+_Link = tuple[int, int]
 
 
 def open_existing(uri: str, storage: StorageSettings) -> ObjectStore | None:
     """Return the store, or None if it is a folder of this machine that does not exist: opening one would make it."""
     folder = local_path(uri)
-    if folder is not None and not folder.exists():
-        return None
-    if folder is not None and not folder.is_dir():
-        raise NeedsChange("StoreUnavailable", f"{uri} is a file, and no folder; correct the URI")
+    if folder is not None:
+        try:
+            is_folder, is_there = folder.is_dir(), folder.exists()
+        except OSError as error:
+            raise translate_store_error(error, uri) from error
+        if not is_there:
+            return None
+        if not is_folder:
+            raise NeedsChange(reasons.STORE_UNAVAILABLE, f"{uri} is a file and no folder; correct the URI")
     return open_store(uri, storage)
 
 
@@ -77,19 +83,24 @@ def inspect_store(store: ObjectStore, only: str | None = None) -> ShownStore:
     return ShownStore(
         uri=store.uri,
         writes=writes,
-        errors=tuple(sorted(inspector.errors, key=lambda error: error.object)),
+        errors=inspector.errors,
         strays=tuple(sorted(inspector.strays)),
     )
 
 
 @dataclass(slots=True)
 class Inspector:
-    """Reads one store. `errors` are the objects that could not be read so far, `strays` those that are no records."""
+    """Reads one store, and remembers what could not be read. `strays` are the objects seen so far that are no records."""
 
     store: ObjectStore
-    errors: list[ShownError] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
+    _wrong: dict[str, str] = field(default_factory=dict)
     _unanswered: int = 0
+
+    @property
+    def errors(self) -> tuple[ShownError, ...]:
+        """The objects that could not be read so far, or that must be there and are not."""
+        return tuple(ShownError(object=path, message=message) for path, message in sorted(self._wrong.items()))
 
     # --- writes -----------------------------------------------------------------------------------------------------------
 
@@ -132,7 +143,7 @@ class Inspector:
                 if _is_uid(record.uid):
                     names[record.uid].add(f"{namespace}/{name}")
                 else:
-                    self.errors.append(ShownError(object=path, message=f"{record.uid!r} is not a uid"))
+                    self._wrong[path] = f"{self.store.uri}/{path} names {record.uid!r}, which is not a uid"
         return names
 
     def _uids_in(self, *listings: Iterable[str]) -> set[str]:
@@ -151,7 +162,9 @@ class Inspector:
         if len(meant) == 1:
             return meant[0]
         if meant:
-            raise NeedsChange("NameAmbiguous", f"{wanted!r} is a name in several namespaces of {self.store.uri}; say namespace/name")
+            raise NeedsChange(
+                "NameAmbiguous", f"{wanted!r} is a name in several namespaces of {self.store.uri}; say namespace/name"
+            )
         if _is_uid(wanted) and any(self._list(f"{folder}/{wanted}/") for folder in (layout.CONTROL, layout.STAGED)):
             return wanted
         known = ", ".join(sorted(name for of_uid in names.values() for name in of_uid)) or "none"
@@ -177,9 +190,8 @@ class Inspector:
         ledger, at = Ledger(self.store, key), EpochLayout(key)
         numbers, known = _attempts_in(at, paths)
         launches = {number: self._launch(ledger, number, number in known) for number in numbers}
-        closings = {number: self._try(at.closed(number), lambda n=number: ledger.read_closed(n)) for number in numbers}  # type: ignore[misc]
         seals = _seals_in(at, numbers, paths)
-        attempts = tuple(self._attempt(ledger, number, launches[number], closings[number], seals[number]) for number in numbers)
+        attempts = tuple(self._attempt(ledger, number, launches[number], seals[number]) for number in numbers)
         claims = sorted(index for path in paths if (index := layout.claim_index_of(path, at.commit)) is not None)
         self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals))
         source = self._try(at.input, ledger.read_input)
@@ -191,9 +203,9 @@ class Inspector:
             input_files=len(source.files) if source else None,
             input_bytes=sum(file.size_bytes for file in source.files) if source else None,
             attempts=attempts,
-            sealed=self._sum(at, attempts, launches),
+            sealed=self._sum(at, attempts),
             claims=tuple(_claim(record) for index in claims if (record := self._read(at.claim(index), ClaimRecord)) is not None),
-            is_committed=None if mark is None and at.mark in paths else mark is not None,
+            is_committed=None if at.mark in self._wrong else mark is not None,
             commit=_commit(mark) if mark else None,
         )
 
@@ -203,19 +215,23 @@ class Inspector:
             self._missing(ledger.at.launch(number), f"attempt {number} has left records")
         return launch
 
-    def _attempt(
-        self, ledger: Ledger, number: int, launch: LaunchRecord | None, closed: ClosedRecord | None, found: set[tuple[int, int]]
-    ) -> ShownAttempt:
+    def _attempt(self, ledger: Ledger, number: int, launch: LaunchRecord | None, found: set[_Link]) -> ShownAttempt:
         at = ledger.at
+        closed = self._try(at.closed(number), lambda: ledger.read_closed(number))
         plan = self._try(at.plan(number), lambda: ledger.read_plan(number))
         failure = self._try(at.failure(number), lambda: ledger.read_failure(number))
         target = launch.target if launch else None
         if target is None and (made := self._try(at.target(number), lambda: ledger.read_target(number))) is not None:
             target = made.target
-        lengths = dict(enumerate(closed.chain_lengths)) if closed else _gap_free_lengths(found)
+        if closed is not None:
+            lengths = dict(enumerate(closed.chain_lengths))
+        else:
+            lengths = {task: n for task, n in _gap_free_lengths(found).items() if plan is None or task < len(plan.tasks)}
         counting = [(task, link) for task, length in lengths.items() for link in range(length)]
         seals = self._read_seals(ledger, number, counting, found)
-        is_closed = None if closed is None and self._is_unreadable(at.closed(number)) else closed is not None
+        if found and plan is None:
+            self._missing(at.plan(number), "there are seals of it")
+        is_closed = None if at.closed(number) in self._wrong else closed is not None
         return ShownAttempt(
             attempt=number,
             code_digest=launch.code_digest[:_DIGEST_DIGITS] if launch else None,
@@ -232,10 +248,8 @@ class Inspector:
             else None,
         )
 
-    def _read_seals(
-        self, ledger: Ledger, attempt: int, places: list[tuple[int, int]], found: set[tuple[int, int]]
-    ) -> list[Seal]:
-        def read(place: tuple[int, int]) -> Seal | None:
+    def _read_seals(self, ledger: Ledger, attempt: int, places: list[_Link], found: set[_Link]) -> list[Seal]:
+        def read(place: _Link) -> Seal | None:
             path = ledger.at.seal(attempt, *place)
             seal = self._try(path, lambda: ledger.read_seal(attempt, *place))
             if seal is None and place not in found:
@@ -245,9 +259,7 @@ class Inspector:
         with ThreadPoolExecutor(_READERS) as readers:
             return [seal for seal in readers.map(read, places) if seal is not None]
 
-    def _sum(
-        self, at: EpochLayout, attempts: tuple[ShownAttempt, ...], launches: dict[int, LaunchRecord | None]
-    ) -> ShownSums:
+    def _sum(self, at: EpochLayout, attempts: tuple[ShownAttempt, ...]) -> ShownSums:
         if not attempts:
             return ShownSums()
         last = attempts[-1]
@@ -277,15 +289,11 @@ class Inspector:
                 self._unanswered += 1
                 if self._unanswered > _MOST_UNANSWERED:
                     raise
-            self.errors.append(ShownError(object=path, message=error.message))
+            self._wrong[path] = error.message
             return None
 
     def _missing(self, path: str, why: str) -> None:
-        if not self._is_unreadable(path):
-            self.errors.append(ShownError(object=path, message=f"is not there, though {why}"))
-
-    def _is_unreadable(self, path: str) -> bool:
-        return any(error.object == path for error in self.errors)
+        self._wrong.setdefault(path, f"{self.store.uri}/{path} is not there, though {why}")
 
 
 def _is_uid(text: str) -> bool:
@@ -315,8 +323,8 @@ def _attempts_in(at: EpochLayout, paths: Iterable[str]) -> tuple[list[int], set[
     return sorted(launched | others), launched
 
 
-def _seals_in(at: EpochLayout, numbers: Iterable[int], paths: Iterable[str]) -> dict[int, set[tuple[int, int]]]:
-    seals: dict[int, set[tuple[int, int]]] = {number: set() for number in numbers}
+def _seals_in(at: EpochLayout, numbers: Iterable[int], paths: Iterable[str]) -> dict[int, set[_Link]]:
+    seals: dict[int, set[_Link]] = {number: set() for number in numbers}
     for path in paths:
         head = path.removeprefix(f"{at.staged}/").partition("/")[0]
         if _is_number(head) and (place := layout.seal_of(path, at.seals(int(head)))) is not None:
@@ -324,9 +332,7 @@ def _seals_in(at: EpochLayout, numbers: Iterable[int], paths: Iterable[str]) -> 
     return seals
 
 
-def _records_of(
-    at: EpochLayout, numbers: Iterable[int], claims: Iterable[int], seals: dict[int, set[tuple[int, int]]]
-) -> set[str]:
+def _records_of(at: EpochLayout, numbers: Iterable[int], claims: Iterable[int], seals: dict[int, set[_Link]]) -> set[str]:
     """Return every path of the epoch that is a record's."""
     kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure)
     paths = {at.input, at.mark, *(at.claim(index) for index in claims)}
@@ -334,25 +340,22 @@ def _records_of(
     return paths | {at.seal(number, *place) for number, places in seals.items() for place in places}
 
 
-def _gap_free_lengths(found: Iterable[tuple[int, int]]) -> dict[int, int]:
+def _gap_free_lengths(found: Iterable[_Link]) -> dict[int, int]:
     links: dict[int, set[int]] = defaultdict(set)
     for task, link in found:
         links[task].add(link)
     return {task: next(n for n in range(len(seen) + 1) if n not in seen) for task, seen in links.items()}
 
 
-def _sums(seals: Iterable[Seal]) -> ShownSums:
-    total = ShownSums()
-    for seal in seals:
-        files = [size_bytes for file in seal.files for size_bytes in _sizes_bytes(file)]
-        total += ShownSums(
-            seals=1,
-            rows_read=seal.rows_read,
-            rows_written=seal.rows_written,
-            staged_files=len(files),
-            staged_bytes=sum(files),
-        )
-    return total
+def _sums(seals: Sequence[Seal]) -> ShownSums:
+    sizes_bytes = [size_bytes for seal in seals for file in seal.files for size_bytes in _sizes_bytes(file)]
+    return ShownSums(
+        seals=len(seals),
+        rows_read=sum(seal.rows_read for seal in seals),
+        rows_written=sum(seal.rows_written for seal in seals),
+        staged_files=len(sizes_bytes),
+        staged_bytes=sum(sizes_bytes),
+    )
 
 
 def _sizes_bytes(file: StagedFile) -> list[int]:

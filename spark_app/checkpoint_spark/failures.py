@@ -35,9 +35,19 @@ def unwrap(text: str) -> CheckpointError | None:
 
 
 def of_spark(error: BaseException) -> CheckpointError:
-    """Return the error of a failed Spark job: the task's own if it left one, else what Spark says, shortened."""
+    """Return the error of a failed Spark job: the task's own if it left one, else the gist of what Spark says."""
     text = str(error)
     if (own := unwrap(text)) is not None:
         return own
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("at ", "..."))]
-    return Retryable(reasons.DRIVER_FAILED, f"the Spark job failed: {' | '.join(lines[:6])[:4_000]}")
+    return Retryable(reasons.DRIVER_FAILED, f"the Spark job failed: {_gist(text)[:4_000]}; the driver's log has the whole of it")
+
+
+def _gist(text: str) -> str:
+    """Return the line that ends the last Python traceback in the text, or its first lines without Java's stack."""
+    lines = text.splitlines()
+    traces = [number for number, line in enumerate(lines) if line.rstrip().endswith("Traceback (most recent call last):")]
+    if traces:
+        ending = next((line for line in lines[traces[-1] + 1 :] if line.strip() and not line[0].isspace()), None)
+        if ending is not None:
+            return ending.strip()
+    return " | ".join(line.strip() for line in lines if line.strip() and not line.strip().startswith(("at ", "...")))

@@ -40,5 +40,49 @@ def run(file: Path, settings: Path | None, cores: int | None) -> None:
     sys.exit(run_command(file, settings, cores))
 
 
+@main.command()
+@click.argument("file", type=_EXISTING)
+@_settings
+@_output
+def validate(file: Path, settings: Path | None, output: str) -> None:
+    """Check the CheckpointedWrite in FILE without running it, and say what a run would do.
+
+    All problems are listed, each with its field. The steps' code is looked at, never imported. The only thing that is written
+    is a probe of the checkpoint store, which is removed again. Exit codes: 0 nothing found, 2 problems.
+    """
+    from checkpoint_operator.cli.validate import validate_command
+
+    sys.exit(validate_command(file, settings, output))
+
+
+@main.command()
+@click.argument("uri")
+@_settings
+@_output
+@click.option("--write", metavar="UID_OR_NAME", help="Show this write only: its uid, its name, or namespace/name.")
+def inspect(uri: str, settings: Path | None, output: str, write: str | None) -> None:
+    """Show the writes in the checkpoint store at URI, with their epochs, attempts, seals and commits.
+
+    Changes nothing. Exit codes: 0 shown, 1 something could not be read (the rest is shown), 2 settings wrong.
+    """
+    from checkpoint_operator.cli.inspect import inspect_command
+
+    sys.exit(inspect_command(uri, settings, output, write))
+
+
+@main.command()
+@click.argument("file", type=_EXISTING)
+@_settings
+@_output
+def status(file: Path, settings: Path | None, output: str) -> None:
+    """Show how far the CheckpointedWrite in FILE is, from its checkpoint store alone.
+
+    Changes nothing. Exit codes: 0 committed, 1 something could not be read, 2 manifest or settings wrong, 3 not committed yet.
+    """
+    from checkpoint_operator.cli.status import status_command
+
+    sys.exit(status_command(file, settings, output))
+
+
 if __name__ == "__main__":
     main()

@@ -121,14 +121,16 @@ class _Display:
     def _tell(self, done: Round) -> None:
         for action in done.actions:
             match action:
-                case RecordAttempt(attempt, _) if attempt > 1:
-                    self.console.print(f"attempt {attempt} begins")
                 case Close(attempt, why) if "sealed" not in why:
                     self.console.print(f"attempt {attempt} is closed: {why}")
+                case RecordAttempt() if (last := done.seen.last) is not None and last.failure is not None:
+                    self.console.print(f"attempt {last.number} said: {last.failure.message}", markup=False, soft_wrap=True)
                 case Commit():
                     self.console.print("all rows are sealed: committed")
                 case _:
                     pass
+            if isinstance(action, RecordAttempt) and action.attempt > 1:
+                self.console.print(f"attempt {action.attempt} begins")
             if isinstance(action, RecordAttempt | StartDriver | Commit | Close):
                 self.did_work = True
 

@@ -40,7 +40,8 @@ class Lines:
 
     @property
     def is_blank(self) -> bool:
-        return self._count(b"\n") + self._count(b"\r") == self.size_bytes
+        starts_blank = self.begin == self.end or self.data[self.begin] in b"\r\n"
+        return starts_blank and self._count(b"\n") + self._count(b"\r") == self.size_bytes
 
     def count(self, expected: int, *, spaces_are_blank: bool) -> int:
         """Return how many lines are not blank. What \\r, \\n and \\r\\n separate is a line, as it is for pyarrow.
@@ -48,8 +49,10 @@ class Lines:
         Each line is looked at only if the cheap count differs from the expected one.
         """
         newlines = self._count(b"\n") + (not self.data.endswith(b"\n", self.begin, self.end))
-        if newlines == expected and self._count(b"\r") == self._count(b"\r\n"):
-            return newlines
+        if newlines == expected:
+            has_returns = self.data.find(b"\r", self.begin, self.end) >= 0
+            if not has_returns or self._count(b"\r") == self._count(b"\r\n"):
+                return newlines
         lines = self.data[self.begin : self.end].splitlines()
         return sum(1 for line in lines if (line.strip() if spaces_are_blank else line))
 

@@ -1,0 +1,150 @@
+"""`checkpointed-write inspect`: what a checkpoint store holds, of one write or of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from checkpoint_operator.cli import exits
+from checkpoint_operator.cli.files import find_settings, load_settings
+from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem, size_text
+from checkpoint_operator.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownWrite
+from checkpoint_operator.inspection import inspect_store, open_existing
+from checkpoint_protocol.errors import CheckpointError
+
+_SHOWN: Final = 0
+_UNREADABLE: Final = "?"
+
+
+def inspect_command(uri: str, settings_file: Path | None, output: str, write: str | None) -> int:
+    """Show the store and return the exit code: 1 if a record could not be read, though everything else is shown."""
+    console = messages()
+    try:
+        settings = load_settings(find_settings(settings_file, None))
+    except CheckpointError as error:
+        _say(console, error)
+        return exits.MANIFEST_WRONG
+    try:
+        store = open_existing(uri, settings)
+        if store is None:
+            say_problem(console, f"error: there is no folder {uri}")
+            return exits.FAILED
+        found = inspect_store(store, write)
+    except CheckpointError as error:
+        _say(console, error)
+        return exits.FAILED
+    if output == "table":
+        _print(answers(), found)
+    else:
+        print_data(found, output)
+    for wrong in found.errors:
+        say_problem(console, f"error: {wrong.object}: {wrong.message}")
+    return exits.FAILED if found.errors else _SHOWN
+
+
+def _say(console: Console, error: CheckpointError) -> None:
+    for line in exits.lines_of(error):
+        say_problem(console, line)
+
+
+def _print(out: Console, store: ShownStore) -> None:
+    if not store.writes:
+        out.print(f"{store.uri} holds no writes", markup=False)
+    for number, write in enumerate(store.writes):
+        if number:
+            out.print()
+        _print_write(out, write)
+    if store.strays:
+        out.print(f"\n{counted(len(store.strays), 'object')} of no known kind, such as {store.strays[0]}", markup=False)
+
+
+def _print_write(out: Console, write: ShownWrite) -> None:
+    title = ", ".join(write.names) or (f"{write.namespace}/{write.name}" if write.name else "(no name)")
+    out.print(f"[bold]{escape(title)}[/bold]  uid {write.uid}")
+    if write.source is not None:
+        paths = write.source.get("paths") or [write.source.get("path")]
+        assert isinstance(paths, list)
+        out.print(f"  source  {write.source.get('format')} {', '.join(str(path) for path in paths)}", markup=False)
+    if write.sink is not None:
+        out.print(f"  sink    {_sink_text(write.sink)}", markup=False)
+    if not write.epochs:
+        out.print("  nothing was begun")
+    for epoch in write.epochs:
+        _print_epoch(out, epoch)
+
+
+def _sink_text(sink: dict[str, object]) -> str:
+    match sink:
+        case {"iceberg": {"catalog": catalog, "table": table}}:
+            return f"iceberg {catalog}.{table}"
+        case {"lance": {"uri": uri}}:
+            return f"lance {uri}"
+        case _:
+            return "none"
+
+
+def _print_epoch(out: Console, epoch: ShownEpoch) -> None:
+    read = (
+        "input not fixed yet"
+        if epoch.input_files is None
+        else f"{counted(epoch.input_files, 'file')}, {size_text(epoch.input_bytes or 0)}"
+    )
+    nonce = f", runNonce {epoch.run_nonce!r}" if epoch.run_nonce else ""
+    out.print(f"  epoch {epoch.epoch}{nonce}: {read}; {_commit_text(epoch)}", markup=False)
+    if not epoch.attempts:
+        return
+    columns = (">attempt", "code", ">tasks", ">seals", ">rows read", ">rows written", ">files", ">size", "state")
+    table = plain_table(*columns)
+    for attempt in epoch.attempts:
+        _add_row(table, attempt)
+    if len(epoch.attempts) > 1:
+        sums = epoch.sealed
+        cells = (sums.seals, sums.rows_read, sums.rows_written, sums.staged_files)
+        table.add_row("all", "", "", *(f"{cell:,}" for cell in cells), size_text(sums.staged_bytes), "what counts")
+    out.print(table)
+
+
+def _add_row(table: Table, attempt: ShownAttempt) -> None:
+    sums = attempt.sealed
+    table.add_row(
+        str(attempt.attempt),
+        attempt.code_digest or _UNREADABLE,
+        "no plan" if attempt.tasks is None else f"{attempt.tasks_done}/{attempt.tasks}",
+        f"{sums.seals:,}",
+        f"{sums.rows_read:,}",
+        f"{sums.rows_written:,}",
+        f"{sums.staged_files:,}",
+        size_text(sums.staged_bytes),
+        escape(_state_text(attempt)),
+    )
+
+
+def _state_text(attempt: ShownAttempt) -> str:
+    words = ["open"]
+    if attempt.closed is None:
+        words = [_UNREADABLE]
+    elif attempt.closed:
+        words = ["closed, complete" if attempt.complete else "closed, incomplete"]
+    if attempt.counted:
+        words.append(f"takes over {', '.join(str(number) for number in attempt.counted)}")
+    if attempt.seals_not_counted:
+        words.append(f"{counted(attempt.seals_not_counted, 'seal')} too late")
+    if attempt.failure is not None:
+        words.append(f"{attempt.failure.reason}: {attempt.failure.message}")
+    return "; ".join(words)
+
+
+def _commit_text(epoch: ShownEpoch) -> str:
+    if epoch.is_committed is None:
+        return "whether it is committed cannot be read"
+    if epoch.commit is None:
+        return f"not committed ({counted(len(epoch.claims), 'claim')})" if epoch.claims else "not committed"
+    commit = epoch.commit
+    if commit.commit_id is None:
+        return f"done: no rows for {commit.target}"
+    rows, files = counted(commit.rows_written, "row"), counted(commit.files, "file")
+    return f"committed to {commit.target} as {commit.commit_id}: {rows} in {files}"

@@ -1,0 +1,61 @@
+"""How answers are printed: a table for people, or the same data as JSON or YAML. Answers go to stdout, messages to stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+import yaml
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH_OF_A_PIPE: Final = 200
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def answers() -> Console:
+    """Return the console for answers; wide enough where it is no terminal, so that nothing is cut off."""
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _WIDTH_OF_A_PIPE
+    return console
+
+
+def messages() -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say_problem(console: Console, text: str) -> None:
+    console.print(text, style="red", markup=False)
+
+
+def print_data(answer: BaseModel, output: str) -> None:
+    """Print a model as JSON or YAML, in its camelCase names."""
+    if output == "json":
+        click.echo(answer.model_dump_json(by_alias=True, indent=2))
+    else:
+        plain = answer.model_dump(mode="json", by_alias=True)
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def plain_table(*columns: str) -> Table:
+    """Return a table without lines; columns whose title starts with > are numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in columns:
+        table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", overflow="fold")
+    return table
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size for people: 1536 is 1.5 KiB."""
+    size, unit = float(size_bytes), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size_bytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 file" or "2 files"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

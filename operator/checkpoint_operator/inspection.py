@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -47,7 +46,6 @@ from checkpoint_protocol.records import (
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObjectStore, local_path, open_store, translate_store_error
 
-_READERS: Final = 16
 #: A store that leaves so many questions unanswered is down: then the rest is not asked, each with its own patience.
 _MOST_UNANSWERED: Final = 3
 _DIGEST_DIGITS: Final = 12
@@ -140,7 +138,7 @@ class Inspector:
             if not name or "/" in name or path != layout.name_path(namespace, name):
                 self.strays.append(path)
             elif (record := self._read(path, NameRecord)) is not None:
-                if _is_uid(record.uid):
+                if is_uid(record.uid):
                     names[record.uid].add(f"{namespace}/{name}")
                 else:
                     self._wrong[path] = f"{self.store.uri}/{path} names {record.uid!r}, which is not a uid"
@@ -150,7 +148,7 @@ class Inspector:
         uids: set[str] = set()
         for path in (path for listing in listings for path in listing):
             uid, separator, _ = path.partition("/")[2].partition("/")
-            if separator and _is_uid(uid):
+            if separator and is_uid(uid):
                 uids.add(uid)
             else:
                 self.strays.append(path)
@@ -165,7 +163,7 @@ class Inspector:
             raise NeedsChange(
                 "NameAmbiguous", f"{wanted!r} is a name in several namespaces of {self.store.uri}; say namespace/name"
             )
-        if _is_uid(wanted) and any(self._list(f"{folder}/{wanted}/") for folder in (layout.CONTROL, layout.STAGED)):
+        if is_uid(wanted) and any(self._list(f"{folder}/{wanted}/") for folder in (layout.CONTROL, layout.STAGED)):
             return wanted
         known = ", ".join(sorted(name for of_uid in names.values() for name in of_uid)) or "none"
         raise NeedsChange("WriteUnknown", f"{self.store.uri} has no write {wanted!r}; its names are: {known}")
@@ -185,6 +183,11 @@ class Inspector:
     def read_epoch(self, key: EpochKey) -> ShownEpoch:
         at = EpochLayout(key)
         return self._read_epoch(key, [*self._list(f"{at.control}/"), *self._list(f"{at.staged}/")])
+
+    def read_commit(self, key: EpochKey) -> ShownCommit | None:
+        """Return the mark of an epoch."""
+        mark = self._read(EpochLayout(key).mark, MarkRecord)
+        return _commit(mark) if mark else None
 
     def _read_epoch(self, key: EpochKey, paths: list[str]) -> ShownEpoch:
         ledger, at = Ledger(self.store, key), EpochLayout(key)
@@ -256,8 +259,7 @@ class Inspector:
                 self._missing(path, "it counts")
             return seal
 
-        with ThreadPoolExecutor(_READERS) as readers:
-            return [seal for seal in readers.map(read, places) if seal is not None]
+        return [seal for seal in ledger.ask_all(read, places) if seal is not None]
 
     def _sum(self, at: EpochLayout, attempts: tuple[ShownAttempt, ...]) -> ShownSums:
         if not attempts:
@@ -296,7 +298,8 @@ class Inspector:
         self._wrong.setdefault(path, f"{self.store.uri}/{path} is not there, though {why}")
 
 
-def _is_uid(text: str) -> bool:
+def is_uid(text: str) -> bool:
+    """Whether a text can be the uid of a write."""
     try:
         EpochKey(text, 1)
     except ValueError:

@@ -6,10 +6,10 @@ Safety rests here and in the table's compare-and-swap, nowhere else. Everything 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
@@ -35,11 +35,27 @@ from checkpoint_protocol.records import (
 from checkpoint_protocol.store import ObjectStore
 
 _R = TypeVar("_R", bound=Record)
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 #: How often a put is sent again when the store says "exists" and nothing is there (a put of somebody else's is in flight).
 _PUT_TRIES: Final = 8
 _PUT_PAUSE_S: Final = 0.25
 _READERS: Final = 16
+
+
+class Mapper(Protocol):
+    """Asks the same of many items, in any order, and returns the answers in theirs. Raises what one of them raises."""
+
+    def __call__(self, function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]: ...
+
+
+def in_threads(function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
+    """Ask many at a time: each answer is a round trip to the store."""
+    if not items:
+        return []
+    with ThreadPoolExecutor(min(_READERS, len(items))) as readers:
+        return list(readers.map(function, items))
 
 
 def read(store: ObjectStore, path: str, model: type[_R]) -> _R | None:
@@ -104,6 +120,7 @@ class Ledger:
     store: ObjectStore
     key: EpochKey
     pause: Callable[[float], None] = time.sleep
+    ask_all: Mapper = in_threads
     _seals: dict[tuple[int, int, int], Seal] = field(default_factory=dict)
     _closed: dict[int, ClosedRecord] = field(default_factory=dict)
     _plans: dict[int, PlanRecord] = field(default_factory=dict)
@@ -230,8 +247,7 @@ class Ledger:
         wanted = [(attempt, task, link) for task, length in lengths.items() for link in range(length)]
         missing = [where for where in wanted if where not in self._seals]
         if len(missing) > 1:
-            with ThreadPoolExecutor(min(_READERS, len(missing))) as readers:
-                list(readers.map(lambda where: self.read_seal(*where), missing))
+            self.ask_all(lambda where: self.read_seal(*where), missing)
         found: dict[int, tuple[Seal, ...]] = {}
         for task, length in lengths.items():
             chain = []
@@ -262,10 +278,7 @@ class Ledger:
             record = ClosedRecord(token=new_token(), attempt=attempt, plan_token=None, chain_lengths=(), complete=False)
         else:
             listed = self.list_links(attempt)
-            with ThreadPoolExecutor(_READERS) as readers:
-                ends = list(
-                    readers.map(lambda task: self._end_of_chain(attempt, task, listed.get(task, 0)), range(len(plan.tasks)))
-                )
+            ends = self.ask_all(lambda task: self._end_of_chain(attempt, task, listed.get(task, 0)), range(len(plan.tasks)))
             record = ClosedRecord(
                 token=new_token(),
                 attempt=attempt,

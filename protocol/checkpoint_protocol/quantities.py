@@ -7,8 +7,9 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
-_SIZE: Final = re.compile(r"(\d+)(Ki|Mi|Gi|Ti|k|M|G|T)?")
+# Bounded, so that no text means infinity, and without the digits of other scripts.
+_DURATION: Final = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,15}(?:\.[0-9]{1,9})?)s)?")
+_SIZE: Final = re.compile(r"([0-9]{1,19})(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _FACTORS: Final = {
     None: 1,
     "Ki": 1 << 10,
@@ -46,7 +47,7 @@ def format_duration(seconds: float) -> str:
         if whole % 60 == 0:
             return f"{whole // 60}m"
         return f"{whole}s"
-    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def format_size(size_bytes: int) -> str:
@@ -68,5 +69,5 @@ Size = Annotated[
     int,
     BeforeValidator(parse_size_bytes, json_schema_input_type=str),
     PlainSerializer(format_size, return_type=str),
-    Field(ge=0),
+    Field(ge=0, lt=1 << 63),
 ]

@@ -26,6 +26,18 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return make_place(request.param, tmp_path, request)
 
 
+@pytest.fixture
+def iceberg_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """For what the format plays no part in."""
+    return make_place("iceberg-sql-disk", tmp_path, request)
+
+
+@pytest.fixture
+def lance_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """For what the format plays no part in."""
+    return make_place("lance-disk", tmp_path, request)
+
+
 @pytest.fixture(params=DISK_PLACES)
 def disk_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Both formats on disk, for what does not depend on the store."""

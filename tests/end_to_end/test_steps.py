@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
-
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs
@@ -55,7 +55,9 @@ def test_a_row_step_that_drops_rows_commits_the_others(disk_place: Place, tmp_pa
 
 def test_a_row_step_that_yields_many_rows_commits_all_of_them(disk_place: Place, tmp_path: Path, code: Any) -> None:
     disk_place.create(SCHEMA)
-    module = code("def explode(row):\n    for part in range(row['id'] % 4):\n        yield {'id': row['id'], 'text': str(part)}\n")
+    module = code(
+        "def explode(row):\n    for part in range(row['id'] % 4):\n        yield {'id': row['id'], 'text': str(part)}\n"
+    )
 
     run(disk_place, write_inputs(tmp_path / "in"), {"call": f"{module}:explode", "input": "row"})
 
@@ -157,9 +159,7 @@ def test_a_batch_step_that_gives_the_wrong_type_names_the_column_and_both_types(
     disk_place: Place, tmp_path: Path, code: Any
 ) -> None:
     disk_place.create(SCHEMA)
-    module = code(
-        "import pyarrow as pa\ndef work(batch):\n    return batch.set_column(0, 'id', batch['id'].cast(pa.string()))\n"
-    )
+    module = code("import pyarrow as pa\ndef work(batch):\n    return batch.set_column(0, 'id', batch['id'].cast(pa.string()))\n")
 
     ended = run(disk_place, write_inputs(tmp_path / "in"), {"call": f"{module}:work"})
 

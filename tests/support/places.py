@@ -13,14 +13,14 @@ from typing import Any
 
 import lance
 import pyarrow as pa
-from checkpoint_operator.catalogs import open_catalog
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.storage import StorageEntry, lance_options
 from pydantic import SecretStr
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
+from checkpoint_operator.catalogs import open_catalog
+from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.storage import StorageEntry, lance_options
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3_server import S3Server
 

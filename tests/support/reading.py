@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ scales = st.lists(st.sampled_from([2**-16, 2**-15, 2**-14, 2**-13, 2**-10, 1.0])
 
 
 def open_reader(format: str, storage: StorageSettings | None = None, **source: Any) -> Reader:
-    return reader_for(Source.model_validate({"format": format, "path": "unused", **source}), storage or StorageSettings())
+    document = json.dumps({"format": format, "path": "unused", **source})
+    return reader_for(Source.model_validate_json(document), storage or StorageSettings())
 
 
 def chunks_of(reader: Reader, file: SourceFile, piece: Range, schema: pa.Schema, paces: Sequence[float] = (1.0,)) -> list[Chunk]:

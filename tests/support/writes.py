@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.local.runner import identify
@@ -15,7 +16,6 @@ from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
 from checkpoint_operator.sinks import open_sink
 from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest
 from checkpoint_protocol.store import ObjectStore, open_store
-
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 

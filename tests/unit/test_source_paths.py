@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -218,8 +219,9 @@ def test_work_on_many_files_keeps_their_order_and_ends_with_the_first_error() ->
 
     def work(number: int) -> None:
         started.append(number)
+        time.sleep(0.002)
         raise ValueError(number)
 
-    with pytest.raises(ValueError, match="^0$"):
+    with pytest.raises(ValueError, match=r"^0$"):
         for_each(work, range(10_000))
     assert len(started) < 10_000

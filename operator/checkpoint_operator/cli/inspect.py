@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from checkpoint_operator.cli import exits
@@ -77,7 +79,7 @@ def _print_write(out: Console, write: ShownWrite) -> None:
         _print_epoch(out, epoch)
 
 
-def _sink_text(sink: dict[str, object]) -> str:
+def _sink_text(sink: Mapping[str, object]) -> str:
     match sink:
         case {"iceberg": {"catalog": catalog, "table": table}}:
             return f"iceberg {catalog}.{table}"
@@ -105,7 +107,7 @@ def _print_epoch(out: Console, epoch: ShownEpoch) -> None:
         sums = epoch.sealed
         cells = (sums.seals, sums.rows_read, sums.rows_written, sums.staged_files)
         table.add_row("all", "", "", *(f"{cell:,}" for cell in cells), size_text(sums.staged_bytes), "what counts")
-    out.print(table)
+    out.print(Padding(table, (0, 0, 0, 4), expand=False))
 
 
 def _add_row(table: Table, attempt: ShownAttempt) -> None:

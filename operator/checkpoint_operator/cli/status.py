@@ -1,66 +1,20 @@
-"""`checkpointed-write status`: how far the write of a manifest is, told from its checkpoint store alone.
-
-The store does not know whether a driver lives: an attempt that is not closed may be at work or may have been cut off. Puts
-nothing and makes no folder.
-"""
+"""`checkpointed-write status`: how far the write of a manifest is. Puts nothing and makes no folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from pydantic import Field
 from rich.console import Console
 
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
-from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
-from checkpoint_operator.inspection import Inspector, open_existing
-from checkpoint_protocol import ledger as store_rules
+from checkpoint_operator.inspection import open_existing
+from checkpoint_operator.phases import Status, read_status
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.store import ObjectStore
 
 NOT_COMMITTED: Final = 3
-
-Phase = Literal["NotStarted", "Open", "Incomplete", "Failed", "Sealed", "Committed", "Unknown"]
-
-_MEANINGS: Final[dict[Phase, str]] = {
-    "NotStarted": "no attempt was recorded",
-    "Open": "an attempt is not closed: it is at work, or was interrupted; the store cannot tell which",
-    "Incomplete": "the last attempt ended before all was sealed; the next one goes on from there",
-    "Failed": "the last attempt ended with something that a person has to change",
-    "Sealed": "all rows are sealed, and the commit is still to be made or to be marked; a run does so",
-    "Committed": "the commit was seen in the table",
-    "Unknown": "a record cannot be read",
-}
-
-
-class Status(Shown):
-    """One write in its current epoch."""
-
-    name: str
-    namespace: str
-    uid: str | None = Field(description="Null before its first run.")
-    checkpoint: str
-    phase: Phase
-    meaning: str
-    epoch: int
-    new_epoch_wanted: bool = Field(description="The manifest's runNonce is not that of the last epoch that was begun.")
-    identity_changed: tuple[str, ...] = Field(description="Of source, sink and checkpoint, what is not as the write began.")
-    attempt: int | None
-    tasks: int | None
-    tasks_done: int
-    input_files: int | None
-    input_bytes: int | None
-    sealed: ShownSums
-    claims: int
-    failure: ShownFailure | None = Field(description="The last that a driver of this epoch has told.")
-    committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
-    commit: ShownCommit | None
-    errors: tuple[ShownError, ...]
 
 
 def status_command(file: Path, settings_file: Path | None, output: str) -> int:
@@ -89,101 +43,6 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
     if status.errors or status.identity_changed:
         return exits.FAILED
     return exits.COMMITTED if status.phase == "Committed" else NOT_COMMITTED
-
-
-def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Status:
-    """Return the status of a manifest's write. None for a store that does not exist: then nothing was begun.
-
-    Raises Corrupt if even the write's name or epochs cannot be read.
-    """
-    uid = None
-    if store is not None:
-        uid = store_rules.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
-    if store is None or uid is None:
-        return _status(manifest, None, _empty_epoch(1), None, False, (), ())
-    inspector = Inspector(store)
-    write = store_rules.read_write(store, uid)
-    identity = manifest.spec.identity
-    changed: tuple[str, ...] = ()
-    if write is not None and write.identity_digest != manifest.spec.identity_digest:
-        changed = tuple(part for part in identity if identity[part] != write.identity.get(part)) or ("source",)
-    epochs = store_rules.list_epochs(store, uid)
-    current = inspector.read_epoch(EpochKey(uid, epochs[-1])) if epochs else _empty_epoch(1)
-    is_wanted = current.run_nonce is not None and current.run_nonce != manifest.spec.run_nonce
-    before = current if current.commit is not None else None
-    if before is None and current.epoch > 1:
-        before = inspector.read_epoch(EpochKey(uid, current.epoch - 1))
-    if current.is_committed and is_wanted:
-        current = _empty_epoch(current.epoch + 1)
-    return _status(manifest, uid, current, before, is_wanted, changed, inspector.errors)
-
-
-def _status(
-    manifest: CheckpointedWrite,
-    uid: str | None,
-    current: ShownEpoch,
-    before: ShownEpoch | None,
-    new_epoch_wanted: bool,
-    identity_changed: tuple[str, ...],
-    errors: tuple[ShownError, ...],
-) -> Status:
-    last = current.attempts[-1] if current.attempts else None
-    failures = [attempt.failure for attempt in current.attempts if attempt.failure is not None]
-    phase: Phase = "Unknown" if errors else phase_of(current)
-    return Status(
-        name=manifest.metadata.name,
-        namespace=manifest.metadata.namespace,
-        uid=uid,
-        checkpoint=manifest.spec.checkpoint.uri,
-        phase=phase,
-        meaning=_MEANINGS[phase],
-        epoch=current.epoch,
-        new_epoch_wanted=new_epoch_wanted,
-        identity_changed=identity_changed,
-        attempt=last.attempt if last else None,
-        tasks=last.tasks if last else None,
-        tasks_done=last.tasks_done if last else 0,
-        input_files=current.input_files,
-        input_bytes=current.input_bytes,
-        sealed=current.sealed,
-        claims=len(current.claims),
-        failure=failures[-1] if failures else None,
-        committed_epoch=before.epoch if before and before.commit else None,
-        commit=before.commit if before else None,
-        errors=errors,
-    )
-
-
-def phase_of(epoch: ShownEpoch) -> Phase:
-    """Return the phase of an epoch all of whose records could be read. The first that applies wins."""
-    if epoch.is_committed:
-        return "Committed"
-    if not epoch.attempts:
-        return "NotStarted"
-    last = epoch.attempts[-1]
-    if last.complete or (not last.closed and _is_sealed(last)):
-        return "Sealed"
-    if last.failure is not None and last.failure.family != "Retryable":
-        return "Failed"
-    return "Incomplete" if last.closed or last.failure is not None else "Open"
-
-
-def _is_sealed(attempt: ShownAttempt) -> bool:
-    return attempt.tasks is not None and attempt.tasks_done == attempt.tasks
-
-
-def _empty_epoch(number: int) -> ShownEpoch:
-    return ShownEpoch(
-        epoch=number,
-        run_nonce=None,
-        input_files=None,
-        input_bytes=None,
-        attempts=(),
-        sealed=ShownSums(),
-        claims=(),
-        is_committed=False,
-        commit=None,
-    )
 
 
 def _say(console: Console, error: CheckpointError) -> None:

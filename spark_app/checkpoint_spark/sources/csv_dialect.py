@@ -55,11 +55,7 @@ class CsvDialect:
     def names_in(self, line: Lines) -> tuple[str, ...]:
         """Return the column names that the first line of a file gives: its fields, or f0, f1, ... without a header."""
         line = line.with_break()  # without one, a header and no rows would be nothing to pyarrow
-        table = pa.csv.read_csv(
-            pa.BufferReader(line.buffer),
-            self._read_options(line, autogenerate_column_names=not self._options.header),
-            self.parse_options,
-        )
+        table = self._read_csv(line, pa.csv.ConvertOptions(), autogenerate_column_names=not self._options.header)
         if self._options.header and table.num_rows:
             raise NotOneRowALine("its lines end in \\r alone", "convert them to \\n")
         names = tuple(table.column_names)
@@ -87,43 +83,38 @@ class CsvDialect:
             # pyarrow would drop it, but only at a file's start it is a mark; here it is text. Blank lines do not matter.
             data = b"\n" + lines.data[lines.begin : lines.end]
             lines = Lines(data, 0, len(data), lines.position - 1)
-        try:
-            table = pa.csv.read_csv(
-                pa.BufferReader(lines.buffer),
-                self._read_options(lines, column_names=list(names)),
-                self.parse_options,
-                self.convert_options(types, columns),
-            )
-        except pa.ArrowInvalid as error:
-            raise pa.ArrowInvalid(name_columns(str(error), names)) from error
-        if lines.count(table.num_rows, spaces_are_blank=False) != table.num_rows:
+        table = self._read_csv(lines, self.convert_options(types, columns), column_names=list(names))
+        if not lines.are_as_many_as(table.num_rows, spaces_are_blank=False):
             raise NotOneRowALine(_BREAK_IN_FIELD, _BREAK_WAY_OUT)
         self._check_is_closed(lines, names)
         return table
 
     def _check_is_closed(self, lines: Lines, names: Sequence[str]) -> None:
         """Refuse lines that end inside quotes: pyarrow takes the end of the text for the end of the field."""
-        last = lines.last_line()
+        last = lines.last_filled_line()
         if not self._options.quote or self._options.quote.encode() not in last:
             return
-        sentinel = b"\nx" + self._options.delimiter.encode() * (len(names) - 1)
-        probe = Lines(last + sentinel, 0, len(last) + len(sentinel), 0)
-        try:
-            table = pa.csv.read_csv(
-                pa.BufferReader(probe.buffer),
-                self._read_options(probe, column_names=list(names)),
-                self.parse_options,
-                pa.csv.ConvertOptions(column_types={name: pa.binary() for name in names}),
-            )
-        except pa.ArrowInvalid:
-            raise NotOneRowALine(_BREAK_IN_FIELD, _BREAK_WAY_OUT) from None
+        data = last + self.sentinel(names)
+        as_bytes = pa.csv.ConvertOptions(column_types={name: pa.binary() for name in names})
+        table = self._read_csv(Lines(data, 0, len(data), 0), as_bytes, column_names=list(names))
         if table.num_rows != 2:
             raise NotOneRowALine(_BREAK_IN_FIELD, _BREAK_WAY_OUT)
 
-    @staticmethod
-    def _read_options(lines: Lines, **options: Any) -> Any:
+    def sentinel(self, names: Sequence[str]) -> bytes:
+        """Return one more row for a text; it is found there unless the text ends inside quotes."""
+        return b"\nx" + self._options.delimiter.encode() * (len(names) - 1) + b"\n"
+
+    def _read_csv(self, lines: Lines, convert: Any, **options: Any) -> pa.Table:
         # All in one block: where blocks meet, pyarrow would look for the ends of rows by itself.
-        return pa.csv.ReadOptions(use_threads=False, block_size=lines.size_bytes + 1, **options)
+        read = pa.csv.ReadOptions(use_threads=False, block_size=lines.size_bytes + 1, **options)
+        try:
+            return pa.csv.read_csv(pa.BufferReader(lines.buffer), read, self.parse_options, convert)
+        except pa.ArrowInvalid as error:
+            problem = name_columns(str(error), options.get("column_names", ()))
+            quote = self._options.quote.encode()
+            if quote and "CSV parse error" in problem and lines.data.find(quote, lines.begin, lines.end) >= 0:
+                raise NotOneRowALine(problem, f"mend the file, or {_BREAK_WAY_OUT}") from error
+            raise pa.ArrowInvalid(problem) from error
 
 
 def name_columns(message: str, names: Sequence[str]) -> str:

@@ -74,7 +74,8 @@ class CsvStream:
                 block_bytes = self._larger(path, block_bytes, error, 0, ())
 
     def _text(self, path: str, tail: bytes = b"\n") -> _CountedText:
-        return _CountedText(TextStream(self._files, path, is_gzip(path, self._options)), self._options.quote.encode(), tail)
+        # Without a line break at the end, a header and no rows would be nothing to pyarrow.
+        return _CountedText(TextStream(self._files, path, is_gzip(path, self._options), tail), self._options.quote.encode())
 
     def _open(self, text: _CountedText, block_bytes: int, convert: Any) -> Any:
         return pa.csv.open_csv(
@@ -104,11 +105,10 @@ class CsvStream:
 
         Quotes inside of unquoted text may be odd in number; so a row is added, and must be found.
         """
-        sentinel = b"\nx" + self._options.delimiter.encode() * (len(names) - 1) + b"\n"
         convert = pa.csv.ConvertOptions(column_types={name: pa.binary() for name in names})
         found = 0
         try:
-            with self._open(self._text(path, sentinel), block_bytes, convert) as reader:
+            with self._open(self._text(path, self._dialect.sentinel(names)), block_bytes, convert) as reader:
                 while (batch := _next(reader)) is not None:
                     found += batch.num_rows
         except pa.ArrowInvalid:
@@ -122,25 +122,19 @@ class CsvStream:
 
 
 class _CountedText:
-    """A text for pyarrow, in which quotes are counted.
-
-    `tail` comes after its end: a line break at least, without which a header and no rows would be nothing to pyarrow.
-    """
+    """A text for pyarrow, in which quotes are counted."""
 
     closed = False
 
-    def __init__(self, stream: TextStream, quote: bytes, tail: bytes) -> None:
+    def __init__(self, stream: TextStream, quote: bytes) -> None:
         self._stream = stream
         self._quote = quote
-        self._tail = tail
         self.quotes = 0
 
     def read(self, size_bytes: int) -> bytes:
         data = self._stream.read(size_bytes)
         if self._quote:
             self.quotes += data.count(self._quote)
-        if not data:
-            data, self._tail = self._tail, b""
         return data
 
     def readable(self) -> bool:

@@ -63,7 +63,7 @@ def _read(lines: Lines, options: Any) -> pa.Table | None:
     in_one_block = pa.json.ReadOptions(use_threads=False, block_size=data.size + 1)
     table = pa.json.read_json(pa.BufferReader(data), in_one_block, options)
     rows = table.num_rows - added
-    if lines.count(rows, spaces_are_blank=True) != rows:
+    if not lines.are_as_many_as(rows, spaces_are_blank=True):
         raise NotOneRowALine("a line does not hold exactly one object", "write each object on a line of its own")
     return table.slice(added)
 

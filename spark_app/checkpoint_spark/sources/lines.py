@@ -43,32 +43,37 @@ class Lines:
         starts_blank = self.begin == self.end or self.data[self.begin] in b"\r\n"
         return starts_blank and self._count(b"\n") + self._count(b"\r") == self.size_bytes
 
-    def count(self, expected: int, *, spaces_are_blank: bool) -> int:
-        """Return how many lines are not blank. What \\r, \\n and \\r\\n separate is a line, as it is for pyarrow.
+    def are_as_many_as(self, rows: int, *, spaces_are_blank: bool) -> bool:
+        """Whether a parser that found so many rows, and finds none in blank lines, found one in every other line.
 
-        Each line is looked at only if the cheap count differs from the expected one.
+        What \\r, \\n and \\r\\n separate is a line, as it is for pyarrow. Each line is looked at only where the number of line
+        breaks does not say it already.
         """
-        newlines = self._count(b"\n") + (not self.data.endswith(b"\n", self.begin, self.end))
-        if newlines == expected:
+        breaks = self._count(b"\n") + (not self.data.endswith(b"\n", self.begin, self.end))
+        if rows == breaks:
             has_returns = self.data.find(b"\r", self.begin, self.end) >= 0
             if not has_returns or self._count(b"\r") == self._count(b"\r\n"):
-                return newlines
+                return True
         lines = self.data[self.begin : self.end].splitlines()
-        return sum(1 for line in lines if (line.strip() if spaces_are_blank else line))
+        return rows == sum(1 for line in lines if (line.strip() if spaces_are_blank else line))
 
-    def last_line(self) -> bytes:
-        start = self.data.rfind(b"\n", self.begin, self.end - 1) + 1
-        return self.data[max(start, self.begin) : self.end]
+    def last_filled_line(self) -> bytes:
+        """Return the last line that is not blank."""
+        stop = self.end
+        while stop > self.begin and self.data[stop - 1] in b"\r\n":
+            stop -= 1
+        start = max(self.data.rfind(b"\n", self.begin, stop), self.data.rfind(b"\r", self.begin, stop)) + 1
+        return self.data[max(start, self.begin) : stop]
 
-    def split(self) -> list[Lines]:
-        """Return each line by itself."""
-        parts = []
-        begin = self.begin
-        while begin < self.end:
-            end = self.data.find(b"\n", begin, self.end) + 1 or self.end
-            parts.append(Lines(self.data, begin, end, self.position + begin - self.begin))
-            begin = end
-        return parts
+    def line_end_near_the_middle(self) -> int | None:
+        """Return where the lines can be cut in two; None for a single line."""
+        middle = (self.begin + self.end) // 2
+        end = self.data.find(b"\n", middle, self.end - 1) + 1 or self.data.rfind(b"\n", self.begin, middle) + 1
+        return end or None
+
+    def cut_at(self, end: int) -> tuple[Lines, Lines]:
+        first = Lines(self.data, self.begin, end, self.position)
+        return first, Lines(self.data, end, self.end, self.position + first.size_bytes)
 
     def after(self, size_bytes: int) -> Lines:
         return Lines(self.data, self.begin + size_bytes, self.end, self.position + size_bytes)
@@ -78,9 +83,6 @@ class Lines:
             return self
         data = self.data[self.begin : self.end] + b"\n"
         return Lines(data, 0, len(data), self.position)
-
-    def until(self, end: int) -> Lines:
-        return Lines(self.data, self.begin, end, self.position)
 
     def _count(self, what: bytes) -> int:
         return self.data.count(what, self.begin, self.end)

@@ -34,6 +34,8 @@ _TOGETHER_BYTES: Final = 32 << 20
 _FETCH_BYTES: Final = 128 << 20
 _SMALLEST_BUFFER_BYTES: Final = 256 << 10
 _LARGEST_BUFFER_BYTES: Final = 8 << 20
+#: As nanoseconds, old Spark's timestamps (INT96) before 1677 and after 2262 would become others, without a word.
+_INT96_UNIT: Final = "us"
 #: A split may begin this part of the file later than asked, if it then begins at a row group.
 _SHIFT: Final = 1 / 100
 
@@ -93,8 +95,8 @@ class ParquetReader:
 
     def _read_footer(self, file: FoundFile) -> _Footer:
         with reading(file.path, _PROBLEM, _WAY_OUT), self._files.open_arrow(file.path) as opened:
-            metadata = pq.read_metadata(opened)
-            schema = metadata.schema.to_arrow_schema()
+            with pq.ParquetFile(opened, coerce_int96_timestamp_unit=_INT96_UNIT) as parquet:
+                metadata, schema = parquet.metadata, parquet.schema_arrow
             starts = [0]
             for group in range(metadata.num_row_groups):
                 starts.append(starts[-1] + metadata.row_group(group).num_rows)
@@ -145,8 +147,7 @@ def _open(opened: pa.NativeFile, file: SourceFile, columns: int) -> pq.ParquetFi
         opened,
         pre_buffer=fetch,
         buffer_size=0 if fetch else buffer_bytes if locate(file.path).root else _SMALLEST_BUFFER_BYTES,
-        # Spark's INT96 as nanoseconds would wrap before 1677 and after 2262, silently.
-        coerce_int96_timestamp_unit="us",
+        coerce_int96_timestamp_unit=_INT96_UNIT,
     )
 
 

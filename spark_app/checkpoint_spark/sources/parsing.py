@@ -33,15 +33,15 @@ def parse_or_name_the_line(path: str, lines: Lines, parse: Callable[[Lines], _Ro
 
 
 def _first_bad_line(lines: Lines, parse: Callable[[Lines], object], error: Exception) -> tuple[Lines, Exception]:
-    """Search for the shortest beginning of the lines that fails."""
-    parts = lines.split()
-    low, high = 0, len(parts) - 1
-    while low < high:
-        middle = (low + high) // 2
+    """Halve the lines until the one is left that fails while those before it do not."""
+    while True:
+        middle = lines.line_end_near_the_middle()
+        if middle is None:
+            return lines, error
+        first, rest = lines.cut_at(middle)
         try:
-            parse(lines.until(parts[middle].end))
+            parse(first)
         except (pa.ArrowException, ValueError) as earlier:
-            high, error = middle, earlier
+            lines, error = first, earlier
         else:
-            low = middle + 1
-    return parts[low], error
+            lines = rest

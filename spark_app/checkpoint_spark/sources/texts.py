@@ -36,27 +36,40 @@ def byte_order_mark(path: str, first_bytes: bytes) -> int:
 
 
 class TextStream:
-    """The bytes of a text from its start, decompressed, without byte order mark. `read` gives none at the end.
+    """The bytes of a text from its start, decompressed, without byte order mark, and then `tail`.
 
     Looks like a file to pyarrow, which hands on what `read` raises.
     """
 
     closed = False
 
-    def __init__(self, files: SourceFiles, path: str, gzip: bool) -> None:
+    def __init__(self, files: SourceFiles, path: str, gzip: bool, tail: bytes = b"") -> None:
         self._path = path
-        self._first = True
+        self._tail = tail
+        self._is_start = True
         raw = pa.BufferedInputStream(files.open_arrow(path), _BUFFER_BYTES)
         self._opened = pa.CompressedInputStream(raw, "gzip") if gzip else raw
 
     def read(self, size_bytes: int) -> bytes:
+        """Return so many bytes; fewer only where the text ends, as pyarrow takes what it gets for a block."""
+        parts: list[bytes] = []
+        missing = size_bytes
+        while missing > 0 and (part := self._read_some(missing)):
+            parts.append(part)
+            missing -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read_some(self, size_bytes: int) -> bytes:
         with reading(self._path, "it cannot be read", "replace it, or correct source.options.compression"):
             data: bytes = self._opened.read(size_bytes)
-            if self._first:
-                self._first = False
-                mark = byte_order_mark(self._path, data[:3])
+            if self._is_start:
+                self._is_start = False
+                while data and len(data) < len(UTF8_MARK) and (more := self._opened.read(len(UTF8_MARK))):
+                    data += more
                 # Nothing would be taken for the end of the text.
-                data = data[mark:] or self._opened.read(size_bytes)
+                data = data[byte_order_mark(self._path, data[:3]) :] or self._opened.read(size_bytes)
+        if not data:
+            data, self._tail = self._tail[:size_bytes], self._tail[size_bytes:]
         return data
 
     def readable(self) -> bool:

@@ -1,0 +1,88 @@
+"""`checkpointed-write validate`: all that is wrong with a write, and what a run would do, without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from checkpoint_operator.cli import exits
+from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
+from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
+from checkpoint_operator.validation.checks import check_all
+from checkpoint_operator.validation.report import Bounds, Findings, Prediction, Report
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.settings import Settings
+
+_NOTHING_FOUND: Final = 0
+
+
+def validate_command(file: Path, settings_file: Path | None, output: str) -> int:
+    """Check everything, show it, and return the exit code."""
+    findings = Findings()
+    manifest = _manifest(file, findings)
+    settings = _settings(settings_file, file, findings)
+    report = check_all(manifest, settings, findings)
+    if output == "table":
+        _print(manifest, report)
+    else:
+        print_data(report, output)
+    return _NOTHING_FOUND if report.valid else exits.MANIFEST_WRONG
+
+
+def _manifest(file: Path, findings: Findings) -> CheckpointedWrite | None:
+    try:
+        return load_manifest(file)
+    except CheckpointError as error:
+        findings.error("", error)
+        return None
+
+
+def _settings(given: Path | None, file: Path, findings: Findings) -> Settings | None:
+    try:
+        return load_settings(find_settings(given, file))
+    except CheckpointError as error:
+        findings.error("settings", error)
+        return None
+
+
+def _print(manifest: CheckpointedWrite | None, report: Report) -> None:
+    console = messages()
+    for problem in report.problems:
+        say_problem(console, f"{problem.path}: {problem.message}" if problem.path else problem.message)
+    for note in report.notes:
+        console.print(f"note: {note}", style="yellow", markup=False)
+    if report.problems:
+        say_problem(console, f"{counted(len(report.problems), 'problem')} found; nothing was run")
+    elif manifest is not None and report.prediction is not None:
+        _print_prediction(answers(), manifest, report.prediction)
+
+
+def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Prediction) -> None:
+    out.print(f"nothing wrong was found; a run of {manifest.metadata.name} would be like this", markup=False)
+    read = f"{counted(would.source_files, 'file')}, {size_text(would.source_bytes)}"
+    if would.source_rows is not None:
+        read += f", {counted(would.source_rows, 'row')}"
+    target = {True: "exists", False: "does not exist", None: "could not be looked at"}[would.target_exists]
+    store = {True: "exists and honours put-if-absent", False: "would be made", None: "not known"}[would.checkpoint_exists]
+    rows = [
+        ("source", read),
+        ("way", f"{would.way}: {would.why}"),
+        ("tasks", f"{_bounds_text(would.tasks)}, with {counted(would.cores, 'core')}: {would.tasks.why}"),
+        ("data files", f"{_bounds_text(would.data_files)}: {would.data_files.why}"),
+        ("target", f"{would.target}: {target}{', and would be created' if would.target_would_be_created else ''}"),
+        ("checkpoint", f"{would.checkpoint_uri}: {store}"),
+        ("write", would.write),
+    ]
+    for name, value in rows:
+        out.print(f"  {name:<10}  {value}", markup=False)
+
+
+def _bounds_text(bounds: Bounds) -> str:
+    if bounds.at_most is None:
+        return f"at least {bounds.at_least:,}"
+    if bounds.at_least == bounds.at_most:
+        return f"{bounds.at_least:,}"
+    return f"at least {bounds.at_least:,}, at most {bounds.at_most:,}"

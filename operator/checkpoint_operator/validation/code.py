@@ -1,0 +1,165 @@
+"""The steps' code, found and parsed but never imported: does the module exist, and does it define the callable at its top?"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
+from pathlib import Path
+
+from checkpoint_operator.code import code_folder
+from checkpoint_operator.validation.report import Findings
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest import Spec, Step
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def check_code(spec: Spec, findings: Findings) -> None:
+    """Check that a driver on this machine would find each step's callable, as far as the source tells."""
+    try:
+        folder = code_folder(spec)
+    except CheckpointError as error:
+        findings.error("spec.code.path", error)
+        return
+    for number, step in enumerate(spec.steps):
+        _check_step(f"spec.steps.{number}", step, folder, findings)
+
+
+def _check_step(where: str, step: Step, folder: Path | None, findings: Findings) -> None:
+    module_name, attribute = step.call.split(":")
+    found = _find_module(module_name, folder)
+    if isinstance(found, str):
+        place = "the folder of spec.code.path or an installed package" if folder else "an installed package, or in spec.code.path"
+        findings.problem(f"{where}.call", f"there is no module {found!r} in {place}")
+        return
+    if found.origin is None or not found.origin.endswith(".py"):
+        if found.loader is None:
+            findings.problem(f"{where}.call", f"{module_name!r} is a folder without __init__.py, and no module with code")
+        return  # built in or compiled: nothing can be told without importing it
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(Path(found.origin).read_bytes(), found.origin)
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
+        findings.problem(f"{where}.call", f"{found.origin}{line}: {message}")
+        return
+    except OSError as error:
+        findings.problem(f"{where}.call", f"{found.origin} cannot be read: {error.strerror}")
+        return
+    definition = _find_definition(tree, attribute)
+    if definition is None:
+        _say_not_defined(where, found.origin, attribute, tree, findings)
+    elif isinstance(definition, _Definition):
+        _check_definition(where, step, definition, findings)
+
+
+def _find_module(name: str, folder: Path | None) -> ModuleSpec | str:
+    """Return where a module lies, or the name of the first part that is nowhere. No package is imported on the way."""
+    importlib.invalidate_caches()
+    head, *rest = name.split(".")
+    # As in the driver: what is built in, then the code folder, which is in front of PYTHONPATH and the installed packages.
+    spec = BuiltinImporter.find_spec(head) or FrozenImporter.find_spec(head)
+    if folder is not None:
+        spec = spec or PathFinder.find_spec(head, [str(folder)])
+    for finder in sys.meta_path:
+        spec = spec or finder.find_spec(head, None)
+    for part in rest:
+        if spec is None:
+            break
+        head = f"{head}.{part}"
+        inside = spec.submodule_search_locations
+        spec = PathFinder.find_spec(head, list(inside)) if inside is not None else None
+    return spec or head
+
+
+def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Give the statements that run when a module is imported, also those inside if, try and with."""
+    for statement in body:
+        yield statement
+        for name in ("body", "orelse", "finalbody"):
+            if not isinstance(statement, _Definition):
+                yield from _top_level(getattr(statement, name, ()))
+        for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+            yield from _top_level(part.body)
+
+
+def _names(statement: ast.stmt) -> Iterator[str]:
+    """Give the names that a statement binds."""
+    match statement:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield statement.name
+        case ast.Import() | ast.ImportFrom():
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
+        case ast.Assign() | ast.AnnAssign():
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+        case _:
+            pass
+
+
+def _find_definition(tree: ast.Module, name: str) -> ast.stmt | None:
+    """Return the last statement that binds a name, as importing would have it."""
+    return next((statement for statement in reversed(list(_top_level(tree.body))) if name in _names(statement)), None)
+
+
+def _say_not_defined(where: str, origin: str, name: str, tree: ast.Module, findings: Findings) -> None:
+    known = [known for statement in _top_level(tree.body) for known in _names(statement)]
+    if "*" in known or "__getattr__" in known:
+        findings.note(f"{where}.call: whether {origin} has {name!r} cannot be told without importing it")
+        return
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    findings.problem(f"{where}.call", f"{origin} defines no {name!r}{hint}")
+
+
+# --- the callable ---------------------------------------------------------------------------------------------------------
+
+
+def _check_definition(where: str, step: Step, definition: _Definition, findings: Findings) -> None:
+    """Compare what is called with how it is called. A decorator or a base class may change both, so then nothing is said."""
+    if isinstance(definition, ast.AsyncFunctionDef):
+        findings.problem(f"{where}.call", f"{definition.name!r} is an async function; a step is a plain one")
+        return
+    if definition.decorator_list:
+        return
+    if isinstance(definition, ast.FunctionDef):
+        _check_arguments(where, step, definition, findings)
+        return
+    if definition.bases or definition.keywords:
+        return
+    methods = {item.name: item for item in definition.body if isinstance(item, ast.FunctionDef)}
+    bound = {name for item in definition.body for name in _names(item)}
+    if "__call__" not in bound:
+        findings.problem(f"{where}.call", f"the class {definition.name!r} has no __call__ method")
+    if (made := methods.get("__init__")) is not None and not made.decorator_list:
+        _check_arguments(where, step, made, findings)
+    elif not bound & {"__init__", "__new__"}:
+        for name in step.arguments:
+            findings.problem(f"{where}.arguments.{name}", f"the class {definition.name!r} takes no arguments")
+
+
+def _check_arguments(where: str, step: Step, function: ast.FunctionDef, findings: Findings) -> None:
+    """Compare step.arguments with the parameters after the first, which is self or the rows."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    if not positional and given.vararg is None:
+        findings.problem(f"{where}.call", f"{function.name!r} takes no positional argument, and a step is given its rows as one")
+        return
+    by_name = [argument.arg for argument in given.args[0 if given.posonlyargs else 1 :]]
+    required = by_name[: max(0, len(by_name) - len(given.defaults))]
+    required += [argument.arg for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    known = {*by_name, *(argument.arg for argument in given.kwonlyargs)}
+    for name in step.arguments:
+        if name not in known and given.kwarg is None:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it takes: {', '.join(sorted(known)) or 'none'}"
+            findings.problem(f"{where}.arguments.{name}", f"{step.call} takes no argument {name!r}; {hint}")
+    for name in required:
+        if name not in step.arguments:
+            findings.problem(f"{where}.arguments", f"{step.call} needs the argument {name!r}")

@@ -1,0 +1,109 @@
+"""What a run would do, as bounds: nobody knows the number of data files before the steps have run.
+
+The rules are the Spark application's (`checkpoint_spark.planning`): splits of like size, some for each core, dealt to tasks.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from checkpoint_operator.validation.checkpoint import CheckpointSeen
+from checkpoint_operator.validation.report import Bounds, Prediction
+from checkpoint_operator.validation.source import SourceSeen
+from checkpoint_operator.validation.target import TargetSeen
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.quantities import format_duration, format_size
+
+TASKS_PER_CORE: Final = 3
+SMALLEST_SPLIT_BYTES: Final = 16 << 10
+#: A task takes splits up to this many times the wanted size.
+FULLEST_TASK: Final = 1.25
+#: A split of a file that is cut is smaller than this many times the wanted size: where it begins is moved to a row group or line.
+_LARGEST_SPLIT: Final = 2.0
+
+
+def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: CheckpointSeen, cores: int) -> Prediction:
+    """Say what a run of the whole source would do on a machine with so many cores."""
+    tasks = _tasks(source, cores, spec.source.split_size)
+    unit = {"parquet": "row number", "csv": "byte", "json": "byte"}[spec.source.format]
+    whole = f"; {len(source.whole)} of them can only be read from the start, by one task each" if source.whole else ""
+    return Prediction(
+        source_files=len(source.files),
+        source_bytes=source.size_bytes,
+        source_rows=source.rows,
+        way="splits",
+        why=f"the source is files, so a row is known by its file and its place in it ({unit}), and needs no key{whole}",
+        cores=cores,
+        tasks=tasks,
+        data_files=_data_files(spec, source, target, tasks),
+        target=target.title,
+        target_exists=target.exists,
+        target_would_be_created=target.exists is False and spec.sink.create,
+        checkpoint_uri=spec.checkpoint.uri,
+        checkpoint_exists=checkpoint.exists,
+        write=_write_text(checkpoint),
+    )
+
+
+def split_size_bytes(total_bytes: int, cores: int, most_bytes: int) -> int:
+    """Return the size that splits are wanted to have."""
+    return max(SMALLEST_SPLIT_BYTES, min(total_bytes // (cores * TASKS_PER_CORE) + 1, most_bytes))
+
+
+def _tasks(source: SourceSeen, cores: int, most_bytes: int) -> Bounds:
+    """Bound the number of tasks. Each has one split at least, and several only up to a size.
+
+    A file without rows is in no task and does not count for the size of splits; those that were not opened may be such.
+    """
+    filled_bytes = sum(file.size_bytes for file in source.filled)
+    smallest = split_size_bytes(filled_bytes, cores, most_bytes)
+    largest = split_size_bytes(filled_bytes + sum(file.size_bytes for file in source.unopened), cores, most_bytes)
+    most = sum(
+        1 if file.path in source.whole else max(1, round(file.size_bytes / smallest))
+        for file in (*source.filled, *source.unopened)
+    )
+    whole = [file.size_bytes for file in source.filled if file.path in source.whole]
+    alone = [size_bytes for size_bytes in whole if size_bytes > largest * FULLEST_TASK]
+    # Where a split begins may be moved by a hundredth of its file.
+    cut = [file.size_bytes for file in source.filled if file.path not in source.whole]
+    fullest_bytes = largest * _LARGEST_SPLIT + max(cut, default=0) / 100
+    least = len(alone) + ceil((filled_bytes - sum(alone)) / fullest_bytes)
+    return Bounds(
+        at_least=min(least, most),
+        at_most=most,
+        why=f"splits of about {largest:,} bytes" if most else "there is nothing to read",
+    )
+
+
+def _data_files(spec: Spec, source: SourceSeen, target: TargetSeen, tasks: Bounds) -> Bounds:
+    if spec.sink.none is not None:
+        return Bounds(at_least=0, at_most=0, why="there is no table")
+    if tasks.at_most == 0:
+        return Bounds(at_least=0, at_most=0, why="there is nothing to read")
+    is_partitioned = target.is_partitioned or (target.exists is False and bool(spec.sink.partition_by))
+    each = "one for each task, segment and partition value" if is_partitioned else "one for each task and segment"
+    interval, minimum = format_duration(spec.checkpoint.interval), format_size(spec.checkpoint.minimum_bytes)
+    why = (
+        f"{each}; a task has one segment, and a further one whenever {interval} have passed and {minimum} were given; "
+        f"files are rolled near {format_size(spec.sink.target_file_size)}"
+    )
+    if spec.steps:
+        why += "; where the steps give no rows there is none"
+    return Bounds(at_least=tasks.at_least if source.rows and not spec.steps else 0, at_most=None, why=why)
+
+
+def _write_text(checkpoint: CheckpointSeen) -> str:
+    status = checkpoint.status
+    if status is None:
+        return "the store could not be asked"
+    if status.uid is None:
+        return "not begun: a run would begin it"
+    if status.phase == "Committed":
+        return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to take files that came since"
+    if status.phase == "NotStarted":
+        return f"epoch {status.epoch} is not begun: a run would begin it, with the files that no earlier epoch has had"
+    return (
+        f"{status.phase} (epoch {status.epoch}, attempt {status.attempt}): a run would go on from there; "
+        f"{status.sealed.rows_read:,} rows are sealed, and the numbers above are of the whole source"
+    )

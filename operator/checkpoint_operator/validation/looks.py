@@ -1,0 +1,34 @@
+"""What a look at the first files of a source tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from checkpoint_operator.validation.report import Findings
+
+#: Of a source with more files than this, only so many are opened.
+MOST_FILES: Final = 200
+_MOST_SAID: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen in the files that were opened.
+
+    `columns` are all that they have, None if that was not to be seen. `empty` are files without anything to read. `rows` is
+    None where they are not known without reading, or not of every file.
+    """
+
+    columns: tuple[str, ...] | None
+    empty: frozenset[str] = frozenset()
+    rows: int | None = None
+
+
+def say_of_files(messages: Sequence[str], findings: Findings) -> None:
+    """Say what is wrong with files: each of the first ones, and how many more there are."""
+    for message in messages[:_MOST_SAID]:
+        findings.problem("spec.source", message)
+    if len(messages) > _MOST_SAID:
+        findings.problem("spec.source", f"{len(messages) - _MOST_SAID} more files are wrong in such a way")

@@ -1,0 +1,81 @@
+"""What `validate` finds, as it is shown: field names in camelCase that do not change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field
+
+from checkpoint_operator.inspected import Shown
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest import ManifestInvalid
+
+
+class Problem(Shown):
+    """Something that would stop a run, or make it do what is not meant."""
+
+    path: str = Field(description="The field, e.g. spec.sink.iceberg.catalog; empty if it is no single one.")
+    message: str
+
+
+class Bounds(Shown):
+    """A number that is known from its limits only."""
+
+    at_least: int
+    at_most: int | None = Field(description="Null: it depends on what the steps give and how long they take.")
+    why: str
+
+
+class Prediction(Shown):
+    """What a run would do now."""
+
+    source_files: int
+    source_bytes: int
+    source_rows: int | None = Field(description="Where every file tells it without being read.")
+    way: Literal["splits"]
+    why: str
+    cores: int = Field(description="How many tasks `run` has at once by default on this machine.")
+    tasks: Bounds
+    data_files: Bounds
+    target: str
+    target_exists: bool | None = Field(description="Null: it could not be told.")
+    target_would_be_created: bool
+    checkpoint_uri: str
+    checkpoint_exists: bool | None
+    write: str = Field(description="What the store says of this write already, in a sentence.")
+
+
+class Report(Shown):
+    """The whole answer."""
+
+    valid: bool
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    prediction: Prediction | None = Field(description="Null where the manifest or the source cannot be read.")
+
+
+@dataclass(slots=True)
+class Findings:
+    """Problems and notes, as they are found."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def problem(self, path: str, message: str) -> None:
+        self.problems.append(Problem(path=path, message=message))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def error(self, path: str, error: CheckpointError) -> None:
+        """Take an error over: each problem of a manifest with its own path, anything else under the given one."""
+        if not isinstance(error, ManifestInvalid):
+            self.problem(path, error.message.removeprefix(f"{path}: "))
+            return
+        for problem in error.problems:
+            head, separator, message = problem.partition(": ")
+            if separator and (" " not in head or head == "(top level)"):
+                self.problem(f"{path}.{head}" if path else head, message)
+            else:
+                self.problem(path, problem)

@@ -1,0 +1,107 @@
+"""The source: do its paths mean files, are they of the format, do they have the columns that the manifest names?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checkpoint_operator.validation.looks import MOST_FILES, Look
+from checkpoint_operator.validation.paths import FoundFile, SourceListing
+from checkpoint_operator.validation.report import Findings
+from checkpoint_operator.validation.text_files import check_options, check_type_names, is_read_from_its_start, look_at_text
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.storage import StorageSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSeen:
+    """The source as it is now.
+
+    `columns` are those that the steps (or the table) get; None if they are not known for sure. `filled` are the files that
+    have something to read, `unopened` those that may have. `whole` are the paths that one task must read from the start.
+    """
+
+    files: tuple[FoundFile, ...]
+    filled: tuple[FoundFile, ...]
+    unopened: tuple[FoundFile, ...]
+    whole: frozenset[str]
+    columns: tuple[str, ...] | None
+    rows: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+def check_source(source: Source, storage: StorageSettings, findings: Findings) -> SourceSeen | None:
+    """Look at the source; None if it has no files that can be looked at."""
+    listing = SourceListing(storage)
+    files = _find(listing, source, findings)
+    if source.format != "parquet":
+        check_type_names(source, findings)
+    elif source.types:
+        findings.note("spec.source.types does nothing for Parquet: the files have types of their own")
+    if source.key_columns:
+        findings.note("spec.source.keyColumns is not needed for files: a row is known by its file and its position in it")
+    if not files:
+        return None
+    if len(files) > MOST_FILES:
+        findings.note(f"only the first {MOST_FILES} of {len(files):,} files were opened")
+    look = _look(listing, source, files, findings)
+    if look.columns is not None:
+        _check_columns(source, look.columns, findings)
+    return SourceSeen(
+        files=files,
+        filled=tuple(file for file in files[:MOST_FILES] if file.path not in look.empty),
+        unopened=files[MOST_FILES:],
+        whole=frozenset(file.path for file in files if source.format != "parquet" and is_read_from_its_start(file.path, source)),
+        columns=None if look.columns is None or source.format == "json" else source.columns or look.columns,
+        rows=look.rows,
+    )
+
+
+def _find(listing: SourceListing, source: Source, findings: Findings) -> tuple[FoundFile, ...]:
+    found: dict[str, FoundFile] = {}
+    for number, path in enumerate(source.all_paths):
+        where = "spec.source.path" if source.path is not None else f"spec.source.paths.{number}"
+        try:
+            meant = listing.find(path)
+        except CheckpointError as error:
+            findings.error(where, error)
+            continue
+        if not meant:
+            is_pattern = "*" in path or "?" in path
+            what = "the pattern matches no file" if is_pattern else "there is no such file, and no folder with files"
+            findings.problem(
+                where, f"{path}: {what} (names that start with _ or . are passed over in folders and patterns); correct the path"
+            )
+        found |= {file.path: file for file in meant}
+    return tuple(found[path] for path in sorted(found))
+
+
+def _look(listing: SourceListing, source: Source, files: Sequence[FoundFile], findings: Findings) -> Look:
+    if source.format != "parquet":
+        if source.format == "csv" and not check_options(source.options, findings):
+            return Look(columns=None)
+        return look_at_text(listing, source, files, findings)
+    from checkpoint_operator.validation.parquet_files import look_at_parquet
+
+    return look_at_parquet(listing, files, findings)
+
+
+def _check_columns(source: Source, known: Sequence[str], findings: Findings) -> None:
+    """Compare the names in the manifest with the files'. A JSON field may be in a later row, so there it is only noted."""
+    named = [(f"spec.source.columns.{number}", name) for number, name in enumerate(source.columns or ())]
+    named += [(f"spec.source.types.{name}", name) for name in source.types if source.format != "json"]
+    named += [(f"spec.source.keyColumns.{number}", name) for number, name in enumerate(source.key_columns)]
+    for path, name in named:
+        if name in known or (source.format == "json" and name in source.types):
+            continue
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"they have {', '.join(known)}"
+        if source.format == "json":
+            findings.note(f"{path}: the first object has no field {name!r}; {hint}")
+        else:
+            findings.problem(path, f"the files have no column {name!r}; {hint}")

@@ -1,0 +1,202 @@
+"""Text files by their beginnings: encoding, compression, the header of a CSV file, the first object of a JSON file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import zlib
+import zoneinfo
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from checkpoint_operator.validation.looks import MOST_FILES, Look, say_of_files
+from checkpoint_operator.validation.paths import FoundFile, SourceListing
+from checkpoint_operator.validation.report import Findings
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest import Source, SourceOptions
+from checkpoint_protocol.store import translate_store_error
+
+_READERS: Final = 8
+_HEAD_BYTES: Final = 256 << 10
+_UTF8_MARK: Final = b"\xef\xbb\xbf"
+_OTHER_COMPRESSION: Final = (".bz2", ".zst", ".xz", ".lz4", ".zip", ".snappy", ".br", ".7z")
+#: How other formats begin, so that a file is not taken for text.
+_MAGIC: Final = {b"PAR1": "Parquet", b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"ORC": "ORC", b"Obj\x01": "Avro"}
+_SIMPLE_TYPE: Final = re.compile(
+    r"bool|u?int(8|16|32|64)|float32|float64|double|string|binary|date|time|timestamp(\[\s*(s|ms|us|ns)\s*\])?"
+)
+_ZONED_TYPE: Final = re.compile(r"timestamp\[\s*(?:s|ms|us|ns)\s*,\s*(?:tz=)?([^\s\]]+)\s*\]")
+_DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+
+
+class _Unreadable(Exception):
+    """A file is not what the source says. The message begins after the file's name."""
+
+
+def is_gzip(path: str, options: SourceOptions) -> bool:
+    return options.compression == "gzip" or (options.compression == "auto" and path.lower().endswith(".gz"))
+
+
+def is_read_from_its_start(path: str, source: Source) -> bool:
+    """Whether a text file cannot be cut into splits, because a line's end may be inside a row or is not to be seen."""
+    is_csv = source.format == "csv"
+    return is_gzip(path, source.options) or (is_csv and (source.options.multi_line or source.options.escape != ""))
+
+
+def check_type_names(source: Source, findings: Findings) -> None:
+    for name, text in source.types.items():
+        if not _is_type(text.strip()):
+            findings.problem(
+                f"spec.source.types.{name}",
+                f"unknown type {text!r}; known: bool, int8 to int64, uint8 to uint64, float32, float64, string, binary, date, "
+                "time, timestamp[s|ms|us|ns], timestamp[us, UTC], decimal(precision, scale)",
+            )
+
+
+def _is_type(name: str) -> bool:
+    if decimal := _DECIMAL_TYPE.fullmatch(name):
+        return 1 <= int(decimal[1]) <= 38 and int(decimal[2]) <= int(decimal[1])
+    if zoned := _ZONED_TYPE.fullmatch(name):
+        return re.fullmatch(r"[+-]\d\d:\d\d", zoned[1]) is not None or zoned[1] in zoneinfo.available_timezones()
+    return _SIMPLE_TYPE.fullmatch(name) is not None
+
+
+def check_options(options: SourceOptions, findings: Findings) -> bool:
+    """Whether the characters of a CSV dialect can be those."""
+    wrong = [
+        name
+        for name in ("delimiter", "quote", "escape")
+        if not (text := getattr(options, name)).isascii() or text in ("\r", "\n")
+    ]
+    for name in wrong:
+        findings.problem(f"spec.source.options.{name}", "one ASCII character is expected, and no line break")
+    return not wrong
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """The first lines of a file, from the first one that is not blank; `is_whole` if there are no more."""
+
+    lines: str
+    is_whole: bool
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether not even the first line could be seen to its end."""
+        return not self.is_whole and not self.lines.endswith("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _TextLook:
+    """A file's columns: None if it has no line, () if the first one is too long to be seen. `wrong` says why it is refused."""
+
+    names: tuple[str, ...] | None = None
+    is_empty: bool = False
+    wrong: str | None = None
+
+
+def look_at_text(listing: SourceListing, source: Source, files: Sequence[FoundFile], findings: Findings) -> Look:
+    """Read the beginnings; a problem for each file that is not of the format, or has other CSV columns than the first."""
+    with ThreadPoolExecutor(_READERS) as readers:
+        looks = list(readers.map(lambda file: _look(listing, source, file), files[:MOST_FILES]))
+    first: tuple[FoundFile, tuple[str, ...]] | None = None
+    wrong: list[str] = []
+    for file, look in zip(files, looks, strict=False):
+        if look.wrong is not None:
+            wrong.append(look.wrong)
+        elif look.names and first is None:
+            first = (file, look.names)
+        elif look.names and first is not None and source.format == "csv" and look.names != first[1]:
+            wrong.append(
+                f"the file {file.path} has the columns {', '.join(look.names)}, and {first[0].path} has {', '.join(first[1])}; "
+                "rewrite one of them, or use one write for each kind"
+            )
+    say_of_files(wrong, findings)
+    if len(files) <= MOST_FILES and not wrong and all(look.names is None for look in looks):
+        findings.problem("spec.source", "no file has a line of text, so that the columns are not known")
+    empty = frozenset(file.path for file, look in zip(files, looks, strict=False) if look.is_empty)
+    return Look(columns=first[1] if first else None, empty=empty)
+
+
+def _look(listing: SourceListing, source: Source, file: FoundFile) -> _TextLook:
+    try:
+        beginning = _begin(listing, file, source.options)
+        names = _csv_names(beginning, source.options) if source.format == "csv" else _json_names(beginning)
+    except _Unreadable as error:
+        return _TextLook(wrong=f"the file {file.path} {error}")
+    except CheckpointError as error:
+        return _TextLook(wrong=error.message)
+    except OSError as error:
+        return _TextLook(wrong=translate_store_error(error, file.path).message)
+    rows = beginning.lines.partition("\n")[2] if source.format == "csv" and source.options.header else beginning.lines
+    is_empty = beginning.is_whole and not rows and not is_read_from_its_start(file.path, source)
+    return _TextLook(names, is_empty)
+
+
+def _begin(listing: SourceListing, file: FoundFile, options: SourceOptions) -> _Beginning:
+    if options.compression == "auto" and file.path.lower().endswith(_OTHER_COMPRESSION):
+        raise _Unreadable("is compressed by its name, and only gzip is supported; recompress it with gzip")
+    with listing.open(file) as opened:
+        head = bytes(opened.read(_HEAD_BYTES))
+    is_whole = len(head) == file.size_bytes
+    if is_gzip(file.path, options):
+        is_whole = False
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
+        except zlib.error as error:
+            raise _Unreadable(f"is not gzip: {error}; replace or remove it") from error
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _Unreadable("is UTF-16 text; convert it to UTF-8")
+    other = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+    if other is not None or b"\0" in head:
+        raise _Unreadable(f"is not text but {other or 'has NUL bytes in it'}; correct source.format or the path")
+    if not is_whole and len(head) == _HEAD_BYTES:
+        head = head[: head.rfind(b"\n") + 1] or head  # the last line, and perhaps its last character, are cut off
+    else:
+        is_whole = True
+    head = head.removeprefix(_UTF8_MARK).lstrip(b"\r\n")
+    try:
+        return _Beginning(head.decode("utf-8", errors="strict" if is_whole or head.endswith(b"\n") else "ignore"), is_whole)
+    except UnicodeDecodeError as error:
+        raise _Unreadable(f"is not UTF-8 text: {error}; convert it") from error
+
+
+def _csv_names(beginning: _Beginning, options: SourceOptions) -> tuple[str, ...] | None:
+    """Return the columns of the first line; None if there is no line, () if it is too long to be seen whole."""
+    if not beginning.lines or beginning.is_cut_off:
+        return () if beginning.is_cut_off else None
+    rows = csv.reader(
+        io.StringIO(beginning.lines, newline=""),
+        delimiter=options.delimiter,
+        quotechar=options.quote or None,
+        quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,
+        escapechar=options.escape or None,
+        doublequote=True,
+    )
+    try:
+        fields = next(rows, [])
+    except csv.Error as error:
+        raise _Unreadable(f"has a first line that is not CSV: {error}; mend the file, or correct source.options") from error
+    names = tuple(fields) if options.header else tuple(f"f{number}" for number in range(len(fields)))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Unreadable(f"has two columns {twice!r}; rename one, or set source.options.header: false if there is no header")
+    return names
+
+
+def _json_names(beginning: _Beginning) -> tuple[str, ...] | None:
+    """Return the fields of the first object; None if there is no line, () if it is too long to be seen whole."""
+    line = next((line for line in beginning.lines.split("\n") if line.strip()), None)
+    if line is None or beginning.is_cut_off:
+        return None if line is None else ()
+    try:
+        first = json.loads(line)
+    except ValueError as error:
+        raise _Unreadable(f"has a first line that is not JSON: {error}; one object a line is expected") from error
+    if not isinstance(first, dict):
+        raise _Unreadable(f"begins with a JSON {type(first).__name__}; one object a line is expected")
+    return tuple(first)

@@ -1,0 +1,171 @@
+"""Two drivers in one attempt, two runners, a runner that is paused between its look and its commit and wakes much later."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from checkpoint_operator.core.actions import Finish
+from checkpoint_protocol.errors import Superseded
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.store import open_store
+from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.driver import EXIT_SUPERSEDED
+from checkpoint_spark.executor import execute_order
+from tests.support.checks import assert_exactly_once
+from tests.support.command_line import wait_until
+from tests.support.crashes import Died, DyingStore, Effects, dying_sink
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.places import Place
+from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
+
+ROWS = 400
+
+
+def recorded(place: Place, source: Path) -> Ledger:
+    """Return the ledger of a write whose first attempt is recorded, and has no driver yet."""
+    reconciler = reconciler_for(manifest_for(place, source), place)
+    reconciler.step()
+    ledger = reconciler.current_ledger()
+    assert ledger.list_attempts() == [1]
+    return ledger
+
+
+def test_a_second_driver_of_an_attempt_ends_before_any_task(disk_place: Place, tmp_path: Path) -> None:
+    disk_place.create(SCHEMA)
+    ledger = recorded(disk_place, write_inputs(tmp_path / "in"))
+    storage = disk_place.settings.for_drivers()
+    run_attempt(ledger, 1, storage, 2, lambda orders: execute_order(orders[0], storage))
+    sealed = ledger.list_links(1)
+    shipped: list[object] = []
+
+    with pytest.raises(Superseded):
+        run_attempt(Ledger(ledger.store, ledger.key), 1, storage, 7, shipped.append)
+
+    assert shipped == []
+    assert ledger.list_links(1) == sealed
+
+
+def test_a_second_driver_process_exits_with_its_own_code_and_leaves_no_failure(iceberg_place: Place, tmp_path: Path) -> None:
+    iceberg_place.create(SCHEMA)
+    ledger = recorded(iceberg_place, write_inputs(tmp_path / "in"))
+    run_attempt(ledger, 1, iceberg_place.settings.for_drivers(), 2, lambda orders: None)
+    command = [sys.executable, "-m", "checkpoint_spark.driver", "--uri", ledger.store.uri, "--uid", ledger.key.uid]
+    command += ["--epoch", "1", "--attempt", "1", "--master", "local[2]", "--parallelism", "2"]
+
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert ended.returncode == EXIT_SUPERSEDED, ended.stderr
+    assert "another driver" in ended.stderr
+    assert ledger.read_failure(1) is None
+
+
+def test_two_drivers_that_both_run_all_tasks_of_one_plan_stage_each_row_once(disk_place: Place, tmp_path: Path) -> None:
+    """As speculation and zombies do: two tries of every task, one after the other and at once."""
+    import threading
+
+    disk_place.create(SCHEMA)
+    source = write_inputs(tmp_path / "in")
+    manifest = manifest_for(disk_place, source)
+    store = open_store(disk_place.checkpoint_uri, disk_place.settings)
+    storage = disk_place.settings.for_drivers()
+
+    class TwiceDrivers(DirectDrivers):
+        def _ship(self, orders: object) -> None:
+            tries = [threading.Thread(target=execute_order, args=(order, storage)) for order in [*orders, *orders]]  # type: ignore[misc]
+            for one in tries:
+                one.start()
+            for one in tries:
+                one.join(60)
+
+    ended = drive(reconciler_for(manifest, disk_place, TwiceDrivers(store, disk_place.settings), store))
+
+    assert isinstance(ended.outcome, Finish)
+    assert_exactly_once(disk_place, range(ROWS))
+
+
+def seal_all(place: Place, source: Path) -> None:
+    """Bring a write to where everything is sealed and closed, and nothing is claimed."""
+    effects = Effects()
+    manifest = manifest_for(place, source)
+    store = open_store(place.checkpoint_uri, place.settings)
+
+    class UntilTheClaim(Effects):
+        def around(self, name: str, effect: object) -> object:
+            if name.endswith("claim-0.json"):
+                raise Died
+            return effect()  # type: ignore[operator]
+
+    effects = UntilTheClaim()
+    try:
+        drive(reconciler_for(manifest, place, None, DyingStore(store, effects), dying_sink(manifest, place.settings, effects)))
+    except Died:
+        return
+    raise AssertionError("the write ended without a claim")
+
+
+PAUSED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.support.command_line import load_place
+from tests.support.crashes import Effects, DyingStore, dying_sink
+from tests.support.writes import drive, manifest_for, reconciler_for
+from checkpoint_protocol.store import open_store
+
+place = load_place({place!r})
+class Pausing(Effects):
+    def around(self, name, effect):
+        if name in ("swap", "append"):
+            Path({marker!r}).touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return effect()
+
+effects = Pausing()
+manifest = manifest_for(place, {source!r})
+store = open_store(place.checkpoint_uri, place.settings)
+ended = drive(reconciler_for(manifest, place, None, DyingStore(store, effects), dying_sink(manifest, place.settings, effects)))
+print(ended.outcome)
+"""
+
+
+def test_a_runner_paused_before_its_commit_wakes_after_another_has_committed_and_adds_nothing(
+    place: Place, tmp_path: Path
+) -> None:
+    from tests.support.command_line import save_place
+
+    place.create(SCHEMA)
+    source = write_inputs(tmp_path / "in")
+    seal_all(place, source)
+    marker = tmp_path / "paused"
+    script = PAUSED.format(
+        root=str(Path(__file__).parents[2]),
+        place=str(save_place(place, tmp_path / "place.json")),
+        marker=str(marker),
+        source=str(source),
+    )
+    with (tmp_path / "output.txt").open("wb") as output:
+        paused = subprocess.Popen([sys.executable, "-c", script], stdout=output, stderr=output)
+    try:
+        wait_until(marker.exists, "the first runner to be about to commit", 60)
+        time.sleep(0.2)
+
+        other = drive(reconciler_for(manifest_for(place, source), place))
+        assert isinstance(other.outcome, Finish)
+        place.append(rows_of(range(800, 805)))
+        os.kill(paused.pid, signal.SIGCONT)
+        assert paused.wait(60) == 0, (tmp_path / "output.txt").read_text()
+    finally:
+        if paused.poll() is None:
+            paused.kill()
+            paused.wait()
+
+    assert "Finish" in (tmp_path / "output.txt").read_text()
+    assert_exactly_once(place, [*range(ROWS), *range(800, 805)])
+    assert len(place.keys()) == 1

@@ -1,0 +1,200 @@
+"""A simulated Iceberg table: metadata versions, swapped only if the requirements hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from checkpoint_operator.commit.iceberg import IcebergLook
+from checkpoint_operator.commit.outcomes import Refused, Rejected, RequestOutcome
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt, Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.records import IcebergFile, IcebergTarget, Target
+
+from tests.simulation.scheduler import Order
+from tests.simulation.tables import READ_FAULTS, SimulatedTable
+
+_UUID = "11111111-2222-3333-4444-555555555555"
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    snapshot_id: int
+    parent: int | None
+    key: str | None
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """One metadata version. `snapshots` are those that are still known."""
+
+    snapshots: Mapping[int, _Snapshot]
+    head: int | None
+    properties: Mapping[str, str]
+    schema_id: int
+    layout: int
+
+    def ancestry(self) -> list[_Snapshot]:
+        found = []
+        current = self.head
+        while current is not None and current in self.snapshots:
+            found.append(self.snapshots[current])
+            current = self.snapshots[current].parent
+        return found
+
+
+@dataclass(slots=True)
+class SimulatedIceberg(SimulatedTable):
+    """The table itself. Runners reach it through ports of their own."""
+
+    versions: list[Metadata] = field(default_factory=lambda: [Metadata({}, None, {}, 0, 1)])
+    _all_snapshots: dict[int, _Snapshot] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.versions[-1]
+
+    def current_files(self) -> tuple[str, ...]:
+        head = self.metadata.head
+        return () if head is None else self._all_snapshots[head].files
+
+    def files_at(self, commit_id: int) -> tuple[str, ...] | None:
+        snapshot = self._all_snapshots.get(commit_id)
+        return None if snapshot is None else snapshot.files
+
+    def describe(self) -> IcebergTarget:
+        return IcebergTarget(
+            table="sim.rows",
+            table_uuid=_UUID,
+            data_location="sim://table/data",
+            table_schema_json=str(self.layout),
+            partition_spec_json="{}",
+            codec="zstd",
+        )
+
+    def layout_of(self, target: Target) -> int:
+        assert isinstance(target, IcebergTarget)
+        return int(target.table_schema_json)
+
+    # --- strangers --------------------------------------------------------------------------------------------------------
+
+    def append_as_stranger(self) -> None:
+        self._move((*self.current_files(), self._new_stranger_file()))
+        self.scheduler.say("(a stranger appends)")
+
+    def add_column(self) -> None:
+        self._put(replace(self.metadata, schema_id=self.metadata.schema_id + 1))
+        self.scheduler.say("(a stranger adds a column)")
+
+    def compact(self) -> None:
+        path = self.files.new_name("compacted")
+        self.files.put(path, self.rows().elements(), self.layout)
+        self._move((path,))
+        self.scheduler.say("(a stranger compacts)")
+
+    def remove_history(self) -> None:
+        head = self.metadata.head
+        if head is not None and len(self.metadata.snapshots) > 1:
+            self.evidence_was_removed = True
+            self._put(replace(self.metadata, snapshots={head: self.metadata.snapshots[head]}))
+            self.scheduler.say("(a stranger expires snapshots)")
+
+    def retype_column(self) -> None:
+        """Change the schema so that what was staged before no longer fits."""
+        self.layout += 1
+        self._put(replace(self.metadata, schema_id=self.metadata.schema_id + 1, layout=self.layout))
+        self.scheduler.say("(a stranger retypes a column)")
+
+    def _move(self, files: tuple[str, ...]) -> None:
+        self._add(_Snapshot(100 + len(self._all_snapshots), self.metadata.head, None, files), self.metadata.properties)
+
+    # --- requests ---------------------------------------------------------------------------------------------------------
+
+    def request_swap(self, base: Metadata, key: EpochKey, paths: tuple[str, ...], snapshot_id: int) -> RequestOutcome:
+        """Ask that the table moves from exactly that version to one with the files and the key."""
+
+        def apply() -> RequestOutcome:
+            now = self.metadata
+            if (now.head, now.schema_id) != (base.head, base.schema_id):
+                return Refused("the branch or the schema has moved")
+            if snapshot_id in self._all_snapshots:
+                return Refused("there is a snapshot of this id")
+            recorded = max(key.epoch, int(now.properties.get(key.property_name, "0")))
+            self._add(
+                _Snapshot(snapshot_id, now.head, str(key), (*self.current_files(), *paths)),
+                {**now.properties, key.property_name: str(recorded)},
+            )
+            return self._landed(snapshot_id, str(key), paths)
+
+        return self._request("swap", f"{key} on {base.head}", apply)
+
+    def _add(self, snapshot: _Snapshot, properties: Mapping[str, str]) -> None:
+        self._all_snapshots[snapshot.snapshot_id] = snapshot
+        known = {**self.metadata.snapshots, snapshot.snapshot_id: snapshot}
+        self._put(replace(self.metadata, snapshots=known, head=snapshot.snapshot_id, properties=properties))
+
+    def _put(self, metadata: Metadata) -> None:
+        self.versions.append(metadata)
+
+
+@dataclass(slots=True)
+class IcebergPort:
+    """One committer's view. Implements IcebergTable. A look may be of a version that is no longer the latest."""
+
+    table: SimulatedIceberg
+    looked: tuple[IcebergLook, Metadata] | None = None
+
+    def look(self, key: EpochKey) -> IcebergLook | None:
+        def effect(order: Order) -> Metadata:
+            if order.fault == "down":
+                raise Retryable(reasons.CATALOG_UNAVAILABLE, "no answer")
+            return self.table.versions[max(0, len(self.table.versions) - 2) if order.fault == "stale" else -1]
+
+        metadata = self.table.scheduler.at("look", str(key), effect, ("stale", *READ_FAULTS))
+        ancestry = metadata.ancestry()
+        look = IcebergLook(
+            table_uuid=_UUID,
+            head=metadata.head,
+            committed=_committed(metadata, ancestry, key),
+            ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
+            ancestry_is_whole=not ancestry or ancestry[-1].parent is None,
+        )
+        self.looked = (look, metadata)
+        return look
+
+    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
+        metadata = self._metadata_of(look)
+
+        def effect(order: Order) -> Rejected | None:
+            if order.fault == "down":
+                raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
+            if any(target.table_schema_json != str(metadata.layout) for target in targets):
+                return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
+            for file in files:
+                if file.path not in self.table.files.rows or self.table.files.size_of(file.path) != file.size_bytes:
+                    return Rejected(reasons.STAGED_FILE_MISSING, file.path)
+            return None
+
+        return self.table.scheduler.at("misfit", "", effect, READ_FAULTS)
+
+    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+        metadata = self._metadata_of(look)
+        head = None if metadata.head is None else metadata.snapshots[metadata.head]
+        return head is not None and any(file.path in head.files for file in files)
+
+    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+        return self.table.request_swap(self._metadata_of(look), key, tuple(file.path for file in files), key.snapshot_id)
+
+    def _metadata_of(self, look: IcebergLook) -> Metadata:
+        if self.looked is None or self.looked[0] is not look:
+            raise Corrupt("StaleLook", "not the latest look")
+        return self.looked[1]
+
+
+def _committed(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey) -> int | None:
+    for snapshot in ancestry:
+        if snapshot.snapshot_id == key.snapshot_id or snapshot.key == str(key):
+            return snapshot.snapshot_id
+    return key.snapshot_id if int(metadata.properties.get(key.property_name, "0")) >= key.epoch else None

@@ -1,0 +1,182 @@
+"""A simulated Lance dataset with Lance's own conflict rules, as measured on pylance 14.0.2.
+
+    an append lands after      appends, merges (a column added or retyped), config changes, compactions
+    and is refused after       a Project made without preserves_nullability: the fence
+    a Project is refused after appends, merges, Projects; it lands after config changes and compactions
+    both land on the latest version, whatever they are based on; based on a version that was cleaned up: an error
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from checkpoint_operator.commit.lance import LanceLook
+from checkpoint_operator.commit.outcomes import Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.records import LanceField, LanceFragment, LanceTarget, Target
+
+from tests.simulation.scheduler import Order
+from tests.simulation.tables import READ_FAULTS, SimulatedTable
+
+_IDENTITY = "1" * 32
+_Kind = Literal["create", "append", "project", "merge", "rewrite"]
+
+
+@dataclass(slots=True)
+class _Version:
+    kind: _Kind
+    key: str | None
+    files: tuple[str, ...]
+    layout: int
+    is_cleaned: bool = False
+
+
+@dataclass(slots=True)
+class SimulatedLance(SimulatedTable):
+    """The dataset. Implements LanceTable: Lance keeps no state between calls."""
+
+    versions: list[_Version] = field(default_factory=lambda: [_Version("create", None, (), 1)])
+
+    @property
+    def latest(self) -> int:
+        """Versions count from 1."""
+        return len(self.versions)
+
+    def current_files(self) -> tuple[str, ...]:
+        return self.versions[-1].files
+
+    def files_at(self, commit_id: int) -> tuple[str, ...] | None:
+        return self.versions[commit_id - 1].files if 1 <= commit_id <= self.latest else None
+
+    def describe(self) -> LanceTarget:
+        return LanceTarget(
+            uri="sim://table.lance",
+            identity=_IDENTITY,
+            fields=(LanceField(id=self.layout, path="id", type="int64", nullable=True),),
+            arrow_schema="",
+            storage_version="2.1",
+        )
+
+    def layout_of(self, target: Target) -> int:
+        assert isinstance(target, LanceTarget)
+        return target.fields[0].id
+
+    # --- strangers --------------------------------------------------------------------------------------------------------
+
+    def append_as_stranger(self) -> None:
+        self._add("append", None, (*self.current_files(), self._new_stranger_file()))
+        self.scheduler.say("(a stranger appends)")
+
+    def add_column(self) -> None:
+        self._add("merge", None, self.current_files())
+        self.scheduler.say("(a stranger adds a column)")
+
+    def compact(self) -> None:
+        path = self.files.new_name("compacted")
+        self.files.put(path, self.rows().elements(), self.layout)
+        self._add("rewrite", None, (path,))
+        self.scheduler.say("(a stranger compacts)")
+
+    def remove_history(self) -> None:
+        if any(not version.is_cleaned for version in self.versions[:-1]):
+            self.evidence_was_removed = True
+            for version in self.versions[:-1]:
+                version.is_cleaned = True
+            self.scheduler.say("(a stranger cleans old versions up)")
+
+    def retype_column(self) -> None:
+        """Change the schema so that what was staged before no longer fits. Appends land after it all the same."""
+        self.layout += 1
+        self._add("merge", None, self.current_files())
+        self.scheduler.say("(a stranger retypes a column)")
+
+    # --- the port ---------------------------------------------------------------------------------------------------------
+
+    def latest_version(self) -> int | None:
+        def effect(order: Order) -> int:
+            _check_up(order)
+            return self.latest
+
+        return self.scheduler.at("latest", "", effect, READ_FAULTS)
+
+    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
+        def effect(order: Order) -> LanceLook:
+            _check_up(order)
+            at_version = up_to or self.latest
+            self._check_openable(at_version)
+            found = None
+            is_whole = True
+            for number in range(at_version, since, -1):
+                version = self.versions[number - 1]
+                if version.is_cleaned:
+                    is_whole = False
+                elif version.key == str(key):
+                    found = number
+                    break
+            return LanceLook(_IDENTITY, at_version, found, is_whole)
+
+        return self.scheduler.at("look", f"{key} {since}..{up_to or 'latest'}", effect, READ_FAULTS)
+
+    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
+        def effect(order: Order) -> Rejected | None:
+            _check_up(order)
+            self._check_openable(look.at_version)
+            layout = self.versions[look.at_version - 1].layout
+            if any(target.fields[0].id != layout for target in targets):
+                return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
+            for path, size in ((file.path, file.size_bytes) for fragment in files for file in fragment.files):
+                if path not in self.files.rows or self.files.size_of(path) != size:
+                    return Rejected(reasons.STAGED_FILE_MISSING, path)
+            return None
+
+        return self.scheduler.at("misfit", "", effect, READ_FAULTS)
+
+    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+        self._check_openable(look.at_version)
+        return any(path in self.versions[look.at_version - 1].files for path in _paths(files))
+
+    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+        paths = _paths(files)
+
+        def apply() -> RequestOutcome:
+            if self.versions[read_version - 1].is_cleaned:
+                return Unanswered(f"version {read_version} was not found")
+            if any(version.kind == "project" for version in self.versions[read_version:]):
+                return Refused("preempted by a Project")
+            self._add("append", str(key), (*self.current_files(), *paths))
+            return self._landed(self.latest, str(key), paths)
+
+        return self._request("append", f"{key} based on {read_version}", apply)
+
+    def fence(self, read_version: int) -> RequestOutcome:
+        def apply() -> RequestOutcome:
+            if self.versions[read_version - 1].is_cleaned:
+                return Unanswered(f"version {read_version} was not found")
+            if any(version.kind in ("append", "project", "merge") for version in self.versions[read_version:]):
+                return Refused("preempted")
+            self._add("project", None, self.current_files())
+            return self._landed(self.latest, None, ())
+
+        return self._request("fence", f"based on {read_version}", apply)
+
+    # --- inside -----------------------------------------------------------------------------------------------------------
+
+    def _add(self, kind: _Kind, key: str | None, files: tuple[str, ...]) -> None:
+        self.versions.append(_Version(kind, key, files, self.layout))
+
+    def _check_openable(self, version: int) -> None:
+        if self.versions[version - 1].is_cleaned:
+            raise Retryable(reasons.STORE_UNAVAILABLE, f"version {version} was not found")
+
+
+def _check_up(order: Order) -> None:
+    if order.fault == "down":
+        raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
+
+
+def _paths(files: Sequence[LanceFragment]) -> tuple[str, ...]:
+    return tuple(file.path for fragment in files for file in fragment.files)

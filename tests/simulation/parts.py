@@ -1,0 +1,64 @@
+"""What is under test, piece by piece. All of it is production code unless the museum has replaced a piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from checkpoint_operator.commit import iceberg, lance
+from checkpoint_operator.commit.outcomes import CommitOutcome
+from checkpoint_operator.reconcile import Reconciler
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.store import ObjectStore
+
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.source import SimulatedStager
+from tests.simulation.store import SimulatedStore
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
+
+
+def one_by_one(function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
+    """The ledger's mapper without threads of its own: the scheduler knows the actors only."""
+    return [function(item) for item in items]
+
+
+def ledger_in_lockstep(made: type[Ledger], store: ObjectStore, key: EpochKey, scheduler: Scheduler) -> Ledger:
+    return made(store, key, pause=scheduler.sleep, ask_all=one_by_one)
+
+
+class LockstepReconciler(Reconciler):
+    """The production loop; its ledgers pause and read when the scheduler says so."""
+
+    open_ledger: Callable[[ObjectStore, EpochKey], Ledger]
+    _opened: Ledger | None = None
+
+    def current_ledger(self) -> Ledger:
+        made = super().current_ledger()
+        if made is not self._opened:
+            self._ledger = self._opened = made = self.open_ledger(made.store, made.key)
+        return made
+
+
+def _as_it_is(port: Any) -> Any:
+    return port
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """`table_port` and `store_port` wrap the ports that the code under test gets to see."""
+
+    runner_ledger: type[Ledger] = Ledger
+    driver_ledger: type[Ledger] = Ledger
+    reconciler: type[LockstepReconciler] = LockstepReconciler
+    commit_to_iceberg: Callable[..., CommitOutcome] = iceberg.commit
+    commit_to_lance: Callable[..., CommitOutcome] = lance.commit
+    table_port: Callable[[Any], Any] = _as_it_is
+    store_port: Callable[[SimulatedStore], ObjectStore] = _as_it_is
+    stager: type[SimulatedStager] = SimulatedStager
+
+
+PRODUCTION = Parts()

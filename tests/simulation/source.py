@@ -1,0 +1,134 @@
+"""A small input of numbered rows, the steps on it, and a stager that keeps rows in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from checkpoint_protocol.manifest import Step
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import IcebergFile, LanceDataFile, LanceFragment, SourceFile, StagedFile
+from checkpoint_spark.pace import Pace
+from checkpoint_spark.sources.chunks import Chunk
+
+from tests.simulation.scheduler import Order, Scheduler
+from tests.simulation.tables import DataFiles, Row
+
+SOURCE_SCHEMA: Final = pa.schema([("id", pa.int64())])
+TABLE_SCHEMA: Final = pa.schema([("id", pa.int64()), ("copy", pa.int64())])
+EXPLODING: Final = Step(call="tests.simulation.source:explode", input="row")
+
+#: As large as the smallest split, so that a plan has about as many tasks as the parallelism asks for.
+_ROW_BYTES: Final = 16 << 10
+_SLOW_S: Final = 10.0
+#: Rows in one data file: a segment with more makes several.
+_ROWS_OF_A_FILE: Final = 2
+
+
+def explode(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give no row, one or two: by the number's remainder."""
+    return [{"id": row["id"], "copy": number} for number in range(row["id"] % 3)]
+
+
+@dataclass(slots=True)
+class Input:
+    """Files of numbered rows; `sizes` are their rows. Row p of file f is number first + 100 f + p."""
+
+    first: int
+    sizes: list[int]
+    explodes: bool
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (EXPLODING,) if self.explodes else ()
+
+    def number(self, file: int, position: int) -> int:
+        return self.first + 100 * file + position
+
+    def expected(self) -> Counter[Row]:
+        """Return what must be in the table."""
+        numbers = [self.number(file, position) for file, size in enumerate(self.sizes) for position in range(size)]
+        if not self.explodes:
+            return Counter((number, None) for number in numbers)
+        return Counter((number, copy) for number in numbers for copy in range(number % 3))
+
+
+@dataclass(slots=True)
+class SimulatedReader:
+    """Implements Reader, a row at a time. Reading may be slow, so that segments end anywhere."""
+
+    scheduler: Scheduler
+    input: Input
+
+    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+        files = tuple(
+            SourceFile(path=f"in/{index}", etag=f"etag {index}", size_bytes=size * _ROW_BYTES, unit="rows", end=size)
+            for index, size in enumerate(self.input.sizes)
+        )
+        return self.scheduler.at("describe-input", "", lambda _: (files, SOURCE_SCHEMA))
+
+    def align(self, file: SourceFile, position: int) -> int:
+        return position
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+        assert piece.end is not None
+        index = int(file.path.removeprefix("in/"))
+        for position in range(piece.start, piece.end):
+            self.scheduler.at("read", f"{file.path} row {position}", self._take_time, ("slow",))
+            yield Chunk(
+                pa.RecordBatch.from_pylist([{"id": self.input.number(index, position)}], schema=SOURCE_SCHEMA),
+                position,
+                position + 1,
+            )
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        pass
+
+    def _take_time(self, order: Order) -> None:
+        if order.fault == "slow":
+            self.scheduler.now_s += _SLOW_S
+
+
+@dataclass(slots=True)
+class SimulatedStager:
+    """Implements Stager. `layout` is that of the table when the attempt was launched."""
+
+    scheduler: Scheduler
+    files: DataFiles
+    make: type[IcebergFile] | type[LanceFragment]
+    layout: int
+    label: str
+    arrow_schema: pa.Schema = field(default=TABLE_SCHEMA)
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+        rows: list[Row] = [(row["id"], row["copy"]) for batch in batches for row in batch.to_pylist()]
+        return tuple(
+            self._stage_file(rows[start : start + _ROWS_OF_A_FILE]) for start in range(0, len(rows), _ROWS_OF_A_FILE)
+        )
+
+    def _stage_file(self, rows: Sequence[Row]) -> StagedFile:
+        def effect(_: Order) -> str:
+            path = self.name_file()
+            self.files.put(path, rows, self.layout)
+            return path
+
+        path = self.scheduler.at("stage", f"rows {', '.join(str(row[0]) for row in rows)}", effect)
+        return self._described(path, len(rows))
+
+    def name_file(self) -> str:
+        """Return a name that no other try has or will have."""
+        return self.files.new_name(self.label)
+
+    def _described(self, path: str, rows: int) -> StagedFile:
+        size_bytes = self.files.size_of(path)
+        if self.make is IcebergFile:
+            return IcebergFile(
+                path=path, size_bytes=size_bytes, rows=rows, schema_id=0, spec_id=0, partition=(), metrics=(), split_offsets=()
+            )
+        data_file = LanceDataFile(
+            path=path, size_bytes=size_bytes, fields=(0,), column_indices=(0,), major_version=2, minor_version=1
+        )
+        return LanceFragment(files=(data_file,), rows=rows)

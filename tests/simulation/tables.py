@@ -1,0 +1,157 @@
+"""What both simulated tables share: data files that nobody names yet, requests whose answers get lost, the log of landings.
+
+Faults of a request (a swap, an append, a fence):
+    lost           it is carried out, and the answer is lost
+    late           no answer; it is carried out at any later time if the table then still takes it, or never
+    dropped        no answer, and no effect
+    misreported    it is carried out, and reported as refused
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from checkpoint_operator.commit.outcomes import Landed, Refused, RequestOutcome, Unanswered
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.records import Target
+
+from tests.simulation.scheduler import Order, Scheduler
+
+REQUEST_FAULTS: Final = ("lost", "late", "dropped", "misreported")
+READ_FAULTS: Final = ("down",)
+
+#: A row of every table here: the number of the input row, and which of the rows made of it this is (None: the only one).
+Row = tuple[int, int | None]
+
+
+@dataclass(slots=True)
+class DataFiles:
+    """Data files by path, staged by tasks or written by strangers. Names are given here, so that they are deterministic."""
+
+    rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    layouts: dict[str, int] = field(default_factory=dict)
+
+    def new_name(self, label: str) -> str:
+        return f"{label}-{len(self.rows)}.data"
+
+    def put(self, path: str, rows: Iterable[Row], layout: int) -> None:
+        self.rows[path] = tuple(rows)
+        self.layouts[path] = layout
+
+    def size_of(self, path: str) -> int:
+        return 100 + len(self.rows[path])
+
+    def rows_in(self, paths: Iterable[str]) -> Counter[Row]:
+        return Counter(row for path in paths for row in self.rows[path])
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """One commit that landed: its snapshot id or version, the key it carries (None: a stranger's), what it added."""
+
+    commit_id: int
+    key: str | None
+    files: tuple[str, ...]
+    layout: int
+
+
+@dataclass(slots=True)
+class SimulatedTable(ABC):
+    """A table, its strangers, and the log by which it is checked. `layout` changes when staged files stop fitting."""
+
+    scheduler: Scheduler
+    files: DataFiles
+    layout: int = 1
+    landings: list[Landing] = field(default_factory=list)
+    strangers_rows: Counter[Row] = field(default_factory=Counter)
+    evidence_was_removed: bool = False
+    flying: list[tuple[str, Callable[[], RequestOutcome]]] = field(default_factory=list)
+
+    # --- for the checks ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def current_files(self) -> tuple[str, ...]:
+        """The data files of the current version."""
+
+    @abstractmethod
+    def files_at(self, commit_id: int) -> tuple[str, ...] | None:
+        """The data files of a version, also of one that was expired; None if there never was one."""
+
+    def rows(self) -> Counter[Row]:
+        return self.files.rows_in(self.current_files())
+
+    def landings_of(self, key: EpochKey) -> list[Landing]:
+        return [landing for landing in self.landings if landing.key == str(key)]
+
+    # --- strangers --------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def describe(self) -> Target:
+        """What staging must know of the table."""
+
+    @abstractmethod
+    def layout_of(self, target: Target) -> int:
+        """The layout that a described target stands for."""
+
+    @abstractmethod
+    def append_as_stranger(self) -> None: ...
+
+    @abstractmethod
+    def add_column(self) -> None:
+        """Change the schema so that staged files still fit."""
+
+    @abstractmethod
+    def remove_history(self) -> None:
+        """Expire old snapshots, or clean old versions up."""
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Rewrite all data files into one."""
+
+    def strangers(self) -> tuple[Callable[[], None], ...]:
+        return (self.append_as_stranger, self.add_column, self.compact, self.remove_history)
+
+    def _new_stranger_file(self) -> str:
+        path = self.files.new_name("stranger")
+        row: Row = (1_000_000 + sum(self.strangers_rows.values()), None)
+        self.files.put(path, [row], self.layout)
+        self.strangers_rows[row] += 1
+        return path
+
+    # --- requests ---------------------------------------------------------------------------------------------------------
+
+    def _request(self, kind: str, what: str, apply: Callable[[], RequestOutcome]) -> RequestOutcome:
+        def effect(order: Order) -> RequestOutcome:
+            match order.fault:
+                case "late":
+                    self.flying.append((f"{kind} {what}", apply))
+                    return Unanswered("no answer")
+                case "dropped":
+                    return Unanswered("no answer")
+                case "lost":
+                    apply()
+                    return Unanswered("no answer")
+                case "misreported":
+                    apply()
+                    return Refused("refused, it says")
+                case _:
+                    return apply()
+
+        return self.scheduler.at(kind, what, effect, REQUEST_FAULTS)
+
+    def land(self, index: int) -> None:
+        """Let a request that was never answered take effect."""
+        what, apply = self.flying.pop(index)
+        self.scheduler.say(f"(late {what}: {apply()})")
+
+    def drop(self, index: int) -> None:
+        what, _ = self.flying.pop(index)
+        self.scheduler.say(f"(late {what} is never carried out)")
+
+    def _landed(self, commit_id: int, key: str | None, files: tuple[str, ...]) -> Landed:
+        self.landings.append(Landing(commit_id, key, files, self.layout))
+        return Landed(commit_id)

@@ -1,0 +1,139 @@
+"""Records for tests, each with as little said as the test needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import (
+    IcebergFile,
+    IcebergTarget,
+    InputRecord,
+    LanceDataFile,
+    LanceField,
+    LanceFragment,
+    LanceTarget,
+    LaunchRecord,
+    PlanRecord,
+    PositionsCovered,
+    Seal,
+    SourceFile,
+    StagedFile,
+    Target,
+)
+from checkpoint_protocol.store import ObjectStore
+
+KEY = EpochKey("0123456789abcdef", 1)
+TOKEN = "0" * 31 + "1"
+DIGEST = "d" * 64
+ICEBERG = IcebergTarget(
+    table="db.rows",
+    table_uuid="the-table",
+    data_location="/tables/rows/data",
+    table_schema_json="{}",
+    partition_spec_json="{}",
+    codec="zstd",
+)
+LANCE = LanceTarget(
+    uri="/tables/rows.lance",
+    identity=TOKEN,
+    at_version=1,
+    fields=(LanceField(id=0, path="id", type="int64", nullable=True),),
+    arrow_schema="",
+    storage_version="2.0",
+)
+
+
+def ledger_over(store: ObjectStore, pauses: list[float] | None = None) -> Ledger:
+    """Return a fresh ledger, as another process would have it; it never sleeps."""
+    return Ledger(store, KEY, pause=pauses.append if pauses is not None else lambda _: None)
+
+
+def seal(
+    task: int = 0,
+    link: int = 0,
+    covers: Iterable[tuple[int, int, int | None]] = (),
+    *,
+    attempt: int = 1,
+    last: bool = False,
+    files: Sequence[StagedFile] = (),
+    rows: int = 0,
+    code_digest: str = DIGEST,
+    token: str | None = None,
+) -> Seal:
+    return Seal(
+        token=token or new_token(),
+        attempt=attempt,
+        task=task,
+        link=link,
+        covered=PositionsCovered(ranges=tuple(Range(file=file, start=start, end=end) for file, start, end in covers)),
+        rows_read=rows,
+        rows_written=rows,
+        code_digest=code_digest,
+        files=tuple(files),
+        last=last,
+    )
+
+
+def plan(*tasks: Sequence[tuple[int, int, int | None]], attempt: int = 1, token: str | None = None) -> PlanRecord:
+    return PlanRecord(
+        token=token or new_token(),
+        attempt=attempt,
+        tasks=tuple(tuple(Range(file=file, start=start, end=end) for file, start, end in task) for task in tasks),
+        done_files=0,
+        done_rows=0,
+    )
+
+
+def launch(
+    attempt: int = 1, counted: tuple[int, ...] = (), target: Target | None = ICEBERG, code_digest: str = DIGEST
+) -> LaunchRecord:
+    return LaunchRecord(
+        token=new_token(),
+        attempt=attempt,
+        run_nonce="",
+        source=Source(format="parquet", path="/in"),
+        steps=(),
+        code_digest=code_digest,
+        target=target,
+        sink_format=target.format if target else "iceberg",
+        target_file_size_bytes=1 << 20,
+        interval_s=60.0,
+        minimum_bytes=0,
+        counted=counted,
+        on_replaced="Fail",
+    )
+
+
+def rows_file(end: int | None, start: int = 0, path: str = "/in/part-0.parquet") -> SourceFile:
+    return SourceFile(path=path, etag="e", size_bytes=1_000, unit="rows", start=start, end=end)
+
+
+def input_of(*files: SourceFile) -> InputRecord:
+    return InputRecord(token=new_token(), files=files, arrow_schema="")
+
+
+def iceberg_file(name: str = "a.parquet", rows: int = 1) -> IcebergFile:
+    return IcebergFile(
+        path=f"{ICEBERG.data_location}/cw-{KEY.uid}/{name}",
+        size_bytes=100,
+        rows=rows,
+        schema_id=0,
+        spec_id=0,
+        partition=(),
+        metrics=(),
+        split_offsets=(),
+    )
+
+
+def lance_fragment(*names: str, rows: int = 1) -> LanceFragment:
+    return LanceFragment(
+        files=tuple(
+            LanceDataFile(path=name, size_bytes=100, fields=(0,), column_indices=(0,), major_version=2, minor_version=0)
+            for name in names or ("a.lance",)
+        ),
+        rows=rows,
+    )

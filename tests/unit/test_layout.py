@@ -1,0 +1,94 @@
+"""Names of records: made and taken apart in one place; what is no record's name is nobody's record."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoint_protocol import layout
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.layout import EpochLayout, claim_index_of, number_of, seal_of
+
+AT = EpochLayout(EpochKey("0123abcd", 3))
+numbers = st.integers(0, 10**9)
+
+
+def test_every_record_has_the_name_that_the_documentation_gives_it() -> None:
+    """A store outlives the program that wrote it: these names never change."""
+    assert layout.name_path("team", "flights") == "names/team/flights.json"
+    assert layout.write_path("0123abcd") == "control/0123abcd/write.json"
+    assert AT.launch(1) == "control/0123abcd/3/launch/1.json"
+    assert AT.target(1) == "control/0123abcd/3/target/1.json"
+    assert AT.closed(12) == "control/0123abcd/3/closed/12.json"
+    assert AT.claim(0) == "control/0123abcd/3/commit/claim-0.json"
+    assert AT.mark == "control/0123abcd/3/commit/done.json"
+    assert AT.input == "staged/0123abcd/3/input.json"
+    assert AT.plan(2) == "staged/0123abcd/3/2/plan.json"
+    assert AT.output(2) == "staged/0123abcd/3/2/output.json"
+    assert AT.failure(2) == "staged/0123abcd/3/2/failure.json"
+    assert AT.seal(2, 10, 0) == "staged/0123abcd/3/2/seals/10/0.json"
+
+
+def test_what_drivers_may_write_and_what_only_the_operator_may_lie_under_different_prefixes() -> None:
+    by_drivers = {AT.input, AT.plan(1), AT.output(1), AT.failure(1), AT.seal(1, 0, 0)}
+    by_the_operator = {layout.write_path("u"), AT.launch(1), AT.target(1), AT.closed(1), AT.claim(0), AT.mark}
+
+    assert all(path.startswith("staged/") for path in by_drivers)
+    assert all(path.startswith("control/") for path in by_the_operator)
+
+
+@given(numbers, numbers, numbers)
+def test_numbers_in_names_are_read_back(attempt: int, task: int, link: int) -> None:
+    assert number_of(AT.launch(attempt), AT.launches) == attempt
+    assert number_of(AT.closed(attempt), AT.closings) == attempt
+    assert claim_index_of(AT.claim(attempt), AT.commit) == attempt
+    assert seal_of(AT.seal(attempt, task, link), AT.seals(attempt)) == (task, link)
+
+
+@given(st.tuples(numbers, numbers, numbers), st.tuples(numbers, numbers, numbers))
+def test_different_seals_have_different_names(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
+    assert (AT.seal(*one) == AT.seal(*other)) == (one == other)
+
+
+STRAYS = [
+    "01.json",
+    "1.json.tmp",
+    "1.JSON",
+    "1",
+    "-1.json",
+    "+1.json",
+    " 1.json",
+    "1.json\n",
+    "x.json",
+    ".json",
+    "1/2.json",
+    "1e3.json",
+    "٣.json",
+    "².json",
+    "12345678901.json",
+    "",
+]
+
+
+@pytest.mark.parametrize("stray", STRAYS)
+def test_a_stray_object_in_a_numbered_folder_is_nobodys_record(stray: str) -> None:
+    assert number_of(f"{AT.launches}{stray}", AT.launches) is None
+
+
+@pytest.mark.parametrize("stray", ["done.json", "claim-.json", "claim-01.json", "claim--1.json", "claim-0.json~", "Claim-0.json", "0.json"])
+def test_a_stray_object_beside_the_claims_is_nobodys_claim(stray: str) -> None:
+    assert claim_index_of(f"{AT.commit}{stray}", AT.commit) is None
+
+
+@pytest.mark.parametrize("stray", ["0.json", "0/00.json", "00/0.json", "0/0/0.json", "0/0.json.tmp", "0/-1.json", "a/0.json", "0//0.json"])
+def test_a_stray_object_among_the_seals_is_nobodys_seal(stray: str) -> None:
+    assert seal_of(f"{AT.seals(1)}{stray}", AT.seals(1)) is None
+
+
+def test_an_object_of_another_folder_is_nobodys_record() -> None:
+    assert number_of(AT.closed(1), AT.launches) is None
+    assert number_of("1.json", AT.launches) is None
+    assert claim_index_of("claim-0.json", AT.commit) is None
+    assert seal_of("0/0.json", AT.seals(1)) is None
+    assert seal_of(AT.seal(11, 0, 0), AT.seals(1)) is None

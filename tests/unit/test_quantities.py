@@ -1,0 +1,109 @@
+"""Durations and sizes: what is read, what is refused, and that what is written is read back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoint_protocol.quantities import format_duration, format_size, parse_duration_s, parse_size_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90.0),
+        ("5m", 300.0),
+        ("1h30m", 5400.0),
+        ("1h", 3600.0),
+        ("1h1m1s", 3661.0),
+        ("1h0.5s", 3600.5),
+        ("0.5s", 0.5),
+        ("0s", 0.0),
+        ("120m", 7200.0),
+    ],
+)
+def test_durations_as_people_write_them_are_read(text: str, seconds: float) -> None:
+    assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "s", "m5", "5 m", " 5m", "5m ", "5m\n", "-5m", "+5m", "1.5m", "1.5h", ".5s", "5.s", "30s5m", "1d", "5M", "1e3s", 60, 60.0]
+    + [None, True, ["5m"]],
+)
+def test_anything_else_is_no_duration_and_the_message_shows_what_is(text: object) -> None:
+    with pytest.raises(ValueError, match="a duration such as"):
+        parse_duration_s(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("64Ki", 64 << 10),
+        ("128Mi", 128 << 20),
+        ("2Gi", 2 << 30),
+        ("1Ti", 1 << 40),
+        ("1k", 1_000),
+        ("5M", 5_000_000),
+        ("1G", 10**9),
+        ("1T", 10**12),
+    ],
+)
+def test_sizes_as_kubernetes_writes_them_are_read(text: str, size_bytes: int) -> None:
+    assert parse_size_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "Mi", "1.5Gi", "1 Mi", "1Mi\n", "-1Mi", "1MB", "1mi", "1K", "0x10", "1e3", 1024, 1.0, None, True])
+def test_anything_else_is_no_size_and_the_message_shows_what_is(text: object) -> None:
+    with pytest.raises(ValueError, match="a size such as"):
+        parse_size_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["٣s", "5٣m"])
+def test_digits_of_other_scripts_are_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration such as"):
+        parse_duration_s(text)
+
+
+def test_digits_of_other_scripts_are_no_size() -> None:
+    with pytest.raises(ValueError, match="a size such as"):
+        parse_size_bytes("5٣")
+
+
+def test_a_number_that_no_clock_holds_is_refused() -> None:
+    with pytest.raises(ValueError, match="duration|Exceeds"):
+        parse_duration_s("9" * 400 + "s")
+
+
+@given(st.integers(0, 10**9))
+def test_whole_seconds_are_read_back(seconds: int) -> None:
+    assert parse_duration_s(format_duration(float(seconds))) == seconds
+
+
+@given(st.integers(0, 10**9))
+def test_milliseconds_are_read_back(milliseconds: int) -> None:
+    assert parse_duration_s(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, abs=1e-6)
+
+
+def test_a_duration_below_a_millisecond_is_not_written_as_none() -> None:
+    assert parse_duration_s(format_duration(0.0004)) == pytest.approx(0.0004)
+
+
+@given(st.integers(0, 1 << 62))
+def test_sizes_are_read_back_exactly(size_bytes: int) -> None:
+    assert parse_size_bytes(format_size(size_bytes)) == size_bytes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0s"), (60.0, "1m"), (61.0, "61s"), (7200.0, "2h"), (5400.0, "90m"), (0.25, "0.25s"), (1.5, "1.5s")]
+)
+def test_durations_are_written_short(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(("size_bytes", "text"), [(0, "0"), (1, "1"), (1025, "1025"), (1 << 20, "1Mi"), (3 << 30, "3Gi"), (1 << 40, "1Ti")])
+def test_sizes_are_written_short(size_bytes: int, text: str) -> None:
+    assert format_size(size_bytes) == text

@@ -26,6 +26,7 @@ from checkpoint_protocol.identity import EpochKey
 _NUMBERED = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
 _CLAIM = re.compile(r"claim-(0|[1-9][0-9]{0,9})\.json")
 _SEAL = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})\.json")
+_EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
 
 CONTROL = "control"
 STAGED = "staged"
@@ -38,6 +39,10 @@ def name_path(namespace: str, name: str) -> str:
 
 def write_path(uid: str) -> str:
     return f"{CONTROL}/{uid}/write.json"
+
+
+def control_folder(uid: str) -> str:
+    return f"{CONTROL}/{uid}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +107,29 @@ class EpochLayout:
         return f"{self.seals(attempt)}{task}/{link}.json"
 
 
+def _below(path: str, folder: str) -> str:
+    return path[len(folder) :] if path.startswith(folder) else ""
+
+
+def epoch_of(path: str, folder: str) -> int | None:
+    """Return e of `<control folder><e>/...`, or None for any other object."""
+    match = _EPOCH.fullmatch(_below(path, folder))
+    return int(match[1]) if match else None
+
+
 def number_of(path: str, folder: str) -> int | None:
     """Return n of `<folder><n>.json`, or None for any other object (a stray object is nobody's record)."""
-    match = _NUMBERED.fullmatch(path.removeprefix(folder))
+    match = _NUMBERED.fullmatch(_below(path, folder))
     return int(match[1]) if match else None
 
 
 def claim_index_of(path: str, folder: str) -> int | None:
     """Return i of `<folder>claim-<i>.json`, or None."""
-    match = _CLAIM.fullmatch(path.removeprefix(folder))
+    match = _CLAIM.fullmatch(_below(path, folder))
     return int(match[1]) if match else None
 
 
 def seal_of(path: str, folder: str) -> tuple[int, int] | None:
     """Return (task, link) of `<folder><task>/<link>.json`, or None."""
-    match = _SEAL.fullmatch(path.removeprefix(folder))
+    match = _SEAL.fullmatch(_below(path, folder))
     return (int(match[1]), int(match[2])) if match else None

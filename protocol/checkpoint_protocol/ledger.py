@@ -105,9 +105,8 @@ def put_write(store: ObjectStore, record: WriteRecord) -> WriteRecord:
 
 def list_epochs(store: ObjectStore, uid: str) -> list[int]:
     """Return the numbers of the epochs that have any control record, ascending."""
-    folder = f"{layout.CONTROL}/{uid}/"
-    heads = {stored.path.removeprefix(folder).split("/", 1)[0] for stored in store.list(folder)}
-    return sorted(int(head) for head in heads if head.isdigit())
+    folder = layout.control_folder(uid)
+    return sorted({epoch for stored in store.list(folder) if (epoch := layout.epoch_of(stored.path, folder)) is not None})
 
 
 @dataclass(slots=True)

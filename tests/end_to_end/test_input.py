@@ -19,7 +19,7 @@ from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, ro
 ROWS = 400
 
 
-def interrupted(place: Place, source: Path, after_tasks: int = 2, **spec: object) -> None:
+def interrupted(place: Place, source: Path, /, after_tasks: int = 2, **spec: object) -> None:
     """Run a write whose driver dies after some tasks, and whose runner dies with it."""
 
     def die(number: int) -> None:
@@ -34,7 +34,7 @@ def interrupted(place: Place, source: Path, after_tasks: int = 2, **spec: object
     drivers.finish()
 
 
-def finish(place: Place, source: Path, **spec: object) -> tuple[object, DirectDrivers]:
+def finish(place: Place, source: Path, /, **spec: object) -> tuple[object, DirectDrivers]:
     reconciler = reconciler_for(manifest_for(place, source, **spec), place)  # type: ignore[arg-type]
     ended = drive(reconciler)
     assert isinstance(reconciler.drivers, DirectDrivers)

@@ -56,6 +56,7 @@ class SimulatedLance(SimulatedTable):
         return LanceTarget(
             uri="sim://table.lance",
             identity=_IDENTITY,
+            at_version=self.latest,
             fields=(LanceField(id=self.layout, path="id", type="int64", nullable=True),),
             arrow_schema="",
             storage_version="2.1",

@@ -5,29 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from checkpoint_operator.commit.outcomes import CommitOutcome
-from checkpoint_operator.commit.results import Results
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reconcile import Write
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointSpec, IcebergSink, LanceSink, Sink, Source, Spec
-from checkpoint_protocol.records import Target
 from checkpoint_protocol.store import ObjectStore
 
-from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
+from tests.simulation.iceberg_table import SimulatedIceberg
 from tests.simulation.lance_table import SimulatedLance
-from tests.simulation.parts import PRODUCTION, LockstepReconciler, Parts, ledger_in_lockstep
-from tests.simulation.scheduler import Actor, Order, Scheduler
+from tests.simulation.parts import PRODUCTION, Parts, ledger_in_lockstep
+from tests.simulation.scheduler import Actor, Scheduler
 from tests.simulation.source import Input, SimulatedReader
 from tests.simulation.store import SimulatedStore
 from tests.simulation.tables import DataFiles
 
 Format = Literal["iceberg", "lance"]
 FORMATS: Final[tuple[Format, ...]] = ("iceberg", "lance")
-INTERVAL_S: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -44,11 +36,12 @@ class Job:
 
 @dataclass(slots=True)
 class RunnerLog:
-    """What a runner did, and how it ended. `drivers_started` are attempts."""
+    """What a runner did, and how it ended. `drivers_started` are attempts; `epoch` is that of its last round."""
 
     actor: Actor
     job: Job
     outcome: Finish | Stall | None = None
+    epoch: int = 0
     drivers_started: list[int] = field(default_factory=list)
 
 
@@ -97,52 +90,3 @@ class World:
         prefix = f"control/{job.uid}/"
         epochs = {int(path.removeprefix(prefix).split("/")[0]) for path in self.raw_store.objects if path.startswith(prefix)}
         return max(epochs, default=1)
-
-    def reconciler(self, job: Job, log: RunnerLog) -> LockstepReconciler:
-        from tests.simulation.drivers import SimulatedDrivers
-
-        write = Write(uid=job.uid, spec=self._spec(job), code_digest=job.code_digest)
-        sink = SimulatedSink(self, IcebergPort(self.table) if isinstance(self.table, SimulatedIceberg) else self.table)
-        reconciler = self.parts.reconciler(
-            write, self.store, SimulatedDrivers(self, job, log), sink, clock=self.scheduler.clock
-        )
-        reconciler.open_ledger = self.open_ledger
-        return reconciler
-
-    def _spec(self, job: Job) -> Spec:
-        iceberg = IcebergSink(catalog="sim", table="sim.rows") if self.format == "iceberg" else None
-        lance = LanceSink(uri="sim://table.lance") if self.format == "lance" else None
-        return Spec(
-            source=Source(format="parquet", path="in"),
-            steps=job.input.steps,
-            sink=Sink(iceberg=iceberg, lance=lance),
-            checkpoint=CheckpointSpec(uri="sim://checkpoints", interval=INTERVAL_S, minimum_bytes=0),
-            on_code_change=job.on_code_change,
-            run_nonce=job.run_nonce,
-            backoff_limit=1000,
-        )
-
-
-@dataclass(slots=True)
-class SimulatedSink:
-    """The sink port: the table's port and the production commit protocol, as `checkpoint_operator.sinks` puts them together."""
-
-    world: World
-    port: IcebergPort | SimulatedLance
-    title: str = "sim.rows"
-
-    def describe(self) -> Target | None:
-        def effect(order: Order) -> Target:
-            if order.fault == "down":
-                raise Retryable(reasons.CATALOG_UNAVAILABLE, "no answer")
-            return self.world.table.describe()
-
-        return self.world.scheduler.at("describe", "", effect, ("down",))
-
-    def create(self, arrow_schema: str) -> Target:
-        raise AssertionError("the table exists")
-
-    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
-        parts = self.world.parts
-        commit = parts.commit_to_iceberg if self.world.format == "iceberg" else parts.commit_to_lance
-        return commit(parts.table_port(self.port), ledger, results, self.world.scheduler.sleep)

@@ -36,11 +36,11 @@ def write_inputs(folder: Path, files: int = 4, rows: int = 100) -> Path:
 
 
 def manifest_for(
-    place: Place, source: str | Path, *, name: str = "write", steps: Sequence[dict[str, Any]] = (), **spec: Any
+    place: Place, path: str | Path, /, *, name: str = "write", steps: Sequence[dict[str, Any]] = (), **spec: Any
 ) -> CheckpointedWrite:
     """Return a manifest for Parquet input; `spec` overrides sections."""
     sections = {
-        "source": {"format": "parquet", "path": str(source)},
+        "source": {"format": "parquet", "path": str(path)},
         "steps": list(steps),
         "sink": place.sink(),
         "checkpoint": {"uri": place.checkpoint_uri, "interval": "1h"},

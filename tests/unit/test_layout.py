@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from checkpoint_protocol import layout
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.layout import EpochLayout, claim_index_of, number_of, seal_of
+from checkpoint_protocol.layout import EpochLayout, claim_index_of, epoch_of, number_of, seal_of
 
 AT = EpochLayout(EpochKey("0123abcd", 3))
 numbers = st.integers(0, 10**9)
@@ -92,3 +92,16 @@ def test_an_object_of_another_folder_is_nobodys_record() -> None:
     assert claim_index_of("claim-0.json", AT.commit) is None
     assert seal_of("0/0.json", AT.seals(1)) is None
     assert seal_of(AT.seal(11, 0, 0), AT.seals(1)) is None
+
+
+def test_an_epoch_is_read_from_any_of_its_control_records() -> None:
+    folder = layout.control_folder("0123abcd")
+
+    assert {epoch_of(path, folder) for path in (AT.launch(1), AT.closed(1), AT.claim(0), AT.mark, AT.target(1))} == {3}
+
+
+@pytest.mark.parametrize("stray", ["write.json", "3", "03/launch/1.json", "0/launch/1.json", "²/launch/1.json", "3x/a", "-3/a", "/a", "3/"])
+def test_a_stray_object_beside_the_epochs_is_nobodys_epoch(stray: str) -> None:
+    folder = layout.control_folder("0123abcd")
+
+    assert epoch_of(f"{folder}{stray}", folder) is None

@@ -69,11 +69,22 @@ def test_a_return_alone_separates_lines_too(rows: int) -> None:
 
 @settings(deadline=None)
 @given(data=texts)
-def test_each_line_and_the_last_that_is_not_blank(data: bytes) -> None:
-    parts = [part.buffer.to_pybytes() for part in lines_of(data).split()]
-    assert parts == data.replace(b"\r", b"\x00").splitlines(keepends=True) or b"\r" in data
-    assert b"".join(parts) == data
-    assert [part.position for part in lines_of(data).split()] == [100 + len(b"".join(parts[:i])) for i in range(len(parts))]
+def test_lines_are_cut_into_lines_by_halving(data: bytes) -> None:
+    parts, todo = [], [lines_of(data)]
+    while todo:
+        part = todo.pop()
+        end = part.line_end_near_the_middle()
+        todo += reversed(part.cut_at(end)) if end is not None else []
+        parts += [part] if end is None else []
+    texts = [part.buffer.to_pybytes() for part in parts]
+    assert b"".join(texts) == data
+    assert all(b"\n" not in text[:-1] for text in texts)
+    assert [part.position for part in parts] == [100 + len(b"".join(texts[:number])) for number in range(len(texts))]
+
+
+@settings(deadline=None)
+@given(data=texts)
+def test_last_line_that_is_not_blank(data: bytes) -> None:
     filled = [part for part in data.splitlines() if part]
     assert lines_of(data).last_filled_line() == (filled[-1] if filled else b"")
 

@@ -28,7 +28,7 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -99,7 +99,7 @@ class PyicebergTable:
         try:
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 catalog.create_namespace(namespace)
-            with_ids = catalog._convert_schema_if_needed(schema)  # fresh ids, as create_table itself gives them
+            with_ids = assign_fresh_schema_ids(catalog._convert_schema_if_needed(schema))
             catalog.create_table(self._name, schema=with_ids, partition_spec=_partition_spec(with_ids, sink))
         except TableAlreadyExistsError:
             pass

@@ -97,10 +97,13 @@ class ParquetReader:
         with reading(file.path, _PROBLEM, _WAY_OUT), self._files.open_arrow(file.path) as opened:
             with pq.ParquetFile(opened, coerce_int96_timestamp_unit=_INT96_UNIT) as parquet:
                 metadata, schema = parquet.metadata, parquet.schema_arrow
-            starts = [0]
+            cuts, rows = [], 0
             for group in range(metadata.num_row_groups):
-                starts.append(starts[-1] + metadata.row_group(group).num_rows)
-        return _Footer(metadata.num_rows, tuple(sorted(set(starts[:-1]))), plain_schema(schema))
+                rows_in_group = metadata.row_group(group).num_rows
+                if rows_in_group:
+                    cuts.append(rows)
+                rows += rows_in_group
+        return _Footer(rows, tuple(cuts), plain_schema(schema))
 
     def _wanted(self, path: str, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the columns that are asked for."""
@@ -148,6 +151,7 @@ def _open(opened: pa.NativeFile, file: SourceFile, columns: int) -> pq.ParquetFi
         pre_buffer=fetch,
         buffer_size=0 if fetch else buffer_bytes if locate(file.path).root else _SMALLEST_BUFFER_BYTES,
         coerce_int96_timestamp_unit=_INT96_UNIT,
+        page_checksum_verification=True,  # where the writer put some, as Spark does
     )
 
 

@@ -1,0 +1,256 @@
+"""The adversary: who runs next, what fails, who dies, who sleeps and wakes as a zombie. Then faults stop, and all must end.
+
+An example is one line of `play`: drawn tempers, a number of steps in which anything may happen, and then, for each write, a
+fresh runner that must finish within a bound while zombies still run; last, every zombie runs to its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tests.simulation.choices import Choices, weighted
+from tests.simulation.parts import PRODUCTION, Parts
+from tests.simulation.runners import start_runner
+from tests.simulation.scheduler import GO, Actor, Order
+from tests.simulation.world import Format, Job, RunnerLog, World
+
+#: Points after which the world is another. Dying or sleeping right there is what most bugs need.
+EFFECTS: Final = frozenset({"put", "swap", "append", "fence", "start", "stop", "stage"})
+#: Not faults but choices that any run makes now and then.
+_HARMLESS: Final = frozenset({"read", "cores", "ship"})
+
+_MOST_RUNNERS: Final = 4
+_LEAP_S: Final = 10_000.0
+#: Faults have stopped: so many steps are enough for a fresh runner to end, whatever was left behind.
+_BOUND: Final = 6_000
+
+
+@dataclass(frozen=True, slots=True)
+class Temper:
+    """How likely each thing is in one example, as weights against 64 for "the same actor goes on"."""
+
+    switch: int
+    fault: int
+    crash: int
+    pause: int
+    wake: int
+    strangers: int
+    leap: int
+    removes_history: bool
+
+    @classmethod
+    def drawn(cls, choices: Choices) -> Temper:
+        def one_of(*weights: int) -> int:
+            return weights[choices.below(len(weights))]
+
+        return cls(
+            switch=one_of(4, 12, 40),
+            fault=one_of(0, 2, 8),
+            crash=one_of(0, 1, 3),
+            pause=one_of(0, 1, 4),
+            wake=one_of(1, 4, 12),
+            strangers=one_of(0, 1, 3),
+            leap=one_of(0, 0, 1),
+            removes_history=one_of(0, 0, 0, 1) == 1,
+        )
+
+
+class Turns:
+    """Whose turn it is: one actor goes on until it sleeps or waits; then the next in rotation."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._last: Actor | None = None
+
+    def candidates(self, among: list[Actor]) -> list[Actor]:
+        """Return the ready ones, the dullest choice first."""
+        ready = [actor for actor in among if actor.is_ready]
+        if self._last is None or not ready:
+            return ready
+        if self._last in ready and self._last.point.kind != "sleep":
+            ready.remove(self._last)
+            return [self._last, *self._rotated(ready)]
+        return self._rotated(ready)
+
+    def _rotated(self, ready: list[Actor]) -> list[Actor]:
+        actors = self.world.scheduler.actors
+        last = actors.index(self._last) if self._last is not None else -1
+        return sorted(ready, key=lambda actor: (actors.index(actor) <= last, actors.index(actor)))
+
+    def take(self, actor: Actor, order: Order = GO) -> None:
+        self._last = actor
+        self.world.scheduler.run(actor, order)
+
+
+def play(format: Format, choices: Choices, parts: Parts = PRODUCTION) -> World:
+    """Play one example to its end. The caller checks, and closes the world."""
+    world = World(format, parts, is_cluster=choices.below(2) == 1)
+    try:
+        _set_up(world, choices)
+        torment(world, choices, Temper.drawn(choices), steps=(100, 300, 700)[choices.below(3)])
+        for job in world.jobs:
+            settle(world, choices, job)
+        if choices.below(4) == 1:
+            _start_second_epoch(world.jobs[0])
+            settle(world, choices, world.jobs[0])
+        let_zombies_end(world, choices)
+    except BaseException:
+        world.scheduler.close()
+        raise
+    return world
+
+
+def _set_up(world: World, choices: Choices) -> None:
+    explodes = choices.below(3) == 1
+    world.add_job(([3, 2], [1], [2, 2, 2])[choices.below(3)], explodes=explodes)
+    if choices.below(4) == 1:
+        world.add_job([2, 1], explodes=explodes)
+    if choices.below(2) == 1:
+        world.table.append_as_stranger()
+    for job in world.jobs:
+        start_runner(world, job)
+
+
+def _start_second_epoch(job: Job) -> None:
+    job.input.sizes.append(2)
+    job.run_nonce = "2"
+
+
+# --- chaos ----------------------------------------------------------------------------------------------------------------
+
+
+def torment(world: World, choices: Choices, temper: Temper, steps: int) -> None:
+    """Let anything happen for a number of steps."""
+    turns = Turns(world)
+    for _ in range(steps):
+        candidates = turns.candidates(world.scheduler.actors)
+        if not candidates and not any(actor.is_paused for actor in world.scheduler.actors):
+            return
+        _step(world, choices, temper, turns, candidates)
+
+
+def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidates: list[Actor]) -> None:
+    scheduler = world.scheduler
+    actor = candidates[0] if candidates else None
+    point = actor.point if actor else None
+    is_effect = 4 if point and point.kind in EFFECTS else 1
+    paused = [other for other in scheduler.actors if other.is_paused and not other.ended]
+    flying = len(world.raw_store.flying) + len(world.table.flying)
+    idle_runners = sum(not log.actor.ended and not log.actor.is_paused for log in world.runners)
+    may_run_more = len(world.runners) < _MOST_RUNNERS * len(world.jobs)
+    fault = 0
+    if point and point.faults:
+        fault = 24 if point.kind in _HARMLESS else temper.fault
+    match weighted(
+        choices,
+        (
+            64 if actor else 0,
+            temper.switch if len(candidates) > 1 else 0,
+            fault,
+            temper.crash * is_effect if actor else 0,
+            temper.pause * is_effect if actor else 0,
+            temper.wake if paused else 0,
+            6 if flying else 0,
+            temper.strangers,
+            (8 if idle_runners == 0 else 1) if may_run_more else 0,
+            temper.leap,
+            1,
+        ),
+    ):
+        case 0 if actor:
+            turns.take(actor)
+        case 1:
+            turns.take(candidates[1 + choices.below(len(candidates) - 1)])
+        case 2 if actor and point:
+            turns.take(actor, Order(point.faults[choices.below(len(point.faults))], salt=choices.below(256)))
+        case 3 if actor:
+            turns.take(actor, Order(crash="before" if choices.below(2) == 0 else "after"))
+        case 4 if actor:
+            actor.is_paused = True
+            scheduler.say(f"({actor.name} falls asleep before {point.kind if point else ''})")
+        case 5:
+            _wake(world, paused[choices.below(len(paused))])
+        case 6:
+            _land_or_drop(world, choices)
+        case 7:
+            strangers = world.table.strangers()
+            strangers[choices.below(len(strangers) if temper.removes_history else len(strangers) - 1)]()
+        case 8:
+            _change_code(world, choices)
+            start_runner(world, world.jobs[choices.below(len(world.jobs))])
+        case 9:
+            scheduler.now_s += _LEAP_S
+            scheduler.say("(the clock leaps)")
+        case _:
+            pass
+
+
+def _change_code(world: World, choices: Choices) -> None:
+    """A later runner may come with other code."""
+    if choices.below(4) == 1:
+        job = world.jobs[0]
+        job.code_digest = "f" * 64
+        job.on_code_change = "Restart" if choices.below(2) == 1 else "Continue"
+
+
+def _wake(world: World, actor: Actor) -> None:
+    actor.is_paused = False
+    world.scheduler.say(f"({actor.name} wakes)")
+
+
+def _land_or_drop(world: World, choices: Choices) -> None:
+    index = choices.below(len(world.raw_store.flying) + len(world.table.flying))
+    is_dropped = choices.below(4) == 1
+    port: object = world.raw_store
+    if index >= len(world.raw_store.flying):
+        index -= len(world.raw_store.flying)
+        port = world.table
+    assert port is world.raw_store or port is world.table
+    (port.drop if is_dropped else port.land)(index)
+
+
+# --- then faults stop -----------------------------------------------------------------------------------------------------
+
+
+def settle(world: World, choices: Choices, job: Job) -> RunnerLog:
+    """Start a fresh runner and let it end: first among the zombies, then with its own drivers alone."""
+    fresh = start_runner(world, job)
+    world.scheduler.say("(faults stop; a fresh runner)")
+    turns = Turns(world)
+    for _ in range(choices.below(4) * 60):
+        candidates = turns.candidates(world.scheduler.actors)
+        if fresh.actor.ended or not candidates:
+            break
+        if world.raw_store.flying and choices.below(16) == 1:
+            _land_or_drop(world, choices)
+        turns.take(candidates[0 if choices.below(4) else choices.below(len(candidates))])
+    for _ in range(_BOUND):
+        if fresh.actor.ended:
+            return fresh
+        family = [actor for actor in world.scheduler.actors if actor.descends_from(fresh.actor)]
+        ready = turns.candidates(family)
+        if not ready:
+            world.scheduler.say("(nothing can go on)")
+            break
+        turns.take(ready[0])
+    world.scheduler.say(f"({fresh.actor.name} does not end)")
+    return fresh
+
+
+def let_zombies_end(world: World, choices: Choices) -> None:
+    """Wake everybody and land everything, in any order; nothing may change any more."""
+    turns = Turns(world)
+    for actor in world.scheduler.actors:
+        if actor.is_paused and not actor.ended:
+            _wake(world, actor)
+    for _ in range(_BOUND):
+        flying = len(world.raw_store.flying) + len(world.table.flying)
+        candidates = turns.candidates(world.scheduler.actors)
+        if not flying and not candidates:
+            return
+        if flying and (not candidates or choices.below(8) == 1):
+            _land_or_drop(world, choices)
+        else:
+            turns.take(candidates[0 if choices.below(3) else choices.below(len(candidates))])
+    world.scheduler.say("(the zombies do not end)")

@@ -1,0 +1,134 @@
+"""The invariants, read from the table and the store once everything has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.positions import overlap
+from checkpoint_protocol.records import MarkRecord
+
+from tests.simulation.tables import Row
+from tests.simulation.world import Job, RunnerLog, World
+
+
+def violations(world: World) -> list[str]:
+    """Return what is wrong, a line each; the last runner of each write is the one that had to finish it."""
+    found = _of_actors(world)
+    lawful_stalls = set()
+    for job in world.jobs:
+        last = [log for log in world.runners if log.job is job][-1]
+        if _is_lawful_stall(world, last):
+            lawful_stalls.add(job.uid)
+        elif not isinstance(last.outcome, Finish):
+            found.append(f"{job.uid}: the last runner did not finish: {last.outcome or last.actor.error or 'it goes on'}")
+        for epoch in range(1, last.epoch + 1):
+            found += _of_epoch(world, world.plain_ledger(EpochKey(job.uid, epoch)), must_be_marked=job.uid not in lawful_stalls)
+    found += _of_rows(world, lawful_stalls)
+    found += [
+        f"{landing.key} landed {landing.files} under a schema that they were not staged for"
+        for landing in world.table.landings
+        if landing.key is not None and any(world.files.layouts[path] != landing.layout for path in landing.files)
+    ]
+    return found
+
+
+def assert_all_is_well(world: World) -> None:
+    found = violations(world)
+    world.scheduler.close()
+    assert not found, "\n".join([*found, "--- what happened", *world.scheduler.trace])
+
+
+def _is_lawful_stall(world: World, log: RunnerLog) -> bool:
+    """Evidence was removed by a stranger: then asking a person is right."""
+    outcome = log.outcome
+    return (
+        world.table.evidence_was_removed and isinstance(outcome, Stall) and outcome.reason == reasons.COMMIT_OUTCOME_UNKNOWN
+    )
+
+
+def _of_actors(world: World) -> list[str]:
+    found = []
+    for actor in world.scheduler.actors:
+        if not actor.ended:
+            found.append(f"{actor.name} has not ended")
+        elif actor.error is not None and not (actor.role == "task" and isinstance(actor.error, Retryable)):
+            found.append(f"{actor.name} ended with {type(actor.error).__name__}: {actor.error}")
+    return found
+
+
+def _of_rows(world: World, lawful_stalls: set[str]) -> list[str]:
+    rows = world.table.rows()
+    found = _compared("a stranger", rows, world.table.strangers_rows)
+    expected = Counter(world.table.strangers_rows)
+    for job in world.jobs:
+        ours = job.input.expected()
+        if job.uid in lawful_stalls and not any(rows[row] for row in ours):
+            continue
+        found += _compared(job.uid, rows, ours)
+        expected += ours
+    found += [f"a row of nobody is in the table: {row}" for row in rows if row not in expected]
+    return found
+
+
+def _compared(whose: str, rows: Counter[Row], expected: Counter[Row]) -> list[str]:
+    return [
+        f"row {row} of {whose} is in the table {rows[row]} times" for row, count in expected.items() if rows[row] != count
+    ]
+
+
+def _of_epoch(world: World, ledger: Ledger, must_be_marked: bool) -> list[str]:
+    landings = world.table.landings_of(ledger.key)
+    found = []
+    if len(landings) > 1:
+        found.append(f"{ledger.key} was committed {len(landings)} times")
+    mark = ledger.read_mark()
+    if mark is not None:
+        found += _of_mark(world, ledger, mark)
+    elif must_be_marked:
+        found.append(f"{ledger.key} has no mark")
+    return found + _of_attempts(ledger)
+
+
+def _of_mark(world: World, ledger: Ledger, mark: MarkRecord) -> list[str]:
+    landings = world.table.landings_of(ledger.key)
+    if mark.commit_id is None:
+        return [f"{ledger.key} is marked as empty, and was committed"] if landings else []
+    if not landings:
+        return [f"{ledger.key} is marked as {mark.commit_id}, and was never committed"]
+    if mark.commit_id == landings[0].commit_id:
+        return []
+    # Evidence was removed and the commit was known by its files: any later version that holds them is a true answer.
+    held = set(world.table.files_at(mark.commit_id) or ())
+    if world.table.evidence_was_removed and held.intersection(landings[0].files):
+        return []
+    return [f"{ledger.key} is marked as {mark.commit_id}, and is {landings[0].commit_id}"]
+
+
+def _of_attempts(ledger: Ledger) -> list[str]:
+    """At most one attempt is complete, and what an earlier one has sealed for it is not planned again."""
+    found = []
+    complete = []
+    for attempt in ledger.list_attempts():
+        launch, plan, closed = ledger.read_launch(attempt), ledger.read_plan(attempt), ledger.read_closed(attempt)
+        assert launch is not None
+        if closed is not None and closed.complete:
+            complete.append(attempt)
+        if plan is None:
+            continue
+        covered = [piece for seal in ledger.counted_seals(launch.counted) for piece in seal.covered.ranges]
+        if twice := overlap([*covered, *(piece for task in plan.tasks for piece in task)]):
+            found.append(f"{ledger.key}: attempt {attempt} computes {twice[1]} again")
+    if len(complete) > 1:
+        found.append(f"{ledger.key}: attempts {complete} are all complete")
+    return found
+
+
+def unfinished_epochs(world: World, job: Job) -> list[int]:
+    """Return the epochs of a write that have begun and have no mark."""
+    last = world.last_epoch(job)
+    return [epoch for epoch in range(1, last + 1) if world.plain_ledger(EpochKey(job.uid, epoch)).read_mark() is None]

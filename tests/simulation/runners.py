@@ -1,0 +1,97 @@
+"""Runners: the production reconcile loop as an actor, as checkpoint_operator.local.runner drives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from checkpoint_operator.commit.outcomes import CommitOutcome
+from checkpoint_operator.commit.results import Results
+from checkpoint_operator.core.actions import Wait
+from checkpoint_operator.reconcile import Write
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import Source, Spec
+from checkpoint_protocol.records import Target
+
+from tests.simulation.drivers import SimulatedDrivers
+from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
+from tests.simulation.lance_table import SimulatedLance
+from tests.simulation.parts import LockstepReconciler
+from tests.simulation.scheduler import Order
+from tests.simulation.world import Job, RunnerLog, World
+
+#: Shorter than one slow read, longer than none.
+_INTERVAL: Final = "5s"
+_POLL_S: Final = 1.0
+
+
+def start_runner(world: World, job: Job) -> RunnerLog:
+    """Add a runner with the manifest as it is now."""
+    number = len(world.runners) + 1
+    spec = _spec(world, job)
+    write = Write(uid=job.uid, spec=spec, code_digest=job.code_digest)
+    actor = world.scheduler.spawn(f"runner {number} of {job.uid}", "runner", lambda: _run(world, write, log))
+    log = RunnerLog(actor, job)
+    world.runners.append(log)
+    return log
+
+
+def _run(world: World, write: Write, log: RunnerLog) -> None:
+    sink = SimulatedSink(world, IcebergPort(world.table) if isinstance(world.table, SimulatedIceberg) else world.table)
+    drivers = SimulatedDrivers(world, log.job, log)
+    reconciler: LockstepReconciler = world.parts.reconciler(write, world.store, drivers, sink, clock=world.scheduler.clock)
+    reconciler.open_ledger = world.open_ledger
+    while True:
+        try:
+            done = reconciler.step()
+        except Retryable:
+            world.scheduler.sleep(_POLL_S)
+            continue
+        log.epoch = done.key.epoch
+        if done.outcome is not None:
+            log.outcome = done.outcome
+            return
+        if isinstance(done.actions[-1], Wait):
+            world.scheduler.sleep(_POLL_S)
+
+
+def _spec(world: World, job: Job) -> Spec:
+    sink = {"iceberg": {"catalog": "sim", "table": "sim.rows"}} if world.format == "iceberg" else {"lance": {"uri": "sim://rows"}}
+    return Spec.model_validate(
+        {
+            "source": Source(format="parquet", path="in"),
+            "steps": job.input.steps,
+            "sink": sink,
+            "checkpoint": {"uri": "sim://checkpoints", "interval": _INTERVAL, "minimumBytes": "0"},
+            "onCodeChange": job.on_code_change,
+            "runNonce": job.run_nonce,
+            "backoffLimit": 1000,
+        }
+    )
+
+
+@dataclass(slots=True)
+class SimulatedSink:
+    """The sink port: a table's port and the production commit protocol, as checkpoint_operator.sinks puts them together."""
+
+    world: World
+    port: IcebergPort | SimulatedLance
+    title: str = "sim.rows"
+
+    def describe(self) -> Target | None:
+        def effect(order: Order) -> Target:
+            if order.fault == "down":
+                raise Retryable(reasons.CATALOG_UNAVAILABLE, "no answer")
+            return self.world.table.describe()
+
+        return self.world.scheduler.at("describe", "", effect, ("down",))
+
+    def create(self, arrow_schema: str) -> Target:
+        raise AssertionError("the table exists")
+
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
+        parts = self.world.parts
+        commit = parts.commit_to_iceberg if self.world.format == "iceberg" else parts.commit_to_lance
+        return commit(parts.table_port(self.port), ledger, results, self.world.scheduler.sleep)

@@ -1,0 +1,465 @@
+"""`checkpointed-write inspect`: what is in a store is shown, all of it, and what cannot be read is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from checkpoint_operator.cli.main import main
+from checkpoint_operator.inspection import inspect_store
+from checkpoint_protocol import ledger as rules
+from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.ledger import Ledger
+from tests.support.records import KEY, TOKEN, ledger_over
+from tests.support.stored_writes import StoredWrite
+from tests.support.stores import MemoryStore, Wrapped
+
+GOLDEN = """
+{
+  "uri": "STORE",
+  "writes": [
+    {
+      "uid": "00000000000000aa",
+      "namespace": "default",
+      "name": "nightly",
+      "names": ["default/nightly"],
+      "source": {"format": "parquet", "path": "/in"},
+      "sink": {"iceberg": {"catalog": "lake", "table": "db.rows"}},
+      "epochs": [
+        {
+          "epoch": 1,
+          "runNonce": "",
+          "inputFiles": 2,
+          "inputBytes": 2000,
+          "attempts": [
+            {
+              "attempt": 1,
+              "codeDigest": "dddddddddddd",
+              "target": "db.rows",
+              "counted": [],
+              "tasks": 2,
+              "tasksDone": 1,
+              "sealed": {"seals": 2, "rowsRead": 14, "rowsWritten": 14, "stagedFiles": 2, "stagedBytes": 200},
+              "sealsNotCounted": 1,
+              "closed": true,
+              "complete": false,
+              "failure": {"attempt": 1, "family": "Retryable", "reason": "DriverFailed", "message": "out of memory"}
+            },
+            {
+              "attempt": 2,
+              "codeDigest": "eeeeeeeeeeee",
+              "target": "db.rows",
+              "counted": [1],
+              "tasks": 1,
+              "tasksDone": 1,
+              "sealed": {"seals": 1, "rowsRead": 6, "rowsWritten": 6, "stagedFiles": 1, "stagedBytes": 100},
+              "sealsNotCounted": 0,
+              "closed": true,
+              "complete": true,
+              "failure": null
+            }
+          ],
+          "sealed": {"seals": 3, "rowsRead": 20, "rowsWritten": 20, "stagedFiles": 3, "stagedBytes": 300},
+          "claims": [{"index": 0, "tableIdentity": "the-table", "base": 7}],
+          "isCommitted": true,
+          "commit": {
+            "target": "lake.db.rows",
+            "tableIdentity": "the-table",
+            "commitId": 8,
+            "rowsRead": 20,
+            "rowsWritten": 20,
+            "files": 2,
+            "attempts": 1,
+            "codeDigests": ["dddddddddddd"]
+          }
+        },
+        {
+          "epoch": 2,
+          "runNonce": "tuesday",
+          "inputFiles": null,
+          "inputBytes": null,
+          "attempts": [
+            {
+              "attempt": 1,
+              "codeDigest": "dddddddddddd",
+              "target": "db.rows",
+              "counted": [],
+              "tasks": null,
+              "tasksDone": 0,
+              "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0},
+              "sealsNotCounted": 0,
+              "closed": false,
+              "complete": null,
+              "failure": null
+            }
+          ],
+          "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0},
+          "claims": [],
+          "isCommitted": false,
+          "commit": null
+        }
+      ]
+    },
+    {
+      "uid": "00000000000000bb",
+      "namespace": "default",
+      "name": "planned",
+      "names": ["default/planned"],
+      "source": null,
+      "sink": null,
+      "epochs": []
+    }
+  ],
+  "errors": [],
+  "strays": ["control/notes.txt"]
+}
+"""
+
+
+def run(*arguments: str) -> Result:
+    """Call the command, with no settings but those given."""
+    return CliRunner(env={"XDG_CONFIG_HOME": "/nonexistent"}).invoke(main, ["inspect", *arguments])
+
+
+def shown(*arguments: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(run(*arguments, "-o", "json").stdout)
+    return answer
+
+
+def write_with_two_attempts_and_two_epochs(folder: Path) -> StoredWrite:
+    write = StoredWrite(folder)
+    write.begin()
+    write.launch()
+    write.plan()
+    write.seal(0)
+    write.seal(1, 0, last=False, rows=4)
+    write.close()
+    write.seal(1, 1, rows=6)
+    write.fail("Retryable", "DriverFailed", "out of memory")
+    write.launch(2, counted=(1,), digest="e" * 64)
+    write.plan(2, tasks=1)
+    write.seal(0, attempt=2, rows=6)
+    write.close(2)
+    write.claim()
+    write.mark()
+    write.epoch, write.run_nonce = 2, "tuesday"
+    write.launch()
+    return write
+
+
+def test_a_store_with_all_that_there_is_gives_the_golden_json(tmp_path: Path) -> None:
+    write = write_with_two_attempts_and_two_epochs(tmp_path)
+    rules.name_write(write.store, "default", "planned", "00000000000000bb")
+    (write.uri / "control" / "notes.txt").write_text("what is this?")
+
+    result = run(str(write.uri), "-o", "json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == json.loads(GOLDEN.replace("STORE", str(write.uri)))
+
+
+def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
+    write = write_with_two_attempts_and_two_epochs(tmp_path)
+
+    result = run(str(write.uri), "-o", "yaml")
+
+    assert yaml.safe_load(result.stdout) == shown(str(write.uri))
+
+
+def test_the_table_shows_each_attempt_what_counts_and_the_commit(tmp_path: Path) -> None:
+    write = write_with_two_attempts_and_two_epochs(tmp_path)
+
+    result = run(str(write.uri))
+
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "default/nightly uid 00000000000000aa" in lines
+    assert "epoch 1: 2 files, 2.0 KiB; committed to lake.db.rows as 8: 20 rows in 2 files" in lines
+    assert "1 dddddddddddd 1/2 2 14 14 2 200 B closed, incomplete; 1 seal too late; DriverFailed: out of memory" in lines
+    assert "2 eeeeeeeeeeee 1/1 1 6 6 1 100 B closed, complete; takes over 1" in lines
+    assert "all 3 20 20 3 300 B what counts" in lines
+    assert "epoch 2, runNonce 'tuesday': input not fixed yet; not committed" in lines
+
+
+def test_an_open_attempt_counts_its_seals_up_to_the_first_gap(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.launch()
+    write.plan()
+    write.seal(0, 0, last=False, rows=1)
+    write.seal(0, 2, rows=4)
+
+    (attempt,) = shown(str(write.uri))["writes"][0]["epochs"][0]["attempts"]
+
+    assert (attempt["sealed"]["rowsRead"], attempt["sealsNotCounted"]) == (1, 1)
+    assert (attempt["tasks"], attempt["tasksDone"], attempt["closed"], attempt["complete"]) == (2, 0, False, None)
+
+
+def test_results_of_other_code_that_a_restart_dropped_are_not_in_the_sum(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.launch()
+    write.plan()
+    write.seal(0)
+    write.close()
+    write.launch(2, counted=(), digest="e" * 64)
+
+    (epoch,) = shown(str(write.uri))["writes"][0]["epochs"]
+
+    assert epoch["attempts"][0]["sealed"]["rowsRead"] == 10
+    assert epoch["sealed"]["rowsRead"] == 0
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------------------------
+
+
+BREAKABLE = {
+    "control/UID/write.json": "source",
+    "control/UID/1/launch/1.json": "codeDigest",
+    "control/UID/1/closed/1.json": "closed",
+    "control/UID/1/commit/claim-0.json": "claims",
+    "control/UID/1/commit/done.json": "isCommitted",
+    "staged/UID/1/input.json": "inputFiles",
+    "staged/UID/1/1/plan.json": "tasks",
+    "staged/UID/1/1/failure.json": "failure",
+}
+
+
+@pytest.mark.parametrize("path", BREAKABLE)
+def test_an_unreadable_record_is_named_and_the_rest_is_shown(path: str, tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.commit()
+    write.fail("Retryable", "DriverFailed", "late")
+    other = StoredWrite(tmp_path, name="other", uid="00000000000000bb")
+    other.begin()
+    other.commit()
+    path = path.replace("UID", write.uid)
+    write.break_record(path)
+
+    result = run(str(write.uri), "-o", "json")
+
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert [error["object"] for error in answer["errors"]] == [path]
+    assert path in result.stderr
+    broken, whole = answer["writes"]
+    field = BREAKABLE[path.replace(write.uid, "UID")]
+    epoch = broken["epochs"][0]
+    places = [place for place in (broken, epoch, epoch["attempts"][0]) if field in place]
+    assert not places[0][field] and places[0][field] is not False  # null or an empty list: never a false "no"
+    assert whole["epochs"][0]["sealed"]["rowsRead"] == 20
+    assert whole["epochs"][0]["isCommitted"] is True
+
+
+def test_an_unreadable_seal_is_named_and_the_other_seals_are_summed(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.commit()
+    broken = write.ledger.at.seal(1, 1, 0)
+    write.break_record(broken)
+
+    result = run(str(write.uri), "-o", "json")
+
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert [error["object"] for error in answer["errors"]] == [broken]
+    assert answer["writes"][0]["epochs"][0]["attempts"][0]["sealed"]["rowsRead"] == 10
+
+
+def test_an_unreadable_name_is_named_and_its_write_is_shown_by_uid(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.break_record(write.name_path())
+
+    result = run(str(write.uri), "-o", "json")
+
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert [error["object"] for error in answer["errors"]] == [write.name_path()]
+    assert [(found["uid"], found["name"], found["names"]) for found in answer["writes"]] == [(write.uid, "nightly", [])]
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        ("control/UID/1/launch/1.json", "attempt 1 has left records"),
+        ("control/UID/write.json", "the write has epochs"),
+        ("staged/UID/1/1/plan.json", "there are seals of it"),
+        ("staged/UID/1/1/seals/1/0.json", "it counts"),
+    ],
+)
+def test_a_record_that_others_rest_on_and_that_is_gone_is_an_error(gone: str, why: str, tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.commit()
+    (write.uri / gone.replace("UID", write.uid)).unlink()
+
+    result = run(str(write.uri), "-o", "json")
+
+    assert result.exit_code == 1
+    (error,) = json.loads(result.stdout)["errors"]
+    assert error["object"] == gone.replace("UID", write.uid)
+    assert why in error["message"]
+
+
+def test_a_closed_list_that_a_later_attempt_builds_on_and_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    write = write_with_two_attempts_and_two_epochs(tmp_path)
+    (write.uri / "control" / write.uid / "1" / "closed" / "1.json").unlink()
+
+    answer = shown(str(write.uri))
+
+    assert [error["object"] for error in answer["errors"]] == [f"control/{write.uid}/1/closed/1.json"]
+
+
+def test_a_store_that_stops_answering_ends_the_inspection_instead_of_asking_for_every_record() -> None:
+    class Silent(Wrapped):
+        asked = 0
+
+        def get(self, path: str) -> bytes | None:
+            self.asked += 1
+            raise Retryable("StoreUnavailable", f"no answer for {path}")
+
+    inner = MemoryStore()
+    for number in range(100):
+        rules.name_write(inner, "default", f"write-{number}", KEY.uid)
+    store = Silent(inner)
+
+    with pytest.raises(Retryable):
+        inspect_store(store)
+
+    assert store.asked < 10
+
+
+# --- which store, which write -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", ["other", "default/other", "00000000000000bb"])
+def test_one_write_is_found_by_name_and_by_uid(wanted: str, tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.commit()
+    write.break_record(write.ledger.at.mark)
+    other = StoredWrite(tmp_path, name="other", uid="00000000000000bb")
+    other.begin()
+
+    result = run(str(write.uri), "--write", wanted, "-o", "json")
+
+    assert result.exit_code == 0, result.output
+    assert [found["name"] for found in json.loads(result.stdout)["writes"]] == ["other"]
+
+
+def test_an_unknown_write_is_an_error_that_lists_the_known_names(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+
+    result = run(str(write.uri), "--write", "nigthly")
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "default/nightly" in result.stderr
+
+
+def test_a_name_of_two_namespaces_is_refused_until_the_namespace_is_said(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    rules.name_write(write.store, "team", "nightly", "00000000000000bb")
+
+    assert run(str(write.uri), "--write", "nightly").exit_code == 1
+    assert shown(str(write.uri), "--write", "team/nightly")["writes"][0]["uid"] == "00000000000000bb"
+
+
+def test_a_mistyped_folder_is_an_error_and_is_not_made(tmp_path: Path) -> None:
+    result = run(str(tmp_path / "chekpoints"))
+
+    assert result.exit_code == 1
+    assert "there is no folder" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_place_of_the_store_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("")
+
+    result = run(str(tmp_path / "checkpoints"))
+
+    assert result.exit_code == 1
+    assert "is a file" in result.stderr
+
+
+def test_an_empty_store_holds_no_writes_and_stays_empty(tmp_path: Path) -> None:
+    result = run(str(tmp_path))
+
+    assert result.exit_code == 0
+    assert "holds no writes" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_inspecting_changes_nothing_in_the_store(tmp_path: Path) -> None:
+    write = write_with_two_attempts_and_two_epochs(tmp_path)
+    before = {path: path.read_bytes() for path in write.uri.rglob("*") if path.is_file()}
+    folders = {path for path in write.uri.rglob("*") if path.is_dir()}
+
+    assert run(str(write.uri)).exit_code == 0
+
+    assert {path: path.read_bytes() for path in write.uri.rglob("*") if path.is_file()} == before
+    assert {path for path in write.uri.rglob("*") if path.is_dir()} == folders
+
+
+def test_objects_that_are_no_records_are_strays_and_no_errors(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.commit()
+    strays = [
+        "names/readme",
+        f"control/{write.uid}/lock",
+        f"control/{write.uid}/01/launch/1.json",
+        f"control/{write.uid}/1/commit/claim-x.json",
+        f"staged/{write.uid}/1/1/seals/0/00.json",
+        "control/not a uid/write.json",
+    ]
+    for path in strays:
+        (write.uri / path).parent.mkdir(parents=True, exist_ok=True)
+        (write.uri / path).write_text("?")
+
+    result = run(str(write.uri), "-o", "json")
+
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["strays"] == sorted(strays)
+
+
+def test_a_name_that_means_no_uid_is_an_error(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    rules.put_once(write.store, write.name_path(), rules.NameRecord(token=TOKEN, uid="../../etc"))
+
+    result = run(str(write.uri), "-o", "json")
+
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["writes"] == []
+    assert "not a uid" in result.stderr
+
+
+def test_wrong_settings_exit_with_2(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text("catalog: {}\n")
+
+    result = run(str(tmp_path), "--settings", str(tmp_path / "settings.yaml"))
+
+    assert result.exit_code == 2
+    assert "did you mean 'catalogs'" in result.stderr
+
+
+def test_the_sums_are_those_that_the_ledger_counts(tmp_path: Path) -> None:
+    """The ledger is what commits; showing anything else would be a lie."""
+    write = write_with_two_attempts_and_two_epochs(tmp_path)
+    ledger = Ledger(write.store, type(KEY)(write.uid, 1))
+    seals = list(ledger.counted_seals((1, 2)))
+
+    (epoch, _) = shown(str(write.uri))["writes"][0]["epochs"]
+
+    assert epoch["sealed"]["seals"] == len(seals)
+    assert epoch["sealed"]["rowsRead"] == sum(seal.rows_read for seal in seals)
+    assert ledger_over(write.store).list_attempts() == []

@@ -65,7 +65,7 @@ class ShownClaim(Shown):
     """Leave to try a commit, and what of the table had been seen before."""
 
     index: int
-    table_identity: str
+    table_identity: str | None = Field(description="Null where the claim cannot be read.")
     base: int | None = Field(description="The snapshot or version that was looked at; null: a table without snapshots.")
 
 

@@ -33,6 +33,7 @@ from checkpoint_protocol.records import (
     IcebergBase,
     IcebergFile,
     IcebergTarget,
+    LanceBase,
     LanceTarget,
     LaunchRecord,
     MarkRecord,
@@ -207,7 +208,7 @@ class Inspector:
             input_bytes=sum(file.size_bytes for file in source.files) if source else None,
             attempts=attempts,
             sealed=self._sum(at, attempts),
-            claims=tuple(_claim(record) for index in claims if (record := self._read(at.claim(index), ClaimRecord)) is not None),
+            claims=tuple(_claim(index, self._read(at.claim(index), ClaimRecord)) for index in claims),
             is_committed=None if at.mark in self._wrong else mark is not None,
             commit=_commit(mark) if mark else None,
         )
@@ -375,11 +376,12 @@ def _title(target: Target) -> str:
             return "(no table)"
 
 
-def _claim(record: ClaimRecord) -> ShownClaim:
-    base = record.base
-    if isinstance(base, IcebergBase):
-        return ShownClaim(index=record.index, table_identity=base.table_uuid, base=base.snapshot_id)
-    return ShownClaim(index=record.index, table_identity=base.identity, base=base.at_version)
+def _claim(index: int, record: ClaimRecord | None) -> ShownClaim:
+    match record.base if record else None:
+        case IcebergBase(table_uuid=identity, snapshot_id=base) | LanceBase(identity=identity, at_version=base):
+            return ShownClaim(index=index, table_identity=identity, base=base)
+        case _:
+            return ShownClaim(index=index, table_identity=None, base=None)
 
 
 def _commit(mark: MarkRecord) -> ShownCommit:

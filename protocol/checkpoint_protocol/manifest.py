@@ -276,7 +276,11 @@ def validate_model(model: type[_Model], document: Any) -> _Model:
     """Validate plain data from YAML against a strict model; ManifestInvalid lists each problem with its field path."""
     try:
         # Through JSON, so that lists serve as tuples while numbers in quotes stay errors.
-        return model.model_validate_json(json.dumps(document, default=_refuse_yaml_type))
+        text = json.dumps(document, default=_refuse_yaml_type, allow_nan=False)
+    except (TypeError, ValueError) as error:  # .nan and .inf, a list as a key, an anchor inside itself
+        raise ManifestInvalid((f"(top level): a value cannot be written as JSON: {error}",)) from None
+    try:
+        return model.model_validate_json(text)
     except ValidationError as error:
         raise ManifestInvalid(tuple(_explain(model, problem) for problem in error.errors(include_url=False))) from None
 

@@ -12,7 +12,7 @@ import binascii
 import json
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
@@ -29,6 +29,11 @@ def _is_base64(text: str) -> str:
     except binascii.Error as error:
         raise ValueError(f"not base64: {error}") from None
     return text
+
+
+def _without_surrogates(text: object) -> object:
+    # A message may quote a file name that is no UTF-8; such text can be neither validated nor stored.
+    return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -210,7 +215,7 @@ class FailureRecord(Record):
     attempt: Number
     family: Literal["Retryable", "NeedsChange", "Corrupt"]
     reason: str
-    message: Annotated[str, Field(max_length=32_768)]
+    message: Annotated[str, BeforeValidator(_without_surrogates), Field(max_length=32_768)]
 
 
 # --- a seal ---------------------------------------------------------------------------------------------------------------
@@ -375,9 +380,12 @@ def decode(model: type[_R], data: bytes, where: str) -> _R:
     if len(data) > MAX_RECORD_BYTES:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} has {len(data)} bytes; no record is larger than {MAX_RECORD_BYTES}")
     try:
-        return model.model_validate_json(data)
+        record = model.model_validate_json(data)
     except ValidationError as error:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} {_what_is_wrong(model, data, error)}") from None
+    if not record.model_fields_set.issuperset(("kind", "version")):
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} does not say its kind and version: it is not a record of ours")
+    return record
 
 
 def _what_is_wrong(model: type[Record], data: bytes, error: ValidationError) -> str:

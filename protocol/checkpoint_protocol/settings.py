@@ -16,7 +16,7 @@ class CatalogSettings(SettingsSection):
     """One Iceberg catalog."""
 
     type: Literal["sql", "rest"]
-    uri: str = Field(min_length=1, description="sql: an SQLAlchemy URI (sqlite:///..., postgresql+psycopg2://...).")
+    uri: str = Field(min_length=1, repr=False, description="sql: an SQLAlchemy URI (sqlite:///..., postgresql+psycopg2://...).")
     warehouse: str | None = Field(default=None, description="Where new tables lie (a name, for some REST catalogs).")
     credential: Secret | None = Field(default=None, description="REST: client id and secret, as id:secret.")
     token: Secret | None = Field(default=None, description="REST: a bearer token.")

@@ -45,7 +45,7 @@ class SecretRef(SettingsSection):
         assert self.file is not None
         try:
             return Path(self.file).read_text().rstrip("\n")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise NeedsChange(reasons.MANIFEST_INVALID, f"settings: cannot read the secret file {self.file}: {error}") from error
 
 

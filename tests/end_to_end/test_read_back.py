@@ -15,8 +15,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from checkpoint_operator.core.actions import Finish
 
+from checkpoint_operator.core.actions import Finish
 from tests.services.spark_iceberg import iceberg_spark_runtime
 from tests.support.places import IcebergPlace, Place
 from tests.support.writes import drive, manifest_for, reconciler_for
@@ -46,7 +46,7 @@ def rich_table() -> pa.Table:
             "place": pa.array([{"lat": 1.5}, None, {"lat": None}, {"lat": 0.0}, {"lat": 1.0}, {"lat": 2.0}]),
             "amount": pa.array([Decimal("1.10"), None, Decimal("-9.99"), *[Decimal("0.00")] * 3], pa.decimal128(10, 2)),
             "at": pa.array(
-                [naive(2026, 1, 2, 3, 4, 5), naive(1969, 12, 31, 23), None, *[naive(2026, 6, 1)] * 3],  # noqa: DTZ001
+                [naive(2026, 1, 2, 3, 4, 5), naive(1969, 12, 31, 23), None, *[naive(2026, 6, 1)] * 3],
                 pa.timestamp("us"),
             ),
             "on": pa.array([datetime.date(2026, 2, 28), datetime.date(1900, 1, 1), None, *[datetime.date(2026, 3, 1)] * 3]),

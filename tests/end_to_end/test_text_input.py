@@ -10,7 +10,6 @@ from pathlib import Path
 
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
-
 from tests.end_to_end.test_input import interrupted
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place

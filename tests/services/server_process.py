@@ -18,7 +18,17 @@ class ServerFailed(Exception):
 
 
 class ServerProcess:
-    def __init__(self, command: Sequence[str], *, port: int, ready_path: str, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        port: int,
+        ready_path: str,
+        log: Path,
+        environment: Mapping[str, str],
+        host: str = LOOPBACK,
+    ) -> None:
+        self._host = host
         self.port = port
         self._command = list(command)
         self._ready_path = ready_path
@@ -91,7 +101,7 @@ class ServerProcess:
         raise ServerFailed(f"not ready within {READY_SECONDS:.0f} s:\n{self._last_words()}")
 
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=5)
+        connection = http.client.HTTPConnection(self._host, self.port, timeout=5)
         try:
             connection.request("GET", self._ready_path)
             return connection.getresponse().status == http.HTTPStatus.OK

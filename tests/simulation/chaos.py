@@ -12,13 +12,15 @@ from typing import Final
 from tests.simulation.choices import Choices, weighted
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.runners import start_runner
-from tests.simulation.scheduler import GO, Actor, Order
+from tests.simulation.scheduler import EFFECTS, Actor, Order
 from tests.simulation.world import Format, Job, RunnerLog, World
 
-#: Points after which the world is another. Dying or sleeping right there is what most bugs need.
-EFFECTS: Final = frozenset({"put", "swap", "append", "fence", "start", "stop", "stage"})
 #: Not faults but choices that any run makes now and then.
 _HARMLESS: Final = frozenset({"read", "cores", "ship"})
+
+#: How far an actor goes on: until it sleeps, up to its next effect, a little, or one call.
+_STRIDES: Final = (Order(calls=200), Order(calls=200, to_effect=True), Order(calls=6), Order())
+_TO_ITS_SLEEP: Final = _STRIDES[0]
 
 _MOST_RUNNERS: Final = 4
 _LEAP_S: Final = 10_000.0
@@ -28,7 +30,7 @@ _BOUND: Final = 6_000
 
 @dataclass(frozen=True, slots=True)
 class Temper:
-    """How likely each thing is in one example, as weights against 64 for "the same actor goes on"."""
+    """How likely each thing is in one example, as weights against 24 for "the same actor goes on"."""
 
     switch: int
     fault: int
@@ -78,7 +80,7 @@ class Turns:
         last = actors.index(self._last) if self._last is not None else -1
         return sorted(ready, key=lambda actor: (actors.index(actor) <= last, actors.index(actor)))
 
-    def take(self, actor: Actor, order: Order = GO) -> None:
+    def take(self, actor: Actor, order: Order = _TO_ITS_SLEEP) -> None:
         self._last = actor
         self.world.scheduler.run(actor, order)
 
@@ -88,7 +90,7 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION) -> World:
     world = World(format, parts, is_cluster=choices.below(2) == 1)
     try:
         _set_up(world, choices)
-        torment(world, choices, Temper.drawn(choices), steps=(100, 300, 700)[choices.below(3)])
+        torment(world, choices, Temper.drawn(choices), steps=(20, 60, 150)[choices.below(3)])
         for job in world.jobs:
             settle(world, choices, job)
         if choices.below(4) == 1:
@@ -141,11 +143,11 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
     may_run_more = len(world.runners) < _MOST_RUNNERS * len(world.jobs)
     fault = 0
     if point and point.faults:
-        fault = 24 if point.kind in _HARMLESS else temper.fault
+        fault = 12 if point.kind in _HARMLESS else temper.fault
     match weighted(
         choices,
         (
-            64 if actor else 0,
+            24 if actor else 0,
             temper.switch if len(candidates) > 1 else 0,
             fault,
             temper.crash * is_effect if actor else 0,
@@ -159,9 +161,10 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
         ),
     ):
         case 0 if actor:
-            turns.take(actor)
+            turns.take(actor, _STRIDES[choices.below(len(_STRIDES))])
         case 1:
-            turns.take(candidates[1 + choices.below(len(candidates) - 1)])
+            other = candidates[1 + choices.below(len(candidates) - 1)]
+            turns.take(other, _STRIDES[choices.below(len(_STRIDES))])
         case 2 if actor and point:
             turns.take(actor, Order(point.faults[choices.below(len(point.faults))], salt=choices.below(256)))
         case 3 if actor:
@@ -218,13 +221,13 @@ def settle(world: World, choices: Choices, job: Job) -> RunnerLog:
     fresh = start_runner(world, job)
     world.scheduler.say("(faults stop; a fresh runner)")
     turns = Turns(world)
-    for _ in range(choices.below(4) * 60):
+    for _ in range(choices.below(4) * 20):
         candidates = turns.candidates(world.scheduler.actors)
         if fresh.actor.ended or not candidates:
             break
         if world.raw_store.flying and choices.below(16) == 1:
             _land_or_drop(world, choices)
-        turns.take(candidates[0 if choices.below(4) else choices.below(len(candidates))])
+        turns.take(candidates[choices.below(len(candidates))], _STRIDES[choices.below(len(_STRIDES))])
     for _ in range(_BOUND):
         if fresh.actor.ended:
             return fresh
@@ -252,5 +255,5 @@ def let_zombies_end(world: World, choices: Choices) -> None:
         if flying and (not candidates or choices.below(8) == 1):
             _land_or_drop(world, choices)
         else:
-            turns.take(candidates[0 if choices.below(3) else choices.below(len(candidates))])
+            turns.take(candidates[choices.below(len(candidates))], _STRIDES[choices.below(len(_STRIDES))])
     world.scheduler.say("(the zombies do not end)")

@@ -24,7 +24,7 @@ from tests.simulation.world import Job, RunnerLog, World
 
 #: Shorter than one slow read, longer than none.
 _INTERVAL: Final = "5s"
-_POLL_S: Final = 1.0
+_POLL_S: Final = 30.0
 
 
 def start_runner(world: World, job: Job) -> RunnerLog:

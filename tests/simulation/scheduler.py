@@ -1,8 +1,8 @@
-"""Actors in lockstep: one runs at a time, from one port call to the next, and whoever holds the scheduler decides which.
+"""Actors in lockstep: one runs at a time, and whoever holds the scheduler decides which, and for how long.
 
-Production code is synchronous, so every actor is a thread. It halts at each port call (a *point*) until it is told to go on,
-with an order that may make the call fail or end the actor before or after it. Nothing else can interleave: between points
-there is no shared state but the ports'.
+Production code is synchronous, so every actor is a thread. It halts at port calls (*points*) until it is told to go on, with an
+order that may make that call fail or end the actor before or after it, and that says where to halt next. Nothing else can
+interleave: actors share nothing but the ports.
 """
 
 from __future__ import annotations
@@ -22,12 +22,22 @@ class Crashed(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What befalls a port call. `fault` is one of those that the point offers; `salt` varies it."""
+    """What befalls a port call. `fault` is one of those that the point offers; `salt` varies it.
+
+    The actor then goes on for at most `calls` calls, and no further than the next effect if `to_effect`. It always halts where
+    it would sleep or wait.
+    """
 
     fault: str | None = None
     salt: int = 0
     crash: Literal["before", "after"] | None = None
+    calls: int = 1
+    to_effect: bool = False
 
+
+#: Kinds of points after which the world is another.
+EFFECTS: Final = frozenset({"put", "swap", "append", "fence", "start", "stop", "stage"})
+_HALTS: Final = frozenset({"sleep", "wait"})
 
 GO: Final = Order()
 DIE: Final = Order(crash="before")
@@ -63,6 +73,7 @@ class Actor:
     parent: Actor | None = None
     point: Point = _START
     order: Order = GO
+    calls_left: int = 0
     is_paused: bool = False
     is_doomed: bool = False
     is_dying: bool = False
@@ -104,12 +115,12 @@ class Scheduler:
         return [actor for actor in self.actors if actor.is_ready]
 
     def run(self, actor: Actor, order: Order = GO) -> None:
-        """Let an actor make the call that it halts at, and go on to the next one, or to its end."""
+        """Let an actor make the call that it halts at, and go on as it is told, or to its end."""
         assert not actor.ended
         assert self._current is None, "only one thread schedules"
-        self.step_number += 1
         actor.order = DIE if actor.is_doomed else order
-        self._note(actor)
+        actor.calls_left = actor.order.calls - 1
+        self._note(actor, actor.order)
         self._current = actor
         if actor.thread is None:
             actor.thread = threading.Thread(target=self._main, args=(actor,), name=actor.name, daemon=True)
@@ -138,10 +149,10 @@ class Scheduler:
         """Add a line to the trace."""
         self.trace.append(f"{self.step_number:4} {text}")
 
-    def _note(self, actor: Actor) -> None:
-        point, order = actor.point, actor.order
+    def _note(self, actor: Actor, order: Order) -> None:
+        self.step_number += 1
         befell = "".join(f" [{word}]" for word in (order.fault, order.crash and f"crash {order.crash}") if word)
-        self.trace.append(f"{self.step_number:4} {actor.name}: {point.kind} {point.what}{befell}")
+        self.trace.append(f"{self.step_number:4} {actor.name}: {actor.point.kind} {actor.point.what}{befell}")
 
     def _main(self, actor: Actor) -> None:
         try:
@@ -182,6 +193,9 @@ class Scheduler:
         if actor.is_dying:
             raise Crashed
         actor.point = point
+        if self._goes_on(actor, point):
+            self._note(actor, GO)
+            return effect(GO)
         self._back.release()
         actor.baton.acquire()
         if actor.order.crash == "before":
@@ -193,3 +207,10 @@ class Scheduler:
             if actor.order.crash == "after":
                 actor.is_dying = True
                 raise Crashed
+
+    def _goes_on(self, actor: Actor, point: Point) -> bool:
+        """Whether the last order covers this call too."""
+        if actor.calls_left <= 0 or point.kind in _HALTS or (actor.order.to_effect and point.kind in EFFECTS):
+            return False
+        actor.calls_left -= 1
+        return True

@@ -22,13 +22,14 @@ UID = "00000000000000aa"
 
 @dataclass
 class StoredWrite:
-    """One write in a store on disk. Each method does one thing that a runner or a driver does."""
+    """One write in a store on disk, of a given manifest or a plain one. Each method does what a runner or driver does."""
 
     folder: Path
     name: str = "nightly"
     uid: str = UID
     run_nonce: str = ""
     epoch: int = 1
+    given: CheckpointedWrite | None = None
     store: ObstoreStore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,6 +45,8 @@ class StoredWrite:
 
     @property
     def manifest(self) -> CheckpointedWrite:
+        if self.given is not None:
+            return self.given
         return parse_manifest(
             {
                 "apiVersion": "checkpointed.dev/v1alpha1",

@@ -76,12 +76,16 @@ def test_a_stray_object_in_a_numbered_folder_is_nobodys_record(stray: str) -> No
     assert number_of(f"{AT.launches}{stray}", AT.launches) is None
 
 
-@pytest.mark.parametrize("stray", ["done.json", "claim-.json", "claim-01.json", "claim--1.json", "claim-0.json~", "Claim-0.json", "0.json"])
+@pytest.mark.parametrize(
+    "stray", ["done.json", "claim-.json", "claim-01.json", "claim--1.json", "claim-0.json~", "Claim-0.json", "0.json"]
+)
 def test_a_stray_object_beside_the_claims_is_nobodys_claim(stray: str) -> None:
     assert claim_index_of(f"{AT.commit}{stray}", AT.commit) is None
 
 
-@pytest.mark.parametrize("stray", ["0.json", "0/00.json", "00/0.json", "0/0/0.json", "0/0.json.tmp", "0/-1.json", "a/0.json", "0//0.json"])
+@pytest.mark.parametrize(
+    "stray", ["0.json", "0/00.json", "00/0.json", "0/0/0.json", "0/0.json.tmp", "0/-1.json", "a/0.json", "0//0.json"]
+)
 def test_a_stray_object_among_the_seals_is_nobodys_seal(stray: str) -> None:
     assert seal_of(f"{AT.seals(1)}{stray}", AT.seals(1)) is None
 
@@ -100,7 +104,9 @@ def test_an_epoch_is_read_from_any_of_its_control_records() -> None:
     assert {epoch_of(path, folder) for path in (AT.launch(1), AT.closed(1), AT.claim(0), AT.mark, AT.target(1))} == {3}
 
 
-@pytest.mark.parametrize("stray", ["write.json", "3", "03/launch/1.json", "0/launch/1.json", "²/launch/1.json", "3x/a", "-3/a", "/a", "3/"])
+@pytest.mark.parametrize(
+    "stray", ["write.json", "3", "03/launch/1.json", "0/launch/1.json", "²/launch/1.json", "3x/a", "-3/a", "/a", "3/"]
+)
 def test_a_stray_object_beside_the_epochs_is_nobodys_epoch(stray: str) -> None:
     folder = layout.control_folder("0123abcd")
 

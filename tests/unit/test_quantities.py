@@ -29,7 +29,28 @@ def test_durations_as_people_write_them_are_read(text: str, seconds: float) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["", "5", "s", "m5", "5 m", " 5m", "5m ", "5m\n", "-5m", "+5m", "1.5m", "1.5h", ".5s", "5.s", "30s5m", "1d", "5M", "1e3s", 60, 60.0]
+    [
+        "",
+        "5",
+        "s",
+        "m5",
+        "5 m",
+        " 5m",
+        "5m ",
+        "5m\n",
+        "-5m",
+        "+5m",
+        "1.5m",
+        "1.5h",
+        ".5s",
+        "5.s",
+        "30s5m",
+        "1d",
+        "5M",
+        "1e3s",
+        60,
+        60.0,
+    ]
     + [None, True, ["5m"]],
 )
 def test_anything_else_is_no_duration_and_the_message_shows_what_is(text: object) -> None:
@@ -56,7 +77,9 @@ def test_sizes_as_kubernetes_writes_them_are_read(text: str, size_bytes: int) ->
     assert parse_size_bytes(text) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["", "Mi", "1.5Gi", "1 Mi", "1Mi\n", "-1Mi", "1MB", "1mi", "1K", "0x10", "1e3", 1024, 1.0, None, True])
+@pytest.mark.parametrize(
+    "text", ["", "Mi", "1.5Gi", "1 Mi", "1Mi\n", "-1Mi", "1MB", "1mi", "1K", "0x10", "1e3", 1024, 1.0, None, True]
+)
 def test_anything_else_is_no_size_and_the_message_shows_what_is(text: object) -> None:
     with pytest.raises(ValueError, match="a size such as"):
         parse_size_bytes(text)
@@ -98,12 +121,15 @@ def test_sizes_are_read_back_exactly(size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0, "0s"), (60.0, "1m"), (61.0, "61s"), (7200.0, "2h"), (5400.0, "90m"), (0.25, "0.25s"), (1.5, "1.5s")]
+    ("seconds", "text"),
+    [(0.0, "0s"), (60.0, "1m"), (61.0, "61s"), (7200.0, "2h"), (5400.0, "90m"), (0.25, "0.25s"), (1.5, "1.5s")],
 )
 def test_durations_are_written_short(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-@pytest.mark.parametrize(("size_bytes", "text"), [(0, "0"), (1, "1"), (1025, "1025"), (1 << 20, "1Mi"), (3 << 30, "3Gi"), (1 << 40, "1Ti")])
+@pytest.mark.parametrize(
+    ("size_bytes", "text"), [(0, "0"), (1, "1"), (1025, "1025"), (1 << 20, "1Mi"), (3 << 30, "3Gi"), (1 << 40, "1Ti")]
+)
 def test_sizes_are_written_short(size_bytes: int, text: str) -> None:
     assert format_size(size_bytes) == text

@@ -380,6 +380,13 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     assert read(str(tmp_path / "x.csv"), types={"b": "binary"}) == [{"a": 1, "b": b"\xe9"}]
 
 
+@pytest.mark.parametrize("options", [{}, {"multiLine": True}])
+def test_header_that_is_not_utf8_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    error = refusal(put(tmp_path, "x.csv", b"a,\xe9\n1,2\n"), options=options)
+    assert error.reason == reasons.SOURCE_UNREADABLE
+    assert "x.csv: its first line" in error.message
+
+
 def test_line_with_another_number_of_fields_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, "x.csv", "a,b\n1,2\n3,4,5\n")
     assert "line at byte 8: CSV parse error: Expected 2 columns, got 3" in refusal(path).message

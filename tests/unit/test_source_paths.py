@@ -137,6 +137,7 @@ def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
     (tmp_path / "data/loop").symlink_to(tmp_path / "data")
     (tmp_path / "data/link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "data/to_nothing").symlink_to(tmp_path / "nothing")
+    (tmp_path / "data/to_itself").symlink_to(tmp_path / "data/to_itself")
     os.mkfifo(tmp_path / "data/pipe")
     assert found(tmp_path, "data") == ["data/link/y.csv", "data/x.csv"]
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
 
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.files import find_settings, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem, size_text
-from checkpoint_operator.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownWrite
+from checkpoint_operator.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownSums, ShownWrite
 from checkpoint_operator.inspection import inspect_store, open_existing
+from checkpoint_protocol import layout
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.layout import EpochLayout
 
 _SHOWN: Final = 0
 _UNREADABLE: Final = "?"
@@ -54,19 +56,22 @@ def _say(console: Console, error: CheckpointError) -> None:
 
 
 def _print(out: Console, store: ShownStore) -> None:
+    unreadable = {error.object for error in store.errors}
     if not store.writes:
         out.print(f"{store.uri} holds no writes", markup=False)
     for number, write in enumerate(store.writes):
         if number:
             out.print()
-        _print_write(out, write)
+        _print_write(out, write, unreadable)
     if store.strays:
         out.print(f"\n{counted(len(store.strays), 'object')} of no known kind, such as {store.strays[0]}", markup=False)
 
 
-def _print_write(out: Console, write: ShownWrite) -> None:
+def _print_write(out: Console, write: ShownWrite, unreadable: Set[str]) -> None:
     title = ", ".join(write.names) or (f"{write.namespace}/{write.name}" if write.name else "(no name)")
     out.print(f"[bold]{escape(title)}[/bold]  uid {write.uid}")
+    if layout.write_path(write.uid) in unreadable:
+        out.print(f"  {_UNREADABLE} source and sink cannot be read")
     if write.source is not None:
         paths = write.source.get("paths") or [write.source.get("path")]
         assert isinstance(paths, list)
@@ -76,7 +81,7 @@ def _print_write(out: Console, write: ShownWrite) -> None:
     if not write.epochs:
         out.print("  nothing was begun")
     for epoch in write.epochs:
-        _print_epoch(out, epoch)
+        _print_epoch(out, epoch, EpochLayout(EpochKey(write.uid, epoch.epoch)), unreadable)
 
 
 def _sink_text(sink: Mapping[str, object]) -> str:
@@ -89,12 +94,13 @@ def _sink_text(sink: Mapping[str, object]) -> str:
             return "none"
 
 
-def _print_epoch(out: Console, epoch: ShownEpoch) -> None:
-    read = (
-        "input not fixed yet"
-        if epoch.input_files is None
-        else f"{counted(epoch.input_files, 'file')}, {size_text(epoch.input_bytes or 0)}"
-    )
+def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str]) -> None:
+    if at.input in unreadable:
+        read = f"{_UNREADABLE} files"
+    elif epoch.input_files is None:
+        read = "input not fixed yet"
+    else:
+        read = f"{counted(epoch.input_files, 'file')}, {size_text(epoch.input_bytes or 0)}"
     nonce = f", runNonce {epoch.run_nonce!r}" if epoch.run_nonce else ""
     out.print(f"  epoch {epoch.epoch}{nonce}: {read}; {_commit_text(epoch)}", markup=False)
     if not epoch.attempts:
@@ -102,33 +108,28 @@ def _print_epoch(out: Console, epoch: ShownEpoch) -> None:
     columns = (">attempt", "code", ">tasks", ">seals", ">rows read", ">rows written", ">files", ">size", "state")
     table = plain_table(*columns)
     for attempt in epoch.attempts:
-        _add_row(table, attempt)
+        tasks = "no plan" if attempt.tasks is None else f"{attempt.tasks_done}/{attempt.tasks}"
+        table.add_row(
+            str(attempt.attempt),
+            attempt.code_digest or _UNREADABLE,
+            _UNREADABLE if at.plan(attempt.attempt) in unreadable else tasks,
+            *_sum_cells(attempt.sealed),
+            escape(_state_text(attempt, at, unreadable)),
+        )
     if len(epoch.attempts) > 1:
-        sums = epoch.sealed
-        cells = (sums.seals, sums.rows_read, sums.rows_written, sums.staged_files)
-        table.add_row("all", "", "", *(f"{cell:,}" for cell in cells), size_text(sums.staged_bytes), "what counts")
+        table.add_row("all", "", "", *_sum_cells(epoch.sealed), "what counts")
     out.print(Padding(table, (0, 0, 0, 4), expand=False))
 
 
-def _add_row(table: Table, attempt: ShownAttempt) -> None:
-    sums = attempt.sealed
-    table.add_row(
-        str(attempt.attempt),
-        attempt.code_digest or _UNREADABLE,
-        "no plan" if attempt.tasks is None else f"{attempt.tasks_done}/{attempt.tasks}",
-        f"{sums.seals:,}",
-        f"{sums.rows_read:,}",
-        f"{sums.rows_written:,}",
-        f"{sums.staged_files:,}",
-        size_text(sums.staged_bytes),
-        escape(_state_text(attempt)),
-    )
+def _sum_cells(sums: ShownSums) -> list[str]:
+    cells = (sums.seals, sums.rows_read, sums.rows_written, sums.staged_files)
+    return [*(f"{cell:,}" for cell in cells), size_text(sums.staged_bytes)]
 
 
-def _state_text(attempt: ShownAttempt) -> str:
+def _state_text(attempt: ShownAttempt, at: EpochLayout, unreadable: Set[str]) -> str:
     words = ["open"]
     if attempt.closed is None:
-        words = [_UNREADABLE]
+        words = [f"{_UNREADABLE} whether it is closed cannot be read"]
     elif attempt.closed:
         words = ["closed, complete" if attempt.complete else "closed, incomplete"]
     if attempt.counted:
@@ -137,12 +138,14 @@ def _state_text(attempt: ShownAttempt) -> str:
         words.append(f"{counted(attempt.seals_not_counted, 'seal')} too late")
     if attempt.failure is not None:
         words.append(f"{attempt.failure.reason}: {attempt.failure.message}")
+    elif at.failure(attempt.attempt) in unreadable:
+        words.append(f"{_UNREADABLE} why its driver ended cannot be read")
     return "; ".join(words)
 
 
 def _commit_text(epoch: ShownEpoch) -> str:
     if epoch.is_committed is None:
-        return "whether it is committed cannot be read"
+        return f"{_UNREADABLE} whether it is committed cannot be read"
     if epoch.commit is None:
         return f"not committed ({counted(len(epoch.claims), 'claim')})" if epoch.claims else "not committed"
     commit = epoch.commit

@@ -62,7 +62,10 @@ def _print(out: Console, status: Status) -> None:
     if status.input_files is not None:
         rows.append(("input", f"{counted(status.input_files, 'file')}, {size_text(status.input_bytes or 0)}"))
     if status.attempt is not None:
-        rows.append(("tasks", "not planned yet" if status.tasks is None else f"{status.tasks_done} of {status.tasks} done"))
+        if status.tasks is not None:
+            rows.append(("tasks", f"{status.tasks_done} of {status.tasks} done"))
+        elif status.phase != "Unknown":
+            rows.append(("tasks", "not planned yet"))
         sums = status.sealed
         rows.append(("sealed", f"{sums.rows_read:,} rows read, {sums.rows_written:,} written, in {counted(sums.seals, 'seal')}"))
     if status.claims and status.phase == "Sealed":

@@ -57,7 +57,7 @@ def check_source(source: Source, storage: StorageSettings, findings: Findings) -
         filled=tuple(file for file in files[:MOST_FILES] if file.path not in look.empty),
         unopened=files[MOST_FILES:],
         whole=frozenset(file.path for file in files if source.format != "parquet" and is_read_from_its_start(file.path, source)),
-        columns=None if look.columns is None or source.format == "json" else source.columns or look.columns,
+        columns=None if look.columns is None or source.format == "json" else _chosen(source, look.columns),
         rows=look.rows,
     )
 
@@ -89,6 +89,11 @@ def _look(listing: SourceListing, source: Source, files: Sequence[FoundFile], fi
     from checkpoint_operator.validation.parquet_files import look_at_parquet
 
     return look_at_parquet(listing, files, findings)
+
+
+def _chosen(source: Source, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that are read; one that does not exist has been said already."""
+    return tuple(known) if source.columns is None else tuple(name for name in source.columns if name in known)
 
 
 def _check_columns(source: Source, known: Sequence[str], findings: Findings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import obstore
@@ -22,6 +23,7 @@ from checkpoint_spark.sources.patterns import Pattern
 
 _NOT_THERE: Final = (obstore_errors.NotFoundError, FileNotFoundError)
 _FAILURES: Final = (obstore_errors.BaseError, OSError)
+_BEHIND_THE_END: Final = "416 Range Not Satisfiable"
 _READ_AHEAD_BYTES: Final = 4 << 20
 
 _ClientKey = tuple[str, str | None]
@@ -62,28 +64,24 @@ class Buckets:
             raise translate_store_error(error, folder.text) from error
 
     def read_range(self, location: Location, start: int, end: int) -> bytes:
-        try:
+        with _reading(location):
             return bytes(obstore.get_range(self._store(location), location.key, start=start, end=end))
-        except _NOT_THERE as error:
-            raise vanished(location.text) from error
-        except _FAILURES as error:
-            if "416" in str(error):
-                raise vanished(location.text) from error
-            raise translate_store_error(error, location.text) from error
 
     def open_arrow(self, location: Location) -> pa.NativeFile:
         if location.root.startswith("s3"):
             with reading(location.text, "it cannot be opened", "check its name"):
                 bucket = location.root.partition("://")[2]
                 return self._filesystem(location).open_input_file(f"{bucket}/{location.key}")
-        # pyarrow's clients for GCS and Azure cannot be given all that the settings say (a key file, an endpoint).
-        try:
+        return self.open_arrow_by_obstore(location)
+
+    def open_arrow_by_obstore(self, location: Location) -> pa.NativeFile:
+        """Return the object for pyarrow where its own clients cannot be given all that the settings say.
+
+        That is GCS (a key file) and Azure (an endpoint). Reads of one file wait for each other.
+        """
+        with _reading(location):
             reader = obstore.open_reader(self._store(location), location.key, buffer_size=_READ_AHEAD_BYTES)
-        except _NOT_THERE as error:
-            raise vanished(location.text) from error
-        except _FAILURES as error:
-            raise translate_store_error(error, location.text) from error
-        return pa.PythonFile(reader, mode="r")
+        return pa.PythonFile(_ObstoreFile(reader, location), mode="r")
 
     def _client_key(self, location: Location) -> _ClientKey:
         entry = self._storage.entry_for(location.text)
@@ -107,6 +105,50 @@ class Buckets:
             if key not in self._filesystems:
                 self._filesystems[key] = pa.fs.S3FileSystem(**pyarrow_options(location.text, self._storage))
             return self._filesystems[key]
+
+
+class _ObstoreFile:
+    """An obstore reader as pyarrow wants a file. What its methods raise, pyarrow hands on."""
+
+    closed = False
+
+    def __init__(self, reader: obstore.ReadableFile, location: Location) -> None:
+        self._reader = reader
+        self._location = location
+
+    def read(self, size_bytes: int) -> bytes:
+        with _reading(self._location):
+            return bytes(self._reader.read(size_bytes))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        with _reading(self._location):
+            return self._reader.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._reader.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+        self._reader.close()
+
+
+@contextmanager
+def _reading(location: Location) -> Iterator[None]:
+    """Translate the errors of obstore while an object is read that was there before."""
+    try:
+        yield
+    except _NOT_THERE as error:
+        raise vanished(location.text) from error
+    except _FAILURES as error:
+        if _BEHIND_THE_END in str(error):
+            raise vanished(location.text) from error
+        raise translate_store_error(error, location.text) from error
 
 
 def _found(location: Location, meta: Any) -> FoundFile:

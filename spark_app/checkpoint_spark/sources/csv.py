@@ -107,8 +107,8 @@ class CsvReader:
             return size_bytes, None
         try:
             names = self._dialect.names_in(line)
-        except (pa.ArrowException, NotOneRowALine) as error:
-            way_out = error.way_out if isinstance(error, NotOneRowALine) else "mend the file"
+        except (pa.ArrowException, ValueError) as error:  # ValueError: not UTF-8 too
+            way_out = error.way_out if isinstance(error, NotOneRowALine) else "mend the file, or convert it to UTF-8"
             raise unreadable(path, f"its first line: {explain(error)}", way_out) from error
         return line.position + (line.size_bytes if self._options.header else 0), names
 

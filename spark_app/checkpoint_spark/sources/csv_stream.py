@@ -10,7 +10,7 @@ import pyarrow.csv
 
 from checkpoint_protocol.manifest import SourceOptions
 from checkpoint_spark.sources.csv_dialect import WAY_OUT, CsvDialect, name_columns
-from checkpoint_spark.sources.failures import explain, unreadable
+from checkpoint_spark.sources.failures import explain, reading, unreadable
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.lines import LONGEST_LINE_BYTES, line_blocks
 from checkpoint_spark.sources.texts import TextStream, is_gzip
@@ -32,8 +32,9 @@ class CsvStream:
 
     def names(self, path: str) -> tuple[str, ...] | None:
         """Return the column names, or None if every line of the file is blank."""
-        first = self._first(path, _HEADER_BLOCK_BYTES, self._dialect.convert_options({}, None))
-        return None if first is None else tuple(first.schema.names)
+        with reading(path, "its first line cannot be read", "mend the file, or convert it to UTF-8"):
+            first = self._first(path, _HEADER_BLOCK_BYTES, self._dialect.convert_options({}, None))
+            return None if first is None else tuple(first.schema.names)
 
     def sample(self, path: str, types: Mapping[str, pa.DataType], columns: Sequence[str] | None) -> pa.Table | None:
         """Return the first rows, with types taken from the values where none is given."""

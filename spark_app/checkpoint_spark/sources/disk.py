@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -51,6 +52,8 @@ class Disk:
             except FileNotFoundError:  # removed since, or a link to nothing
                 continue
             except OSError as error:
+                if error.errno == errno.ELOOP:  # a link to itself
+                    continue
                 raise translate_store_error(error, entry.path) from error
             if stat.S_ISDIR(status.st_mode):
                 yield from self._walk(entry.path, pattern, reached, above | {(here.st_dev, here.st_ino)})

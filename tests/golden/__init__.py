@@ -1,0 +1,1 @@
+"""Stored forms that never change: what one release has written, every later one must read."""

@@ -1,0 +1,257 @@
+"""One record of each kind and union member, with every field said. Their stored forms lie in records/.
+
+    python -m tests.golden.samples      writes the files that are not there; it never changes one
+
+A file that no longer matches is a change of the stored format: readers of older stores break. Make a new version of the record
+and keep this one readable, rather than changing the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from checkpoint_protocol.manifest import Source, SourceOptions, Step
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import (
+    ClaimRecord,
+    ClosedRecord,
+    FailureRecord,
+    FieldMetrics,
+    IcebergBase,
+    IcebergFile,
+    IcebergTarget,
+    InputRecord,
+    LanceBase,
+    LanceDataFile,
+    LanceField,
+    LanceFragment,
+    LanceTarget,
+    LaunchRecord,
+    MarkRecord,
+    NameRecord,
+    NoTarget,
+    OutputRecord,
+    PlanRecord,
+    PositionsCovered,
+    Record,
+    Seal,
+    SourceFile,
+    TargetRecord,
+    WriteRecord,
+    encode,
+)
+
+FOLDER: Final = Path(__file__).with_name("records")
+
+_TOKEN = "00112233445566778899aabbccddeeff"
+_OTHER = "ffeeddccbbaa99887766554433221100"
+_CODE = "c0de" * 16
+_MENDED = "beef" * 16
+_SCHEMA = "aGVsbG8gc2NoZW1h"
+
+_ICEBERG = IcebergTarget(
+    table="local.db.flüge",
+    table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+    data_location="s3://lake/db/flüge/data",
+    table_schema_json='{"type":"struct","schema-id":0,"fields":[]}',
+    partition_spec_json='{"spec-id":0,"fields":[]}',
+    codec="zstd",
+    codec_level=3,
+)
+_LANCE = LanceTarget(
+    uri="s3://lake/flights.lance",
+    identity=_OTHER,
+    at_version=7,
+    fields=(
+        LanceField(id=0, path="id", type="int64", nullable=False),
+        LanceField(id=2, path="place.lat", type="double", nullable=True),
+    ),
+    arrow_schema=_SCHEMA,
+    storage_version="2.1",
+)
+_LAUNCH = LaunchRecord(
+    token=_TOKEN,
+    attempt=2,
+    run_nonce="2026-01-02",
+    source=Source(
+        format="csv",
+        paths=("s3://in/a/*.csv", "/in/größe.csv"),
+        options=SourceOptions(
+            header=False, delimiter=";", quote="'", escape="\\", null_values=("", "-"), multi_line=True, compression="gzip"
+        ),
+        columns=("id", "text"),
+        types={"id": "int64"},
+        key_columns=("id",),
+        split_size="64Mi",  # type: ignore[arg-type]
+    ),
+    steps=(
+        Step(call="code.flights:Model", input="row", name="predict", arguments={"size": 3, "rate": 0.5, "on": ["a", None, True]}),
+        Step(call="code.flights:clean"),
+    ),
+    code_digest=_CODE,
+    target=_ICEBERG,
+    sink_format="iceberg",
+    target_file_size_bytes=268435456,
+    interval_s=90.5,
+    minimum_bytes=8388608,
+    counted=(1,),
+    on_replaced="Process",
+)
+_SEAL = Seal(
+    token=_TOKEN,
+    attempt=2,
+    task=11,
+    link=3,
+    covered=PositionsCovered(ranges=(Range(file=0, start=100, end=250), Range(file=4, start=0, end=None))),
+    rows_read=1150,
+    rows_written=1149,
+    code_digest=_CODE,
+    files=(
+        IcebergFile(
+            path="s3://lake/db/flüge/data/cw-0123456789abcdef/1-2-11-00112233445566778899aabbccddeeff.parquet",
+            size_bytes=123456,
+            rows=1149,
+            schema_id=4,
+            spec_id=1,
+            partition=("AQAAAA==", None),
+            metrics=(
+                FieldMetrics(
+                    field_id=1, column_size=900, value_count=1149, null_count=0, nan_count=2, lower="AAAAAA==", upper="/////w=="
+                ),
+                FieldMetrics(field_id=2),
+            ),
+            split_offsets=(4, 70000),
+        ),
+    ),
+    last=True,
+)
+
+SAMPLES: Final[dict[str, Record]] = {
+    "name": NameRecord(token=_TOKEN, uid="0123456789abcdef"),
+    "write": WriteRecord(
+        token=_TOKEN,
+        uid="0123456789abcdef",
+        namespace="default",
+        name="flights",
+        identity={
+            "source": {"format": "csv", "path": "/in/*.csv"},
+            "sink": {"iceberg": {"catalog": "local", "table": "db.flüge"}},
+            "checkpoint": {"uri": "s3://lake/checkpoints"},
+        },
+        identity_digest="1d" * 32,
+    ),
+    "input": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(path="/in/a.parquet", etag="abc-1", size_bytes=1000, unit="rows", start=0, end=500, cuts=(0, 250)),
+            SourceFile(path="s3://in/b.csv", etag='"def"', size_bytes=2000, unit="bytes", start=17, end=2000, cuts=()),
+            SourceFile(path="/in/größe 100 %.csv.gz", etag="", size_bytes=0, unit="records", start=1, end=None, cuts=()),
+        ),
+        arrow_schema=_SCHEMA,
+    ),
+    "launch-iceberg": _LAUNCH,
+    "launch-lance": _LAUNCH.model_copy(update={"target": _LANCE, "sink_format": "lance"}),
+    "launch-none": _LAUNCH.model_copy(
+        update={
+            "target": NoTarget(),
+            "sink_format": "none",
+            "attempt": 1,
+            "counted": (),
+            "source": Source(format="parquet", path="/in"),
+            "steps": (),
+            "run_nonce": "",
+        }
+    ),
+    "launch-before-the-table": _LAUNCH.model_copy(update={"target": None}),
+    "output": OutputRecord(token=_TOKEN, arrow_schema=_SCHEMA),
+    "target-iceberg": TargetRecord(token=_TOKEN, target=_ICEBERG.model_copy(update={"codec_level": None})),
+    "target-lance": TargetRecord(token=_TOKEN, target=_LANCE),
+    "target-none": TargetRecord(token=_TOKEN, target=NoTarget()),
+    "plan": PlanRecord(
+        token=_TOKEN,
+        attempt=2,
+        tasks=((Range(file=0, start=0, end=100), Range(file=1, start=50, end=70)), (Range(file=2, start=0, end=None),)),
+        done_files=3,
+        done_rows=12345,
+    ),
+    "plan-empty": PlanRecord(token=_TOKEN, attempt=1, tasks=(), done_files=0, done_rows=0),
+    "failure": FailureRecord(
+        token=_TOKEN,
+        attempt=1,
+        family="NeedsChange",
+        reason="CodeFailed",
+        message="step 'größe' raised on row 7: KeyError: \"x\"\n",
+    ),
+    "seal-iceberg": _SEAL,
+    "seal-lance": _SEAL.model_copy(
+        update={
+            "link": 0,
+            "last": False,
+            "files": (
+                LanceFragment(
+                    files=(
+                        LanceDataFile(
+                            path="00ff.lance",
+                            size_bytes=777,
+                            fields=(0, 2),
+                            column_indices=(0, 1),
+                            major_version=2,
+                            minor_version=1,
+                        ),
+                    ),
+                    rows=9,
+                ),
+            ),
+        }
+    ),
+    "seal-without-files": _SEAL.model_copy(update={"files": (), "rows_written": 0}),
+    "closed": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(3, 0, 1), complete=False),
+    "closed-complete": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(4,), complete=True),
+    "closed-without-plan": ClosedRecord(token=_TOKEN, attempt=1, plan_token=None, chain_lengths=(), complete=False),
+    "claim-iceberg": ClaimRecord(
+        token=_TOKEN,
+        index=0,
+        base=IcebergBase(table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1", snapshot_id=9223372036854775807),
+    ),
+    "claim-iceberg-empty-table": ClaimRecord(
+        token=_TOKEN, index=0, base=IcebergBase(table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1", snapshot_id=None)
+    ),
+    "claim-lance": ClaimRecord(token=_TOKEN, index=3, base=LanceBase(identity=_OTHER, at_version=8)),
+    "mark": MarkRecord(
+        token=_TOKEN,
+        key="0123456789abcdef/1",
+        target="local.db.flüge",
+        table_identity="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        commit_id=9223372036854775807,
+        rows_read=1000000,
+        rows_written=999999,
+        files=12,
+        attempts=2,
+        code_digests=(_CODE, _MENDED),
+    ),
+    "mark-of-nothing": MarkRecord(
+        token=_TOKEN,
+        key="0123456789abcdef/2",
+        target="(no table)",
+        table_identity=None,
+        commit_id=None,
+        rows_read=0,
+        rows_written=0,
+        files=0,
+        attempts=1,
+        code_digests=(),
+    ),
+}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, record in SAMPLES.items():
+        path = FOLDER / f"{name}.json"
+        if not path.exists():
+            path.write_bytes(encode(record))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Planted bugs of the commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpoint_operator.commit import lance
+from checkpoint_operator.commit.iceberg import IcebergLook
+from checkpoint_operator.commit.lance import LanceLook
+from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Landed, Refused, RequestOutcome
+from checkpoint_operator.commit.results import Results, gather
+from checkpoint_operator.core.actions import Stall
+from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import ClaimRecord, IcebergFile, LanceBase, LanceFragment
+
+from tests.simulation.iceberg_table import IcebergPort
+from tests.simulation.lance_table import SimulatedLance
+from tests.simulation.parts import LockstepReconciler
+
+
+@dataclass(slots=True)
+class _LanceWrapper:
+    """The Lance port, passed through."""
+
+    inner: SimulatedLance
+
+    def latest_version(self) -> int | None:
+        return self.inner.latest_version()
+
+    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
+        return self.inner.look(key, since, up_to)
+
+    def find_misfit(self, look: LanceLook, targets: Any, files: Any) -> Any:
+        return self.inner.find_misfit(look, targets, files)
+
+    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+        return self.inner.references_any(look, files)
+
+    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+        return self.inner.append(read_version, key, files)
+
+    def fence(self, read_version: int) -> RequestOutcome:
+        return self.inner.fence(read_version)
+
+
+class WithoutFence(_LanceWrapper):
+    """Look, then append: an append of another committer may be on its way."""
+
+    def fence(self, read_version: int) -> RequestOutcome:
+        return Landed(self.inner.latest)
+
+
+class FencedOnce(_LanceWrapper):
+    """After an append without an answer, the first fence is thought to be enough."""
+
+    def __init__(self, inner: SimulatedLance) -> None:
+        super().__init__(inner)
+        self.made: int | None = None
+
+    def fence(self, read_version: int) -> RequestOutcome:
+        if self.made is not None:
+            return Landed(self.inner.latest)
+        outcome = self.inner.fence(read_version)
+        if isinstance(outcome, Landed):
+            self.made = outcome.commit_id
+        return outcome
+
+
+class _LookAfterTheClaim(lance._Committer):
+    """Claims first and looks then: what it looks at may lie behind another committer's fence."""
+
+    def commit(self) -> CommitOutcome:
+        claim = self.ledger.read_claim(0)
+        if claim is None:
+            latest = self.table.latest_version()
+            assert latest is not None
+            base = LanceBase(identity="1" * 32, at_version=latest)
+            ours = ClaimRecord(token=new_token(), index=0, base=base)
+            claim = self.ledger.put_claim(ours)
+            if claim.token == ours.token:
+                look = self.table.look(self.key, since=base.at_version)
+                if (known := self._judge(look, base)) is not None:
+                    return known
+                assert look is not None
+                outcome = self.table.append(look.at_version, self.key, self.files)
+                if isinstance(outcome, Landed):
+                    return Committed(base.identity, outcome.commit_id, by_us=True)
+        assert isinstance(claim.base, LanceBase)
+        return self._take_over(claim.base)
+
+
+def look_after_the_claim(
+    table: Any, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep
+) -> CommitOutcome:
+    files = [file for file in results.files if isinstance(file, LanceFragment)]
+    try:
+        return _LookAfterTheClaim(table, ledger, files, [], pause).commit()
+    except Retryable as error:
+        return lance.TryLater(error.reason, error.message)
+
+
+class MarkBeforeCommit(LockstepReconciler):
+    """Notes that the commit was made, and then makes it."""
+
+    def _commit(self, ledger: Ledger, attempt: int) -> Stall | None:
+        results = gather(ledger, attempt)
+        self._mark(ledger, results, None, ledger.key.snapshot_id)
+        return super()._commit(ledger, attempt)
+
+
+@dataclass(slots=True)
+class _IcebergWrapper:
+    """The Iceberg port, passed through under another key."""
+
+    inner: IcebergPort
+
+    def key_for(self, key: EpochKey) -> EpochKey:
+        return key
+
+    def look(self, key: EpochKey) -> IcebergLook | None:
+        return self.inner.look(self.key_for(key))
+
+    def find_misfit(self, look: IcebergLook, targets: Any, files: Any) -> Any:
+        return self.inner.find_misfit(look, targets, files)
+
+    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+        return self.inner.references_any(look, files)
+
+    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+        return self.inner.swap(look, self.key_for(key), files)
+
+
+class RebasesByItself(_IcebergWrapper):
+    """As a library's own retry: refused, it loads the table again and commits the same files, without looking for the key."""
+
+    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+        outcome = self.inner.swap(look, key, files)
+        table = self.inner.table
+        paths = tuple(file.path for file in files)
+        for _ in range(4):
+            if not isinstance(outcome, Refused):
+                break
+            outcome = table.request_swap(table.metadata, key, paths, snapshot_id=10_000 + len(table.versions))
+        return outcome
+
+
+class KeyedByName(_IcebergWrapper):
+    """The key is made of the write's name; names are used again."""
+
+    def key_for(self, key: EpochKey) -> EpochKey:
+        return EpochKey("write", key.epoch)
+
+
+class KeyedByRunner(_IcebergWrapper):
+    """The key is made of an id that each process draws anew."""
+
+    def __init__(self, inner: IcebergPort) -> None:
+        super().__init__(inner)
+        self.own = f"process-{next(_process_numbers)}"
+
+    def key_for(self, key: EpochKey) -> EpochKey:
+        return EpochKey(self.own, key.epoch)
+
+
+class KeyedByWrite(_IcebergWrapper):
+    """One key for all epochs of a write."""
+
+    def key_for(self, key: EpochKey) -> EpochKey:
+        return EpochKey(key.uid, 1)
+
+
+def _count() -> Any:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+_process_numbers = _count()

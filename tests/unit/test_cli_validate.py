@@ -1,0 +1,785 @@
+"""`checkpointed-write validate`: everything that is wrong, each with its field, and nothing changed or run on the way."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.cli.files import load_manifest
+from checkpoint_operator.cli.main import main
+from checkpoint_protocol.settings import CatalogSettings, Settings
+from tests.services.s3_server import S3Server
+from tests.support.places import on_s3
+from tests.support.stored_writes import StoredWrite
+from tests.support.writes import manifest_for, rows_of
+
+Change = Callable[[dict[str, Any]], None]
+
+
+class Ground:
+    """A folder with an input, a catalog with the table db.rows, a step, and a manifest that is right."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.source = folder / "in"
+        self.source.mkdir()
+        for number in range(2):
+            pq.write_table(rows_of(range(number * 50, number * 50 + 50)), self.source / f"part-{number}.parquet")
+        self.code = folder / "code"
+        self.code.mkdir()
+        self.settings = folder / "settings.yaml"
+        self.document: dict[str, Any] = {
+            "apiVersion": "checkpointed.dev/v1alpha1",
+            "kind": "CheckpointedWrite",
+            "metadata": {"name": "nightly"},
+            "spec": {
+                "source": {"format": "parquet", "path": "in"},
+                "sink": {"iceberg": {"catalog": "lake", "table": "db.rows"}},
+                "checkpoint": {"uri": "checkpoints"},
+            },
+        }
+        self.write_settings({"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "warehouse"})
+        java = folder / "java" / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+        java.chmod(0o755)
+        self.java_home = java.parents[1]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = self.document["spec"]
+        return spec
+
+    @property
+    def file(self) -> Path:
+        file = self.folder / "write.yaml"
+        file.write_text(yaml.safe_dump(self.document))
+        return file
+
+    def write_settings(self, catalog: dict[str, Any]) -> None:
+        self.settings.write_text(yaml.safe_dump({"catalogs": {"lake": catalog}}))
+
+    def make_table(self, schema: pa.Schema | None = None, properties: dict[str, str] | None = None) -> None:
+        entry = CatalogSettings(
+            type="sql", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=(self.folder / "warehouse").as_uri()
+        )
+        catalog = open_catalog("lake", Settings(catalogs={"lake": entry}))
+        catalog.create_namespace("db")
+        catalog.create_table("db.rows", schema or rows_of([]).schema, properties=properties or {})
+        catalog.close()
+
+    def write_step(self, text: str, name: str = "steps.py") -> None:
+        file = self.code / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def use_step(self, call: str, **arguments: Any) -> None:
+        self.spec["code"] = {"path": "code"}
+        self.spec["steps"] = [{"call": call, "arguments": arguments}]
+
+    def use_text(self, text: str | bytes, format: str = "csv", name: str = "rows.csv", **options: Any) -> None:
+        (self.folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        self.spec["source"] = {"format": format, "path": name, "options": options}
+
+    def run(self, *arguments: str) -> Result:
+        environment = {"JAVA_HOME": str(self.java_home), "XDG_CONFIG_HOME": "/nonexistent"}
+        return CliRunner(env=environment).invoke(main, ["validate", str(self.file), "--settings", str(self.settings), *arguments])
+
+    def report(self) -> dict[str, Any]:
+        result = self.run("-o", "json")
+        answer: dict[str, Any] = json.loads(result.stdout)
+        assert result.exit_code == (0 if answer["valid"] else 2)
+        assert answer["valid"] == (not answer["problems"])
+        return answer
+
+    def problems(self) -> list[tuple[str, str]]:
+        return [(problem["path"], problem["message"]) for problem in self.report()["problems"]]
+
+    def only_problem(self) -> tuple[str, str]:
+        problems = self.problems()
+        assert len(problems) == 1, problems
+        return problems[0]
+
+    def everything(self) -> dict[Path, bytes | None]:
+        return {path: path.read_bytes() if path.is_file() else None for path in self.folder.rglob("*")}
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    """Everything is right: the table and the checkpoint folder exist."""
+    made = Ground(tmp_path)
+    made.make_table()
+    (tmp_path / "checkpoints").mkdir()
+    return made
+
+
+@pytest.fixture
+def bare_ground(tmp_path: Path) -> Ground:
+    """No table, no catalog, no checkpoint folder yet."""
+    return Ground(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _imports_nothing_of_the_user() -> Iterator[None]:
+    before = set(sys.modules)
+    yield
+    assert not {"steps", "nested", "nested.deep"} & (set(sys.modules) - before)
+
+
+# --- nothing wrong ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_right_write_exits_with_0_and_says_what_a_run_would_do(ground: Ground) -> None:
+    result = ground.run()
+
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    size = sum(path.stat().st_size for path in ground.source.iterdir()) / 1024
+    assert f"source 2 files, {size:.1f} KiB, 100 rows" in lines
+    assert any(line.startswith("way splits:") for line in lines)
+    assert "target lake.db.rows: exists" in lines
+    assert f"checkpoint {ground.folder / 'checkpoints'}: exists and honours put-if-absent" in lines
+    assert "write not begun: a run would begin it" in lines
+    assert result.stderr == ""
+
+
+def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
+    report = ground.report()
+
+    assert report["problems"] == []
+    assert report["notes"] == []
+    prediction = report["prediction"]
+    assert prediction["tasks"].pop("why")
+    assert prediction["dataFiles"].pop("why")
+    assert prediction.pop("why")
+    assert prediction.pop("cores") >= 1
+    assert prediction == {
+        "sourceFiles": 2,
+        "sourceBytes": sum(path.stat().st_size for path in ground.source.iterdir()),
+        "sourceRows": 100,
+        "way": "splits",
+        "tasks": {"atLeast": 1, "atMost": 2},
+        "dataFiles": {"atLeast": 1, "atMost": None},
+        "target": "lake.db.rows",
+        "targetExists": True,
+        "targetWouldBeCreated": False,
+        "checkpointUri": str(ground.folder / "checkpoints"),
+        "checkpointExists": True,
+        "write": "not begun: a run would begin it",
+    }
+
+
+def test_yaml_says_the_same_as_json(ground: Ground) -> None:
+    assert yaml.safe_load(ground.run("-o", "yaml").stdout) == ground.report()
+
+
+def test_validating_changes_nothing_where_everything_exists(ground: Ground) -> None:
+    ground.file.touch()
+    before = ground.everything()
+
+    assert ground.run().exit_code == 0
+
+    assert ground.everything() == before
+
+
+def test_validating_makes_no_folder_catalog_or_table_that_a_run_would_make(bare_ground: Ground) -> None:
+    bare_ground.spec["sink"]["create"] = True
+    bare_ground.file.touch()
+    before = bare_ground.everything()
+
+    report = bare_ground.report()
+
+    assert report["valid"], report["problems"]
+    assert bare_ground.everything() == before
+    prediction = report["prediction"]
+    assert (prediction["targetExists"], prediction["targetWouldBeCreated"], prediction["checkpointExists"]) == (
+        False,
+        True,
+        False,
+    )
+    assert any("put-if-absent was not tried" in note for note in report["notes"])
+    assert any("catalog 'lake' does not exist yet" in note for note in report["notes"])
+
+
+def test_a_lance_dataset_is_looked_at_without_giving_it_an_identity(ground: Ground) -> None:
+    uri = ground.folder / "rows.lance"
+    lance.write_dataset(rows_of([1]), str(uri))
+    ground.spec["sink"] = {"lance": {"uri": "rows.lance"}}
+
+    report = ground.report()
+
+    assert report["valid"], report["problems"]
+    assert report["prediction"]["targetExists"] is True
+    assert lance.dataset(str(uri)).version == 1
+
+
+def test_key_columns_are_noted_as_not_needed_and_are_no_problem(ground: Ground) -> None:
+    ground.spec["source"]["keyColumns"] = ["id"]
+
+    report = ground.report()
+
+    assert report["valid"]
+    assert any("keyColumns is not needed for files" in note for note in report["notes"])
+
+
+# --- manifest, settings, machine ----------------------------------------------------------------------------------------------
+
+
+def test_all_problems_are_listed_at_once_each_with_its_field(ground: Ground) -> None:
+    ground.spec["source"]["columns"] = ["id", "txet"]
+    ground.spec["sink"]["iceberg"]["catalog"] = "laek"
+    ground.use_step("steps:missing")
+    ground.java_home = ground.folder
+    (ground.folder / "checkpoints").rmdir()
+    (ground.folder / "checkpoints").write_text("")
+
+    result = ground.run()
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    paths = [line.partition(":")[0] for line in result.stderr.splitlines()]
+    assert paths[:-1] == [
+        "java",
+        "spec.steps.0.call",
+        "spec.source.columns.1",
+        "spec.sink.iceberg.catalog",
+        "spec.checkpoint.uri",
+    ]
+    assert "5 problems" in result.stderr.splitlines()[-1]
+
+
+def test_a_wrong_manifest_lists_each_field_and_the_settings_are_looked_at_too(ground: Ground) -> None:
+    ground.spec["source"]["fromat"] = ground.spec["source"].pop("format")
+    ground.spec["backoffLimit"] = "3"
+    ground.settings.write_text("catalog: {}\n")
+
+    problems = dict(ground.problems())
+
+    assert problems.keys() == {"spec.source.fromat", "spec.source.format", "spec.backoffLimit", "settings.catalog"}
+    assert "did you mean 'format'" in problems["spec.source.fromat"]
+    assert ground.report()["prediction"] is None
+
+
+def test_with_unreadable_settings_what_lies_on_this_machine_is_still_checked(ground: Ground) -> None:
+    ground.settings.write_text("catalog: {}\n")
+    ground.spec["source"]["columns"] = ["nosuch"]
+
+    assert [path for path, _ in ground.problems()] == ["settings.catalog", "spec.source.columns.0"]
+
+
+def test_without_java_the_problem_names_java(ground: Ground) -> None:
+    ground.java_home = ground.folder / "nowhere"
+
+    path, message = ground.only_problem()
+
+    assert path == "java"
+    assert "install Java" in message
+
+
+# --- the code -----------------------------------------------------------------------------------------------------------------
+
+RAISES = "raise AssertionError('user code was imported')\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "text"),
+    [
+        ("steps:clean", {}, "def clean(rows): ..."),
+        ("steps:clean", {"limit": 3}, "def clean(rows, limit): ..."),
+        ("steps:clean", {"limit": 3}, "def clean(rows, *, limit, other=1): ..."),
+        ("steps:clean", {"any": 3}, "def clean(*rows, **arguments): ..."),
+        ("steps:clean", {"any": 3}, "@decorated\ndef clean(rows): ..."),
+        ("steps:clean", {}, "clean = make()"),
+        ("steps:clean", {}, "from elsewhere import tidy as clean"),
+        ("steps:clean", {}, "try:\n    import fast\nexcept ImportError:\n    def clean(rows): ..."),
+        ("steps:clean", {}, "if True:\n    pass\nelse:\n    def clean(rows): ..."),
+        ("steps:Clean", {}, "class Clean:\n    def __call__(self, rows): ..."),
+        ("steps:Clean", {"limit": 3}, "class Clean:\n    def __init__(self, limit): ...\n    def __call__(self, rows): ..."),
+        ("steps:Clean", {"limit": 3}, "class Clean(Base): ..."),
+        ("steps:Clean", {"limit": 3}, "@dataclass\nclass Clean:\n    limit: int\n    def __call__(self, rows): ..."),
+        ("math:sqrt", {}, ""),
+        ("json:loads", {}, ""),
+    ],
+)
+def test_a_step_that_a_driver_would_find_is_right_and_is_not_imported(
+    call: str, arguments: dict[str, Any], text: str, ground: Ground
+) -> None:
+    ground.write_step(f"{RAISES}{text}\n")
+    ground.use_step(call, **arguments)
+
+    assert ground.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "text", "path", "message"),
+    [
+        ("stepz:clean", {}, "", "call", "no module 'stepz'"),
+        ("steps.inner:clean", {}, "", "call", "no module 'steps.inner'"),
+        ("steps:claen", {}, "def clean(rows): ...", "call", "did you mean 'clean'"),
+        ("steps:clean", {}, "def other():\n    def clean(rows): ...", "call", "defines no 'clean'"),
+        ("steps:clean", {}, "def clean(rows:\n", "call", "steps.py, line"),
+        ("steps:clean", {}, "async def clean(rows): ...", "call", "async"),
+        ("steps:clean", {}, "def clean(): ...", "call", "takes no positional argument"),
+        ("steps:clean", {"limti": 3}, "def clean(rows, limit=1): ...", "arguments.limti", "did you mean 'limit'"),
+        ("steps:clean", {"rows": 3}, "def clean(rows): ...", "arguments.rows", "takes no argument"),
+        ("steps:clean", {}, "def clean(rows, limit): ...", "arguments", "needs the argument 'limit'"),
+        ("steps:Clean", {}, "class Clean:\n    def setup(self): ...", "call", "no __call__"),
+        ("steps:Clean", {"a": 1}, "class Clean:\n    def __call__(self, rows): ...", "arguments.a", "takes no arguments"),
+        (
+            "steps:Clean",
+            {},
+            "class Clean:\n    def __init__(self, limit): ...\n    def __call__(self, rows): ...",
+            "arguments",
+            "needs the argument 'limit'",
+        ),
+    ],
+)
+def test_a_step_that_a_driver_could_not_call_is_a_problem_of_that_step(
+    call: str, arguments: dict[str, Any], text: str, path: str, message: str, ground: Ground
+) -> None:
+    ground.write_step(f"{RAISES}{text}\n")
+    ground.use_step(call, **arguments)
+
+    where, what = ground.only_problem()
+
+    assert where == f"spec.steps.0.{path}"
+    assert message in what
+
+
+def test_a_module_in_a_package_is_found_without_importing_the_package(ground: Ground) -> None:
+    ground.write_step(RAISES, "nested/__init__.py")
+    ground.write_step("def clean(rows): ...", "nested/deep.py")
+    ground.use_step("nested.deep:clean")
+
+    assert ground.problems() == []
+
+
+def test_a_folder_in_place_of_a_module_is_a_problem(ground: Ground) -> None:
+    ground.write_step("", "nested/deep.py")
+    ground.use_step("nested:clean")
+
+    assert "folder without __init__.py" in ground.only_problem()[1]
+
+
+def test_what_a_star_import_brings_cannot_be_told_and_is_noted(ground: Ground) -> None:
+    ground.write_step("from somewhere import *\n")
+    ground.use_step("steps:clean")
+
+    report = ground.report()
+
+    assert report["valid"]
+    assert any("without importing" in note for note in report["notes"])
+
+
+def test_a_code_folder_that_is_not_there_is_a_problem_of_code_path(ground: Ground) -> None:
+    ground.use_step("steps:clean")
+    ground.spec["code"]["path"] = "cdoe"
+
+    assert ground.only_problem()[0] == "spec.code.path"
+
+
+# --- the source ---------------------------------------------------------------------------------------------------------------
+
+
+def two_paths(spec: dict[str, Any]) -> None:
+    del spec["source"]["path"]
+    spec["source"]["paths"] = ["in", "in/*.csv"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "message"),
+    [
+        (lambda spec: spec["source"].update(path="nowhere"), "spec.source.path", "no such file"),
+        (lambda spec: spec["source"].update(path="in/*.csv"), "spec.source.path", "matches no file"),
+        (two_paths, "spec.source.paths.1", "matches no file"),
+        (lambda spec: spec["source"].update(path="ftp://host/in"), "spec.source.path", "s3://"),
+        (lambda spec: spec["source"].update(columns=["txet", "id"]), "spec.source.columns.0", "did you mean 'text'"),
+        (lambda spec: spec["source"].update(types={"no": "string"}), "spec.source.types.no", "no column 'no'"),
+        (lambda spec: spec["source"].update(keyColumns=["no"]), "spec.source.keyColumns.0", "no column 'no'"),
+        (lambda spec: spec["checkpoint"].update(uri="in/checkpoints"), "spec.checkpoint.uri", "would be read as input"),
+    ],
+)
+def test_a_source_that_cannot_be_read_as_said_is_a_problem_of_the_field(
+    change: Change, path: str, message: str, ground: Ground
+) -> None:
+    change(ground.spec)
+
+    where, what = ground.only_problem()
+
+    assert where == path
+    assert message in what
+
+
+def test_a_file_that_is_not_parquet_is_named(ground: Ground) -> None:
+    (ground.source / "readme.txt").write_text("hello")
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.source"
+    assert "readme.txt cannot be read as Parquet" in message
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pa.table({"id": [1]}), "has no column 'text'"),
+        (pa.table({"id": [1], "text": ["a"], "more": [1]}), "has a column 'more'"),
+        (pa.table({"id": pa.array([1], pa.int32()), "text": ["a"]}), "has int32 in the column 'id'"),
+    ],
+)
+def test_parquet_files_of_different_columns_are_a_problem(table: pa.Table, message: str, ground: Ground) -> None:
+    pq.write_table(table, ground.source / "part-9.parquet")
+
+    assert message in ground.only_problem()[1]
+
+
+def test_parquet_text_in_another_form_is_the_same_column(ground: Ground) -> None:
+    table = pa.table({"text": pa.array(["a"]).dictionary_encode(), "id": [1]})
+    pq.write_table(table, ground.source / "part-9.parquet")
+
+    assert ground.problems() == []
+
+
+def test_many_broken_files_are_named_up_to_a_number(ground: Ground) -> None:
+    for number in range(30):
+        (ground.source / f"bad-{number}.parquet").write_text("hello")
+
+    messages = [message for _, message in ground.problems()]
+
+    assert len(messages) == 11
+    assert messages[-1].startswith("20 more files")
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("id,text\n1,a\n", {}),
+        ("\ufeffid,text\r\n1,a\r\n", {}),
+        ("\n\nid,text\n1,a", {}),
+        ('"id","text"\n1,"a,b"\n', {}),
+        ("id;text\n1;a\n", {"delimiter": ";"}),
+        ("'id'|'text'\n1|a\n", {"delimiter": "|", "quote": "'"}),
+        ("id,text\n1,a\n", {"multiLine": True}),
+    ],
+)
+def test_a_csv_header_is_read_as_its_options_say(text: str, options: dict[str, Any], ground: Ground) -> None:
+    ground.use_text(text, **options)
+
+    assert ground.problems() == []
+
+
+@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.CSV.GZ"])
+def test_a_gzip_file_is_looked_into_and_is_one_task(name: str, ground: Ground) -> None:
+    ground.use_text(gzip.compress(b"id,txet\n" + b"1,a\n" * 100_000), name=name)
+
+    path, message = ground.only_problem()
+    assert path == "spec.source.columns"
+    assert "'txet'" in message
+    assert ground.report()["prediction"]["tasks"]["atMost"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "path", "message"),
+    [
+        (b"id,text,id\n", {}, "spec.source", "two columns 'id'"),
+        ("id,text\n".encode("utf-16"), {}, "spec.source", "UTF-16"),
+        (b"id,t\xe9xt\n1,a\n", {}, "spec.source", "not UTF-8"),
+        (b"PAR1\x00\x00", {}, "spec.source", "not text but Parquet"),
+        (b"\x1f\x8b\x08\x00", {"compression": "none"}, "spec.source", "not text but gzip"),
+        (b"id,text\n1,a\n", {"compression": "gzip"}, "spec.source", "is not gzip"),
+        (b"", {}, "spec.source", "no file has a line"),
+        (b"\n\n", {}, "spec.source", "no file has a line"),
+        (b"id,text\n", {"delimiter": "\n"}, "spec.source.options.delimiter", "ASCII"),
+        (b"id,text\n", {"quote": "“"}, "spec.source.options.quote", "ASCII"),
+    ],
+)
+def test_a_csv_file_that_is_not_what_the_source_says_is_named(
+    content: bytes, options: dict[str, Any], path: str, message: str, ground: Ground
+) -> None:
+    ground.use_text(content, **options)
+
+    where, what = ground.only_problem()
+
+    assert where == path
+    assert message in what
+
+
+def test_a_compression_that_is_not_supported_is_told_by_the_name(ground: Ground) -> None:
+    ground.use_text("id,text\n", name="rows.csv.bz2")
+
+    assert "only gzip is supported" in ground.only_problem()[1]
+
+
+def test_csv_files_with_other_headers_are_a_problem(ground: Ground) -> None:
+    ground.use_text("id,text\n1,a\n", name="csv-1.csv")
+    ground.use_text("text,id\na,1\n", name="csv-2.csv")
+    ground.spec["source"]["path"] = "csv-*.csv"
+
+    assert "csv-2.csv has the columns text, id" in ground.only_problem()[1]
+
+
+def test_without_a_header_the_columns_are_numbered(ground: Ground) -> None:
+    ground.use_text("1,a\n", header=False)
+    ground.spec["source"]["columns"] = ["f0"]
+    ground.use_step("json:loads")
+
+    assert ground.problems() == []
+
+
+def test_a_column_that_the_csv_header_lacks_is_a_problem_of_the_field(ground: Ground) -> None:
+    ground.use_text("id,text\n1,a\n")
+    ground.spec["source"] |= {"types": {"idd": "int64"}, "columns": ["text", "di"]}
+    ground.use_step("json:loads")
+
+    assert [path for path, _ in ground.problems()] == ["spec.source.columns.1", "spec.source.types.idd"]
+
+
+def test_a_type_that_does_not_exist_is_a_problem_of_the_column(ground: Ground) -> None:
+    ground.use_text("id,text\n1,a\n")
+    ground.spec["source"]["types"] = {"id": "integer"}
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.source.types.id"
+    assert "int64" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"[1, 2]\n", "JSON list"), (b"{\n  'id': 1\n}\n", "not JSON"), (b"\n \n", "no file has a line")],
+)
+def test_json_that_is_not_one_object_a_line_is_a_problem(content: bytes, message: str, ground: Ground) -> None:
+    ground.use_text(content, "json", "rows.json")
+
+    assert message in ground.only_problem()[1]
+
+
+def test_a_json_field_that_the_first_object_lacks_is_noted_since_a_later_one_may_have_it(ground: Ground) -> None:
+    ground.use_text('{"id": 1}\n', "json", "rows.json")
+    ground.spec["source"]["columns"] = ["id", "text"]
+
+    report = ground.report()
+
+    assert report["valid"], report["problems"]
+    assert any("spec.source.columns.1" in note for note in report["notes"])
+
+
+# --- the target ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_table_without_create_is_a_problem_with_the_way_out(bare_ground: Ground) -> None:
+    path, message = bare_ground.only_problem()
+
+    assert path == "spec.sink.iceberg.table"
+    assert "sink.create: true" in message
+
+
+def test_a_missing_dataset_without_create_is_a_problem_and_is_not_made(ground: Ground) -> None:
+    ground.spec["sink"] = {"lance": {"uri": "rows.lance"}}
+
+    assert ground.only_problem()[0] == "spec.sink.lance.uri"
+    assert not (ground.folder / "rows.lance").exists()
+
+
+def test_a_catalog_that_is_not_declared_is_a_problem_of_the_field_and_lists_the_known(ground: Ground) -> None:
+    ground.spec["sink"]["iceberg"]["catalog"] = "laek"
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.sink.iceberg.catalog"
+    assert "it has: lake" in message
+
+
+def test_a_catalog_that_does_not_answer_is_a_problem_of_the_catalog(ground: Ground) -> None:
+    ground.write_settings({"type": "rest", "uri": "http://127.0.0.1:9"})
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.sink.iceberg.catalog"
+    assert "did not answer" in message
+
+
+def test_a_table_with_an_unsupported_feature_is_a_problem_of_the_table(bare_ground: Ground) -> None:
+    bare_ground.make_table(properties={"write.format.default": "orc"})
+
+    path, message = bare_ground.only_problem()
+
+    assert path == "spec.sink.iceberg.table"
+    assert "wants orc files" in message
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "message"),
+    [
+        (pa.schema([("id", pa.int64())]), "spec.source.columns", "the column 'text'"),
+        (
+            pa.schema([("id", pa.int64()), ("text", pa.string()), pa.field("day", pa.date32(), nullable=False)]),
+            "spec.source",
+            "requires the column 'day'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("sink", ["iceberg", "lance"])
+def test_without_steps_the_columns_of_source_and_table_are_compared(
+    sink: str, schema: pa.Schema, path: str, message: str, bare_ground: Ground
+) -> None:
+    if sink == "iceberg":
+        bare_ground.make_table(schema)
+    else:
+        lance.write_dataset(schema.empty_table(), str(bare_ground.folder / "rows.lance"), schema=schema)
+        bare_ground.spec["sink"] = {"lance": {"uri": "rows.lance"}}
+
+    where, what = bare_ground.only_problem()
+
+    assert where == path
+    assert message in what
+
+
+def test_with_steps_the_columns_are_theirs_and_are_not_compared(bare_ground: Ground) -> None:
+    bare_ground.make_table(pa.schema([("other", pa.int64())]))
+    bare_ground.use_step("json:loads")
+
+    assert bare_ground.problems() == []
+
+
+def test_a_partition_column_that_the_source_lacks_is_a_problem_of_the_field(bare_ground: Ground) -> None:
+    bare_ground.spec["sink"] |= {"create": True, "partitionBy": [{"column": "id"}, {"column": "day"}]}
+
+    assert bare_ground.only_problem()[0] == "spec.sink.partitionBy.1.column"
+
+
+def test_a_write_without_a_table_has_no_data_files(ground: Ground) -> None:
+    ground.spec["sink"] = {"none": {}}
+
+    report = ground.report()
+
+    assert report["valid"], report["problems"]
+    assert report["prediction"]["dataFiles"]["atMost"] == 0
+
+
+# --- the checkpoint store -----------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_folder_below_a_file_cannot_be_made(ground: Ground) -> None:
+    ground.spec["checkpoint"]["uri"] = "settings.yaml/checkpoints"
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.checkpoint.uri"
+    assert "cannot be made" in message
+
+
+def test_a_checkpoint_store_of_an_unknown_kind_is_a_problem_of_the_field(ground: Ground) -> None:
+    ground.spec["checkpoint"]["uri"] = "ftp://host/checkpoints"
+
+    assert ground.only_problem()[0] == "spec.checkpoint.uri"
+
+
+def test_a_real_object_store_is_probed_and_left_as_it_was(s3_server: S3Server, tmp_path: Path) -> None:
+    place = on_s3(tmp_path, "lance", s3_server)
+    place.create(rows_of([]).schema)
+    ground = Ground(tmp_path)
+    ground.document = json.loads(manifest_for(place, ground.source).model_dump_json(by_alias=True))
+    storage = place.settings.for_drivers().model_dump(mode="json")["storage"]
+    ground.settings.write_text(yaml.safe_dump({"storage": storage}))
+
+    report = ground.report()
+
+    assert report["valid"], report["problems"]
+    assert report["prediction"]["checkpointExists"] is True
+    assert report["prediction"]["targetExists"] is True
+
+    ground.spec["checkpoint"]["uri"] = "s3://no-such-bucket-here/checkpoints"
+    ground.settings.write_text(yaml.safe_dump({"storage": [{**storage[0], "prefix": "s3://"}]}))
+    path, message = ground.only_problem()
+    assert path == "spec.checkpoint.uri"
+    assert "bucket" in message
+
+
+def test_parquet_in_a_bucket_is_listed_and_its_footers_are_read(s3_server: S3Server, tmp_path: Path) -> None:
+    place = on_s3(tmp_path, "lance", s3_server)
+    place.create(rows_of([]).schema)
+    filesystem = pa.fs.S3FileSystem(
+        access_key=s3_server.access_key,
+        secret_key=s3_server.secret_key,
+        region=s3_server.region,
+        endpoint_override=s3_server.endpoint,
+    )
+    bucket = place.base_uri.removeprefix("s3://")
+    pq.write_table(rows_of(range(7)), f"{bucket}/in/a.parquet", filesystem=filesystem)
+    pq.write_table(rows_of(range(5)), f"{bucket}/in/_hidden.parquet", filesystem=filesystem)
+    ground = Ground(tmp_path)
+    ground.document = json.loads(manifest_for(place, f"{place.base_uri}/in").model_dump_json(by_alias=True))
+    ground.settings.write_text(yaml.safe_dump({"storage": place.settings.for_drivers().model_dump(mode="json")["storage"]}))
+
+    report = ground.report()
+
+    assert report["valid"], report["problems"]
+    assert (report["prediction"]["sourceFiles"], report["prediction"]["sourceRows"]) == (1, 7)
+
+    ground.spec["source"]["columns"] = ["id", "nosuch"]
+    assert [path for path, _ in ground.problems()] == ["spec.source.columns.1", "spec.source.columns"]
+
+
+def test_a_changed_identity_is_a_problem_of_the_section(ground: Ground) -> None:
+    StoredWrite(ground.folder, given=load_manifest(ground.file)).begin()
+    ground.spec["source"]["path"] = "in/*"
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.source"
+    assert "undo the change" in message
+
+
+def launched(write: StoredWrite) -> None:
+    write.launch()
+    write.plan()
+    write.seal(0)
+
+
+def committed_and_wanted_again(write: StoredWrite) -> None:
+    write.run_nonce = "monday"
+    write.commit()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (StoredWrite.commit, "committed (epoch 1): a run would do nothing"),
+        (launched, "Open (epoch 1, attempt 1): a run would go on from there; 10 rows are sealed"),
+        (committed_and_wanted_again, "epoch 2 is not begun: a run would begin it"),
+    ],
+)
+def test_what_the_store_knows_of_the_write_is_told(prepare: Callable[[StoredWrite], None], message: str, ground: Ground) -> None:
+    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+    write.begin()
+    prepare(write)
+
+    report = ground.report()
+
+    assert report["valid"], report["problems"]
+    assert report["prediction"]["write"].startswith(message)
+
+
+def test_an_unreadable_record_of_the_write_is_a_problem_of_the_checkpoint(ground: Ground) -> None:
+    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+    write.begin()
+    write.commit()
+    write.break_record(write.ledger.at.mark)
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.checkpoint.uri"
+    assert write.ledger.at.mark in message

@@ -1,0 +1,372 @@
+"""The manifest: what is taken, what is refused and in which words, and what a write's identity depends on."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from typing import Any
+
+import pytest
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
+
+SMALLEST: dict[str, Any] = {
+    "apiVersion": API_VERSION,
+    "kind": KIND,
+    "metadata": {"name": "flights"},
+    "spec": {
+        "source": {"format": "csv", "path": "/in/*.csv"},
+        "sink": {"iceberg": {"catalog": "local", "table": "db.flights"}},
+        "checkpoint": {"uri": "/checkpoints"},
+    },
+}
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    """Return the smallest manifest with values at dotted paths (`__` for the dot; ... removes)."""
+    document = copy.deepcopy(SMALLEST)
+    for path, value in changes.items():
+        *folders, last = path.split("__")
+        section = document
+        for folder in folders:
+            section = section.setdefault(folder, {})
+        if value is ...:
+            del section[last]
+        else:
+            section[last] = value
+    return document
+
+
+def spec(**changes: Any) -> Spec:
+    return parse_manifest(manifest(**{f"spec__{path}": value for path, value in changes.items()})).spec
+
+
+def problems(document: Any) -> tuple[str, ...]:
+    with pytest.raises(ManifestInvalid) as caught:
+        parse_manifest(document)
+    assert caught.value.reason == reasons.MANIFEST_INVALID
+    assert isinstance(caught.value, NeedsChange)
+    return caught.value.problems
+
+
+# --- what is taken --------------------------------------------------------------------------------------------------------
+
+
+def test_the_smallest_manifest_gets_every_default() -> None:
+    parsed = parse_manifest(SMALLEST)
+
+    assert parsed.metadata.namespace == "default"
+    assert parsed.spec.steps == ()
+    assert parsed.spec.checkpoint.interval == 60.0
+    assert parsed.spec.checkpoint.minimum_bytes == 8 << 20
+    assert parsed.spec.source.split_size == 128 << 20
+    assert parsed.spec.sink.mode == "append"
+    assert parsed.spec.sink.create is False
+    assert parsed.spec.on_code_change == "Continue"
+    assert parsed.spec.on_replaced == "Fail"
+    assert parsed.spec.backoff_limit == 3
+
+
+def test_a_manifest_survives_its_own_printing() -> None:
+    full = manifest(
+        spec__steps=[
+            {"call": "code.flights:Model", "input": "row", "name": "predict", "arguments": {"size": 3, "on": ["a", None]}}
+        ],
+        spec__source__options={"delimiter": ";", "nullValues": ["-"]},
+        spec__source__types={"delay": "int64"},
+        spec__sink__create=True,
+        spec__sink__partitionBy=[{"column": "day", "transform": "month"}],
+        spec__checkpoint__interval="1h30m",
+        spec__sparkConf={"spark.executor.memoryOverhead": "1g"},
+        spec__onCodeChange="Restart",
+        spec__runNonce="2",
+    )
+    parsed = parse_manifest(full)
+
+    assert parse_manifest(parsed.model_dump(mode="json", by_alias=True)) == parsed
+
+
+def test_kubernetes_metadata_that_we_do_not_read_is_passed_over() -> None:
+    document = manifest(metadata__labels={"team": "x"}, metadata__uid="1", metadata__managedFields=[])
+
+    assert parse_manifest(document).metadata.name == "flights"
+
+
+def test_several_paths_and_one_path_are_read_alike() -> None:
+    assert spec(source__path="/a").source.all_paths == ("/a",)
+    assert spec(source__path=..., source__paths=["/a", "/b"]).source.all_paths == ("/a", "/b")
+
+
+def test_a_date_without_quotes_is_the_text_that_the_user_typed() -> None:
+    """YAML makes dates of runNonce: 2024-01-01; nobody means that."""
+    assert spec(runNonce=datetime.date(2024, 1, 1)).run_nonce == "2024-01-01"
+    assert spec(source__options={"nullValues": [datetime.date(2024, 1, 1)]}).source.options.null_values == ("2024-01-01",)
+    step = {"call": "m:f", "arguments": {"since": datetime.date(2024, 1, 1)}}
+    assert spec(steps=[step]).steps[0].arguments == {"since": "2024-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("sink", "format"),
+    [
+        ({"iceberg": {"catalog": "c", "table": "a.b.c"}}, "iceberg"),
+        ({"lance": {"uri": "/x.lance"}}, "lance"),
+        ({"none": {}}, "none"),
+    ],
+)
+def test_each_sink_knows_its_format(sink: dict[str, Any], format: str) -> None:
+    assert spec(sink=sink).sink.format == format
+
+
+# --- typos and wrong types: the field's path, and what was meant ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"spec__source__optoins": {}}, "spec.source.optoins: unknown field; did you mean 'options'?"),
+        (
+            {"spec__source__options": {"delimeter": ";"}},
+            "spec.source.options.delimeter: unknown field; did you mean 'delimiter'?",
+        ),
+        (
+            {"spec__steps": [{"call": "m:f"}, {"call": "m:f", "argument": {}}]},
+            "spec.steps.1.argument: unknown field; did you mean 'arguments'?",
+        ),
+        ({"spec__chekpoint": {}}, "spec.chekpoint: unknown field; did you mean 'checkpoint'?"),
+        ({"spec__sink__icebrg": {}}, "spec.sink.icebrg: unknown field; did you mean 'iceberg'?"),
+        ({"spec__sink__iceberg__tabel": "x"}, "spec.sink.iceberg.tabel: unknown field; did you mean 'table'?"),
+        (
+            {"spec__sink__create": True, "spec__sink__partitionBy": [{"column": "a", "transfrm": "day"}]},
+            "spec.sink.partitionBy.0.transfrm: unknown field; did you mean 'transform'?",
+        ),
+        ({"spec__backoffLimt": 3}, "spec.backoffLimt: unknown field; did you mean 'backoffLimit'?"),
+        ({"spce": {}}, "spce: unknown field; did you mean 'spec'?"),
+        ({"spec__driver": {"xyzzy": 1}}, "spec.driver.xyzzy: unknown field; known here: cores, memory"),
+        ({"spec__sink": {"none": {"table": "x"}}}, "spec.sink.none.table: unknown field; known here: "),
+    ],
+)
+def test_an_unknown_field_is_named_by_its_path_with_the_one_that_was_meant(changes: dict[str, Any], says: str) -> None:
+    assert says in problems(manifest(**changes))
+
+
+def test_every_problem_is_told_at_once() -> None:
+    found = problems(
+        manifest(spec__source__format="xlsx", spec__backoffLimit="3", spec__checkpoint__uri=..., metadata__name="Flights")
+    )
+
+    assert len(found) == 4
+    assert {line.split(":")[0] for line in found} == {
+        "spec.source.format",
+        "spec.backoffLimit",
+        "spec.checkpoint.uri",
+        "metadata.name",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "says"),
+    [
+        ({"spec__checkpoint__uri": ...}, "spec.checkpoint.uri", "this field is required"),
+        ({"spec__checkpoint__uri": ""}, "spec.checkpoint.uri", "at least 1 character"),
+        ({"spec__backoffLimit": "3"}, "spec.backoffLimit", "valid integer"),
+        ({"spec__backoffLimit": -1}, "spec.backoffLimit", "greater than or equal to 0"),
+        ({"spec__backoffLimit": True}, "spec.backoffLimit", "valid integer"),
+        ({"spec__runNonce": 2}, "spec.runNonce", "valid string"),
+        ({"spec__sink__create": "yes"}, "spec.sink.create", "valid boolean"),
+        ({"spec__checkpoint__interval": 60}, "spec.checkpoint.interval", '"90s"'),
+        ({"spec__checkpoint__interval": "0s"}, "spec.checkpoint.interval", "greater than 0"),
+        ({"spec__checkpoint__minimumBytes": "8MB"}, "spec.checkpoint.minimumBytes", '"64Mi"'),
+        ({"spec__sink__targetFileSize": "9999999999Ti"}, "spec.sink.targetFileSize", "less than"),
+        ({"spec__checkpoint__interval": "9" * 400 + "s"}, "spec.checkpoint.interval", '"90s"'),
+        ({"spec__source__splitSize": "0"}, "spec.source.splitSize", "greater than 0"),
+        ({"spec__source__format": "xml"}, "spec.source.format", "'parquet', 'csv' or 'json'"),
+        ({"spec__source__options": {"delimiter": "||"}}, "spec.source.options.delimiter", "at most 1 character"),
+        ({"spec__source__columns": []}, "spec.source.columns", "at least 1 item"),
+        ({"spec__steps": [{"call": "module.function"}]}, "spec.steps.0.call", "pattern"),
+        (
+            {"spec__steps": [{"call": "m:f"}, {"call": "m:f", "input": "polars"}]},
+            "spec.steps.1.input",
+            "'arrow', 'pandas' or 'row'",
+        ),
+        ({"spec__steps": {"call": "m:f"}}, "spec.steps", "array"),
+        ({"spec__sink__iceberg__table": "flights"}, "spec.sink.iceberg.table", "pattern"),
+        ({"spec__onCodeChange": "continue"}, "spec.onCodeChange", "'Continue' or 'Restart'"),
+        ({"spec__onReplaced": "Ignore"}, "spec.onReplaced", "'Fail', 'Process' or 'Skip'"),
+        ({"spec__sparkConf": {"spark.x": True}}, "spec.sparkConf.spark.x", "valid string"),
+        ({"spec__executor": {"instances": 0}}, "spec.executor.instances", "greater than or equal to 1"),
+        ({"metadata__name": "a_b"}, "metadata.name", "pattern"),
+        ({"metadata__name": "../b"}, "metadata.name", "pattern"),
+        ({"metadata__namespace": "a/b"}, "metadata.namespace", "pattern"),
+    ],
+)
+def test_a_wrong_value_is_told_with_the_path_of_its_field(changes: dict[str, Any], path: str, says: str) -> None:
+    (line,) = problems(manifest(**changes))
+
+    assert line.startswith(f"{path}: ")
+    assert says in line
+
+
+# --- the validators -------------------------------------------------------------------------------------------------------
+
+
+def test_neither_path_nor_paths_is_refused() -> None:
+    assert problems(manifest(spec__source__path=...)) == ("spec.source: exactly one of path and paths is expected",)
+
+
+def test_both_path_and_paths_are_refused() -> None:
+    assert problems(manifest(spec__source__paths=["/b"])) == ("spec.source: exactly one of path and paths is expected",)
+
+
+@pytest.mark.parametrize(
+    "sink", [{}, {"iceberg": {"catalog": "c", "table": "a.b"}, "none": {}}, {"lance": {"uri": "/x"}, "none": {}}]
+)
+def test_not_exactly_one_sink_is_refused(sink: dict[str, Any]) -> None:
+    assert problems(manifest(spec__sink=sink)) == ("spec.sink: exactly one of iceberg, lance and none is expected",)
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "merge", "Append", ""])
+def test_an_unsupported_mode_is_refused_and_the_supported_ones_are_listed(mode: str) -> None:
+    assert problems(manifest(spec__sink__mode=mode)) == (f"spec.sink: mode {mode!r} is not supported; supported: append",)
+
+
+def test_a_partitioning_without_create_is_refused() -> None:
+    (line,) = problems(manifest(spec__sink__partitionBy=[{"column": "day"}]))
+    assert line == "spec.sink: partitionBy needs create: true (an existing table keeps its own partitioning)"
+
+
+def test_a_partitioning_of_a_lance_dataset_is_refused() -> None:
+    sink = {"lance": {"uri": "/x.lance"}, "create": True, "partitionBy": [{"column": "day"}]}
+    assert problems(manifest(spec__sink=sink)) == ("spec.sink: partitionBy applies to iceberg only",)
+
+
+def test_creating_no_table_is_refused() -> None:
+    assert problems(manifest(spec__sink={"none": {}, "create": True})) == ("spec.sink: create does not apply to none",)
+
+
+def test_a_partition_transform_that_is_not_supported_is_refused_and_the_supported_ones_are_listed() -> None:
+    sink = {**SMALLEST["spec"]["sink"], "create": True, "partitionBy": [{"column": "a", "transform": "bucket"}]}
+    (line,) = problems(manifest(spec__sink=sink))
+    assert line == "spec.sink.partitionBy.0.transform: Input should be 'identity', 'year', 'month', 'day' or 'hour'"
+
+
+def test_a_property_that_is_not_sparks_is_refused_and_named() -> None:
+    (line,) = problems(manifest(spec__sparkConf={"executor.memory": "1g"}))
+    assert line == "spec: sparkConf: 'executor.memory' is not a Spark property (they start with 'spark.')"
+
+
+# --- documents that are no manifest ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 5])
+def test_what_is_no_mapping_is_refused_by_its_type(document: object) -> None:
+    assert problems(document) == (f"a {KIND} manifest is expected (a mapping), not {type(document).__name__}",)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"kind": "Deployment"}, {"apiVersion": "apps/v1"}, {"apiVersion": ...}, {"kind": 5}, {"apiVersion": "checkpointed.dev/v2"}],
+)
+def test_another_kind_or_version_is_refused_with_what_is_expected(changes: dict[str, Any]) -> None:
+    (line,) = problems(manifest(**changes))
+    assert API_VERSION in line
+    assert KIND in line
+
+
+def a_list_inside_itself() -> list[Any]:
+    inner: list[Any] = []
+    inner.append(inner)
+    return inner
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), {(1, 2): 3}, a_list_inside_itself()], ids=["nan", "inf", "key", "anchor"]
+)
+def test_a_yaml_value_that_json_does_not_have_is_refused(value: object) -> None:
+    """It could not be recorded: NaN in a step's arguments would reach the driver as None."""
+    (line,) = problems(manifest(spec__steps=[{"call": "m:f", "arguments": {"x": value}}]))
+    assert "cannot be written as JSON" in line
+
+
+def test_numbers_as_keys_are_told_and_do_not_crash() -> None:
+    assert any(line.startswith("spec.1: unknown field") for line in problems(manifest() | {"spec": {1: 2}}))
+
+
+# --- identity -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_identity_of_a_manifest_is_the_same_in_every_release() -> None:
+    """A write's record holds this digest; a release that computes another would refuse to resume."""
+    assert spec().identity == {
+        "source": {"format": "csv", "path": "/in/*.csv"},
+        "sink": {"iceberg": {"catalog": "local", "table": "db.flights"}},
+        "checkpoint": {"uri": "/checkpoints"},
+    }
+    assert spec().identity_digest == "9e99bff82265f7d8870a6818653afdf5b5940032bab51e90128f2673c8b7980f"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source__splitSize": "1Mi"},
+        {"sink__targetFileSize": "1Mi"},
+        {"checkpoint__interval": "5s"},
+        {"checkpoint__minimumBytes": "1"},
+        {"steps": [{"call": "m:f"}]},
+        {"code": {"path": "/code"}},
+        {"onCodeChange": "Restart"},
+        {"onReplaced": "Skip"},
+        {"runNonce": "2"},
+        {"backoffLimit": 9},
+        {"driver": {"memory": "3Gi"}},
+        {"executor": {"instances": 4}},
+        {"sparkConf": {"spark.x": "y"}},
+        {"sink__mode": "append"},
+        {"sink__create": False},
+        {"source__options": {}},
+        {"source__options": {"header": True, "delimiter": ","}},
+        {"source__types": {}},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_sizes_code_and_spelled_out_defaults_do_not_change_the_identity(changes: dict[str, Any]) -> None:
+    assert spec(**changes).identity_digest == spec().identity_digest
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source__path": "/in/b.csv"},
+        {"source__path": ..., "source__paths": ["/in/*.csv", "/b"]},
+        {"source__format": "json"},
+        {"source__options": {"header": False}},
+        {"source__options": {"nullValues": []}},
+        {"source__columns": ["a"]},
+        {"source__types": {"a": "int64"}},
+        {"source__keyColumns": ["a"]},
+        {"sink": {"iceberg": {"catalog": "other", "table": "db.flights"}}},
+        {"sink": {"iceberg": {"catalog": "local", "table": "db.flights2"}}},
+        {"sink": {"lance": {"uri": "/x"}}},
+        {"sink": {"none": {}}},
+        {"sink__create": True},
+        {"checkpoint__uri": "/other"},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_another_source_sink_or_checkpoint_is_another_identity(changes: dict[str, Any]) -> None:
+    assert spec(**changes).identity_digest != spec().identity_digest
+
+
+def test_the_order_of_keys_in_the_manifest_does_not_change_the_identity() -> None:
+    def reverse(value: Any) -> Any:
+        return {name: reverse(value[name]) for name in reversed(value)} if isinstance(value, dict) else value
+
+    document = manifest(spec__source__options={"header": False, "quote": "'"}, spec__source__types={"a": "int64", "b": "string"})
+    one, other = parse_manifest(document), parse_manifest(reverse(document))
+
+    assert one.spec.identity_digest == other.spec.identity_digest
+
+
+def test_the_order_of_columns_and_paths_is_part_of_the_identity() -> None:
+    assert spec(source__columns=["a", "b"]).identity_digest != spec(source__columns=["b", "a"]).identity_digest

@@ -1,0 +1,368 @@
+"""The settings: where secrets come from and where they must not go, which entry a URI has, and each library's words for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import ManifestInvalid, validate_model
+from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.storage import (
+    SecretRef,
+    StorageEntry,
+    StorageSettings,
+    iceberg_options,
+    lance_options,
+    obstore_options,
+    pyarrow_options,
+    reveal,
+)
+
+SECRET = "wJalrXUtnFEMI/K7MDENG"
+
+
+def entry(prefix: str = "s3://bucket/", **fields: Any) -> StorageEntry:
+    return validate_model(StorageEntry, {"prefix": prefix, **fields})
+
+
+def settings(**fields: Any) -> Settings:
+    return validate_model(Settings, fields)
+
+
+# --- where secrets come from ----------------------------------------------------------------------------------------------
+
+
+def test_a_secret_may_stand_in_the_file() -> None:
+    given = entry(secret_access_key=SECRET).secret_access_key
+
+    assert given is not None
+    assert reveal(given) == SECRET
+
+
+def test_a_secret_may_stand_in_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_SECRET", SECRET)
+    given = entry(secret_access_key={"env": "TEST_SECRET"}).secret_access_key
+
+    assert given is not None
+    assert reveal(given) == SECRET
+
+
+def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_SECRET", raising=False)
+
+    with pytest.raises(NeedsChange, match="TEST_SECRET is not set") as caught:
+        SecretRef(env="TEST_SECRET").read()
+    assert caught.value.reason == reasons.MANIFEST_INVALID
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+def test_a_secret_may_stand_in_a_file_whose_line_break_is_dropped(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "secret").write_bytes(f" {SECRET} {ending}".encode())
+
+    assert SecretRef(file=str(tmp_path / "secret")).read() == f" {SECRET} "
+
+
+def test_a_secret_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NeedsChange, match="no-such-file"):
+        SecretRef(file=str(tmp_path / "no-such-file")).read()
+
+
+def test_a_secret_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "secret.bin").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(NeedsChange, match=r"secret\.bin"):
+        SecretRef(file=str(tmp_path / "secret.bin")).read()
+
+
+@pytest.mark.parametrize("reference", [{}, {"env": "A", "file": "/b"}])
+def test_a_reference_to_no_place_or_to_two_is_refused(reference: dict[str, str]) -> None:
+    with pytest.raises(ManifestInvalid):
+        entry(secret_access_key=reference)
+
+
+# --- where secrets must not go --------------------------------------------------------------------------------------------
+
+
+def secret_settings() -> Settings:
+    storage = dict.fromkeys(("access_key_id", "secret_access_key", "session_token", "account_key"), SECRET)
+    return settings(
+        storage=[{"prefix": "s3://b/", **storage}],
+        catalogs={
+            "rest": {"type": "rest", "uri": "https://catalog", "credential": f"id:{SECRET}", "token": SECRET},
+            "sql": {"type": "sql", "uri": f"postgresql+psycopg2://user:{SECRET}@host/db", "warehouse": "s3://b/w"},
+        },
+    )
+
+
+def test_no_repr_or_str_shows_a_secret() -> None:
+    shown = secret_settings()
+
+    for value in (shown, *shown.storage, *shown.catalogs.values(), shown.for_drivers()):
+        assert SECRET not in repr(value)
+        assert SECRET not in str(value)
+        assert SECRET not in f"{value}"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"storage": [{"prefix": "s3://b/", "secret_access_key": SECRET, "secret_key": SECRET}]},
+        {"storage": [{"secret_access_key": SECRET}]},
+        {"storage": [{"prefix": "", "secret_access_key": SECRET}]},
+        {"storage": [{"prefix": "s3://b/", "secret_access_key": [SECRET]}]},
+        {"storage": [{"prefix": "s3://b/", "secret_access_key": {"evn": SECRET}}]},
+        {"storage": [{"prefix": "s3://b/", "secret_access_key": {"env": SECRET, "file": SECRET}}]},
+        {"storage": {"secret_access_key": SECRET}},
+        {"catalogs": {"c": {"type": "sql", "uri": f"postgresql://u:{SECRET}@h/d"}}},
+        {"catalogs": {"c": {"type": "sql", "uri": "sqlite://", "warehouse": "/w", "token": SECRET}}},
+        {"catalogs": {"c": {"type": "rest", "credential": SECRET}}},
+        {"catalogs": {"c": {"type": "hive", "uri": "x", "credential": SECRET}}},
+    ],
+)
+def test_no_message_about_a_wrong_settings_file_shows_a_secret(document: dict[str, Any]) -> None:
+    with pytest.raises(ManifestInvalid) as caught:
+        validate_model(Settings, document)
+
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(caught.value)
+    assert SECRET not in "".join(caught.value.problems)
+    assert caught.value.__cause__ is None, "a chained pydantic error shows its input in a traceback"
+
+
+def test_catalog_secrets_are_masked_where_settings_are_printed_as_json() -> None:
+    printed = json.loads(secret_settings().model_dump_json())
+
+    assert printed["catalogs"]["rest"]["credential"] == "**********"
+    assert printed["catalogs"]["rest"]["token"] == "**********"
+
+
+def test_drivers_get_the_storage_with_its_secrets_and_no_catalog() -> None:
+    handed = secret_settings().for_drivers()
+    text = handed.model_dump_json()
+
+    assert type(handed) is StorageSettings
+    assert "catalog" not in text
+    assert "postgresql" not in text
+    assert StorageSettings.model_validate_json(text) == handed
+    assert json.loads(text)["storage"][0]["secret_access_key"] == SECRET
+
+
+def test_a_reference_is_handed_to_drivers_as_a_reference(tmp_path: Path) -> None:
+    given = StorageSettings(storage=(StorageEntry(prefix="s3://b/", secret_access_key=SecretRef(file=str(tmp_path / "s"))),))
+
+    assert StorageSettings.model_validate_json(given.model_dump_json()) == given
+
+
+# --- catalogs -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sql_catalog_without_a_warehouse_is_refused() -> None:
+    with pytest.raises(ManifestInvalid, match="a sql catalog needs a warehouse"):
+        settings(catalogs={"c": {"type": "sql", "uri": "sqlite://"}})
+
+
+def test_a_sql_catalog_with_a_token_is_refused() -> None:
+    with pytest.raises(ManifestInvalid, match="a sql catalog takes its credentials in the uri"):
+        settings(catalogs={"c": {"type": "sql", "uri": "sqlite://", "warehouse": "/w", "token": "t"}})
+
+
+def test_a_rest_catalog_needs_no_warehouse() -> None:
+    assert settings(catalogs={"c": {"type": "rest", "uri": "https://c"}}).catalogs["c"] == CatalogSettings(
+        type="rest", uri="https://c"
+    )
+
+
+# --- which entry ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("s3://bucket/x", "s3://bucket/"),
+        ("s3://bucket", "s3://bucket/"),
+        ("s3://bucket/", "s3://bucket/"),
+        ("s3://bucket/deep/x", "s3://bucket/deep"),
+        ("s3://bucket/deep", "s3://bucket/deep"),
+        ("s3://bucket/deeper", "s3://bucket/"),
+        ("s3://bucket/deep/er/x", "s3://bucket/deep/er/"),
+        ("s3://bucket2/x", None),
+        ("s3://bucke", None),
+        ("gs://bucket/x", "gs://bucket"),
+        ("/bucket/x", None),
+    ],
+)
+def test_the_longest_prefix_that_holds_a_uri_wins_and_names_are_never_cut(uri: str, expected: str | None) -> None:
+    prefixes = ("s3://bucket/", "s3://bucket/deep", "s3://bucket/deep/er/", "gs://bucket")
+    found = StorageSettings(storage=tuple(entry(prefix) for prefix in prefixes)).entry_for(uri)
+
+    assert (found.prefix if found else None) == expected
+
+
+def test_the_order_of_entries_does_not_matter() -> None:
+    entries = (entry("s3://bucket/"), entry("s3://bucket/deep/"))
+
+    for storage in (entries, entries[::-1]):
+        found = StorageSettings(storage=storage).entry_for("s3://bucket/deep/x")
+        assert found is not None
+        assert found.prefix == "s3://bucket/deep/"
+
+
+# --- each library's words -------------------------------------------------------------------------------------------------
+
+URIS = {"s3": "s3://bucket/x", "gs": "gs://bucket/x", "az": "az://container/x"}
+FULL: dict[str, dict[str, str]] = {
+    "s3": {
+        "endpoint": "http://127.0.0.1:9000",
+        "region": "eu-central-1",
+        "access_key_id": "id",
+        "secret_access_key": SECRET,
+        "session_token": "session",
+    },
+    "gs": {"service_account_file": "/key.json"},
+    "az": {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"},
+}
+
+
+def full(scheme: str) -> StorageSettings:
+    return StorageSettings(storage=(entry(URIS[scheme], **FULL[scheme]),))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "config"),
+    [
+        (
+            "s3",
+            {
+                "endpoint": "http://127.0.0.1:9000",
+                "region": "eu-central-1",
+                "access_key_id": "id",
+                "secret_access_key": SECRET,
+                "session_token": "session",
+            },
+        ),
+        ("gs", {"service_account": "/key.json"}),
+        ("az", {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"}),
+    ],
+)
+def test_the_words_of_obstore(scheme: str, config: dict[str, str]) -> None:
+    assert obstore_options(URIS[scheme], full(scheme))["config"] == config
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options"),
+    [
+        (
+            "s3",
+            {
+                "region": "eu-central-1",
+                "access_key": "id",
+                "secret_key": SECRET,
+                "session_token": "session",
+                "endpoint_override": "http://127.0.0.1:9000",
+                "scheme": "http",
+            },
+        ),
+        ("az", {"account_name": "account", "account_key": SECRET}),
+    ],
+)
+def test_the_words_of_pyarrow(scheme: str, options: dict[str, str]) -> None:
+    given = pyarrow_options(URIS[scheme], full(scheme))
+
+    assert {name: value for name, value in given.items() if not name.endswith("timeout")} == options
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options"),
+    [
+        (
+            "s3",
+            {
+                "s3.endpoint": "http://127.0.0.1:9000",
+                "s3.region": "eu-central-1",
+                "s3.access-key-id": "id",
+                "s3.secret-access-key": SECRET,
+                "s3.session-token": "session",
+            },
+        ),
+        ("az", {"adls.account-name": "account", "adls.account-key": SECRET}),
+    ],
+)
+def test_the_words_of_pyiceberg(scheme: str, options: dict[str, str]) -> None:
+    given = iceberg_options(URIS[scheme], full(scheme))
+
+    assert {name: value for name, value in given.items() if not name.endswith("timeout")} == options
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options"),
+    [
+        (
+            "s3",
+            {
+                "aws_endpoint": "http://127.0.0.1:9000",
+                "aws_region": "eu-central-1",
+                "aws_access_key_id": "id",
+                "aws_secret_access_key": SECRET,
+                "aws_session_token": "session",
+                "allow_http": "true",
+            },
+        ),
+        ("gs", {"service_account": "/key.json"}),
+        ("az", {"account_name": "account", "account_key": SECRET, "endpoint": "https://account.blob"}),
+    ],
+)
+def test_the_words_of_lance(scheme: str, options: dict[str, str]) -> None:
+    given = lance_options(URIS[scheme], full(scheme))
+
+    assert {name: value for name, value in given.items() if not name.endswith("timeout")} == options
+
+
+def test_lance_options_are_texts_only() -> None:
+    for scheme in URIS:
+        assert all(isinstance(value, str) for value in lance_options(URIS[scheme], full(scheme)).values())
+        assert all(isinstance(value, str) for value in iceberg_options(URIS[scheme], full(scheme)).values())
+
+
+def test_plain_http_is_allowed_only_where_the_endpoint_says_so() -> None:
+    secure = StorageSettings(storage=(entry(endpoint="https://store"),))
+
+    assert "allow_http" not in obstore_options("s3://bucket/x", secure)["client_options"]
+    assert "allow_http" not in lance_options("s3://bucket/x", secure)
+    assert pyarrow_options("s3://bucket/x", secure)["scheme"] == "https"
+    assert obstore_options("s3://bucket/x", full("s3"))["client_options"]["allow_http"] is True
+
+
+def test_without_an_entry_each_library_keeps_its_own_defaults() -> None:
+    nothing = StorageSettings()
+
+    assert "config" not in obstore_options("s3://bucket/x", nothing)
+    assert pyarrow_options("s3://bucket/x", nothing) == {}
+    assert iceberg_options("s3://bucket/x", nothing) == {}
+    assert lance_options("s3://bucket/x", nothing) == {}
+
+
+def test_every_request_of_the_protocols_store_ends_in_a_bounded_time() -> None:
+    for given in (StorageSettings(), full("s3")):
+        options = obstore_options("s3://bucket/x", given)
+        assert options["retry_config"]["retry_timeout"].total_seconds() <= 30
+        assert options["client_options"]["connect_timeout"] == "5s"
+        assert options["client_options"]["timeout"] == "60s"
+
+
+@pytest.mark.parametrize("translate", [obstore_options, pyarrow_options, iceberg_options, lance_options])
+def test_a_secret_that_cannot_be_had_is_told_by_name_at_its_first_use(translate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_SECRET", raising=False)
+    given = StorageSettings(storage=(entry(secret_access_key={"env": "NO_SUCH_SECRET"}),))
+
+    with pytest.raises(NeedsChange, match="NO_SUCH_SECRET"):
+        translate("s3://bucket/x", given)
+
+
+def test_secrets_are_compared_by_their_text() -> None:
+    assert entry(secret_access_key=SECRET).secret_access_key == SecretStr(SECRET)

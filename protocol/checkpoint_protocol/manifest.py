@@ -175,7 +175,9 @@ class CheckpointSpec(_Section):
 
     uri: _URI = Field(description="A folder in an object store (s3://, gs://, az://) or on disk.")
     interval: Duration = Field(default=60.0, gt=0, description="A task seals what it finished after this long ...")
-    minimum_bytes: Size = Field(default=8 << 20, description="... and at least this much output, counted in memory.")
+    minimum_bytes: Size = Field(
+        default=8 << 20, description="... and at least this much output, counted in memory; or after ten intervals."
+    )
 
 
 class DriverSpec(_Section):

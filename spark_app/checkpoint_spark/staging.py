@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -21,6 +21,10 @@ from checkpoint_spark.fitting import fit
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.chunks import Chunk, Reader
 from checkpoint_spark.steps import Pipeline, Place
+
+
+#: After so many intervals a segment ends although its output is small.
+_SMALL_SEGMENT_INTERVALS: Final = 10
 
 
 class Stager(Protocol):
@@ -107,8 +111,13 @@ class _Segment:
             self.rows_read += chunk.batch.num_rows
             before, now = now, self.clock()
             self.source.pace.took(now - before)
-            if now - started >= self.task.interval_s and self._size_bytes >= self.task.minimum_bytes:
+            if self._is_due(now - started):
                 return
+
+    def _is_due(self, age_s: float) -> bool:
+        """Old and large enough; or so old that its size no longer matters: hours of a slow step's work fit a small file."""
+        is_large = self._size_bytes >= self.task.minimum_bytes
+        return age_s >= self.task.interval_s * (1 if is_large else _SMALL_SEGMENT_INTERVALS)
 
 
 def run_task(

@@ -102,6 +102,7 @@ class SimulatedStager:
     layout: int
     label: str
     arrow_schema: pa.Schema = field(default=TABLE_SCHEMA)
+    number: int = 0
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
         rows: list[Row] = [(row["id"], row["copy"]) for batch in batches for row in batch.to_pylist()]

@@ -125,7 +125,7 @@ GOLDEN = """
 
 def run(*arguments: str) -> Result:
     """Call the command, with no settings but those given."""
-    return CliRunner(env={"XDG_CONFIG_HOME": "/nonexistent"}).invoke(main, ["inspect", *arguments])
+    return CliRunner(env={"XDG_CONFIG_HOME": "/nonexistent"}).invoke(main, ["inspect", *arguments], catch_exceptions=False)
 
 
 def shown(*arguments: str) -> dict[str, Any]:

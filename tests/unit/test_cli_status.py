@@ -21,7 +21,9 @@ COMMITTED, FAILED, MANIFEST_WRONG, NOT_COMMITTED = 0, 1, 2, 3
 
 
 def run(file: Path, *arguments: str) -> Result:
-    return CliRunner(env={"XDG_CONFIG_HOME": "/nonexistent"}).invoke(main, ["status", str(file), *arguments])
+    return CliRunner(env={"XDG_CONFIG_HOME": "/nonexistent"}).invoke(
+        main, ["status", str(file), *arguments], catch_exceptions=False
+    )
 
 
 def status_of(write: StoredWrite) -> tuple[int, dict[str, Any]]:

@@ -95,7 +95,8 @@ class Ground:
 
     def run(self, *arguments: str) -> Result:
         environment = {"JAVA_HOME": str(self.java_home), "XDG_CONFIG_HOME": "/nonexistent"}
-        return CliRunner(env=environment).invoke(main, ["validate", str(self.file), "--settings", str(self.settings), *arguments])
+        command = ["validate", str(self.file), "--settings", str(self.settings), *arguments]
+        return CliRunner(env=environment).invoke(main, command, catch_exceptions=False)
 
     def report(self) -> dict[str, Any]:
         result = self.run("-o", "json")
@@ -204,11 +205,8 @@ def test_validating_makes_no_folder_catalog_or_table_that_a_run_would_make(bare_
     assert report["valid"], report["problems"]
     assert bare_ground.everything() == before
     prediction = report["prediction"]
-    assert (prediction["targetExists"], prediction["targetWouldBeCreated"], prediction["checkpointExists"]) == (
-        False,
-        True,
-        False,
-    )
+    assert (prediction["targetExists"], prediction["targetWouldBeCreated"]) == (False, True)
+    assert prediction["checkpointExists"] is False
     assert any("put-if-absent was not tried" in note for note in report["notes"])
     assert any("catalog 'lake' does not exist yet" in note for note in report["notes"])
 
@@ -249,15 +247,14 @@ def test_all_problems_are_listed_at_once_each_with_its_field(ground: Ground) -> 
 
     assert result.exit_code == 2
     assert result.stdout == ""
-    paths = [line.partition(":")[0] for line in result.stderr.splitlines()]
-    assert paths[:-1] == [
+    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == [
         "java",
         "spec.steps.0.call",
         "spec.source.columns.1",
         "spec.sink.iceberg.catalog",
         "spec.checkpoint.uri",
+        "5 problems found; nothing was run",
     ]
-    assert "5 problems" in result.stderr.splitlines()[-1]
 
 
 def test_a_wrong_manifest_lists_each_field_and_the_settings_are_looked_at_too(ground: Ground) -> None:
@@ -730,7 +727,7 @@ def test_parquet_in_a_bucket_is_listed_and_its_footers_are_read(s3_server: S3Ser
     assert (report["prediction"]["sourceFiles"], report["prediction"]["sourceRows"]) == (1, 7)
 
     ground.spec["source"]["columns"] = ["id", "nosuch"]
-    assert [path for path, _ in ground.problems()] == ["spec.source.columns.1", "spec.source.columns"]
+    assert ground.only_problem()[0] == "spec.source.columns.1"
 
 
 def test_a_changed_identity_is_a_problem_of_the_section(ground: Ground) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ many = st.lists(ranges(), max_size=6)
 
 
 def assert_sorted_disjoint_and_fewest(pieces: tuple[Range, ...]) -> None:
-    for before, after in zip(pieces, pieces[1:], strict=False):
+    for before, after in itertools.pairwise(pieces):
         assert before.file <= after.file
         if before.file == after.file:
             assert before.end is not None

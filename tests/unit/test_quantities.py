@@ -50,8 +50,10 @@ def test_durations_as_people_write_them_are_read(text: str, seconds: float) -> N
         "1e3s",
         60,
         60.0,
-    ]
-    + [None, True, ["5m"]],
+        None,
+        True,
+        ["5m"],
+    ],
 )
 def test_anything_else_is_no_duration_and_the_message_shows_what_is(text: object) -> None:
     with pytest.raises(ValueError, match="a duration such as"):
@@ -97,7 +99,7 @@ def test_digits_of_other_scripts_are_no_size() -> None:
 
 
 def test_a_number_that_no_clock_holds_is_refused() -> None:
-    with pytest.raises(ValueError, match="duration|Exceeds"):
+    with pytest.raises(ValueError, match="a duration such as"):
         parse_duration_s("9" * 400 + "s")
 
 

@@ -6,12 +6,14 @@ must not import; a test holds the two together.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, Final, cast
+from pathlib import Path
+from typing import IO, Any, Final
 from urllib.parse import unquote
 
 import obstore
@@ -26,6 +28,8 @@ from checkpoint_protocol.store import translate_store_error
 _BUCKET_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 _NOT_THERE: Final = (obstore_errors.NotFoundError, FileNotFoundError)
 _FAILURES: Final = (obstore_errors.BaseError, OSError)
+
+_BUFFER_BYTES: Final = 64 << 10
 
 _State = frozenset[int]
 
@@ -61,11 +65,11 @@ class SourceListing:
 
     def open(self, file: FoundFile) -> IO[bytes]:
         """Return the file to read from any place of it."""
+        if file.root:
+            return io.BufferedReader(_BucketFile(self._store(file.root, file.path), file), _BUFFER_BYTES)
         try:
-            if not file.root:
-                return open(file.key, "rb")
-            return cast("IO[bytes]", obstore.open_reader(self._store(file.root, file.path), file.key))
-        except _FAILURES as error:
+            return Path(file.key).open("rb")
+        except OSError as error:
             raise translate_store_error(error, file.path) from error
 
     def _head(self, root: str, key: str) -> FoundFile | None:
@@ -109,6 +113,37 @@ class SourceListing:
             except (obstore_errors.BaseError, ValueError) as error:
                 raise NeedsChange(reasons.MANIFEST_INVALID, f"{text} cannot be read with these settings: {error}") from error
         return self._stores[key]
+
+
+class _BucketFile(io.RawIOBase):
+    """An object as a file: each read is one request for a range."""
+
+    def __init__(self, store: Any, file: FoundFile) -> None:
+        self._store = store
+        self._file = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size_bytes}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._file.size_bytes)
+        if self._at >= end:
+            return 0
+        try:
+            data = bytes(obstore.get_range(self._store, self._file.key, start=self._at, end=end))
+        except _FAILURES as error:
+            raise translate_store_error(error, self._file.path) from error
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 @dataclass(frozen=True, slots=True)

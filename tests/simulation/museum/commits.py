@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from checkpoint_operator.commit import lance
@@ -14,7 +14,7 @@ from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Landed
 from checkpoint_operator.commit.results import Results, gather
 from checkpoint_operator.core.actions import Stall
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.identity import EpochKey, new_token, new_uid
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergFile, LanceBase, LanceFragment
 
@@ -156,29 +156,19 @@ class KeyedByName(_IcebergWrapper):
         return EpochKey("write", key.epoch)
 
 
-class KeyedByRunner(_IcebergWrapper):
-    """The key is made of an id that each process draws anew."""
+class KeyedByProcess(_IcebergWrapper):
+    """The key is made of an id that is drawn anew at each try."""
 
     def __init__(self, inner: IcebergPort) -> None:
         super().__init__(inner)
-        self.own = f"process-{next(_process_numbers)}"
+        self.uid = new_uid()
 
     def key_for(self, key: EpochKey) -> EpochKey:
-        return EpochKey(self.own, key.epoch)
+        return EpochKey(self.uid, key.epoch)
 
 
 class KeyedByWrite(_IcebergWrapper):
-    """One key for all epochs of a write."""
+    """One key for all epochs of a write: the second is thought to be there."""
 
     def key_for(self, key: EpochKey) -> EpochKey:
         return EpochKey(key.uid, 1)
-
-
-def _count() -> Any:
-    number = 0
-    while True:
-        yield number
-        number += 1
-
-
-_process_numbers = _count()

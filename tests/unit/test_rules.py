@@ -1,0 +1,412 @@
+"""The decision: each rule with what it sees and what follows, and what may never follow from anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint_operator.core import rules
+from checkpoint_operator.core.actions import (
+    Action,
+    Close,
+    Commit,
+    Finish,
+    MakeTable,
+    RecordAttempt,
+    Stall,
+    StartDriver,
+    StopDriver,
+    Wait,
+)
+from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
+from checkpoint_operator.core.rules import RULES, decide, progress_deadline_s
+from checkpoint_protocol import reasons
+
+NOW, BEFORE = "code now", "code before"
+UNBORN, RUNNING, GONE = DriverState.UNBORN, DriverState.RUNNING, DriverState.GONE
+RETRYABLE = Failure("Retryable", reasons.DRIVER_FAILED, "the driver's memory ended")
+BROKEN = Failure("NeedsChange", reasons.CODE_FAILED, "step 'x' raised on row 7")
+UNREADABLE = Failure("Corrupt", reasons.RECORD_UNREADABLE, "a record is garbage")
+
+
+def seen(*attempts: Attempt, **fields: object) -> Observation:
+    nothing = Observation(
+        epoch=1,
+        is_marked=False,
+        attempts=attempts,
+        code_digest=NOW,
+        on_code_change="Continue",
+        backoff_limit=3,
+        progress_deadline_s=600.0,
+    )
+    return replace(nothing, **fields)  # type: ignore[arg-type]
+
+
+def at_work(number: int = 1, driver: DriverState = RUNNING, **fields: object) -> Attempt:
+    return replace(Attempt(number=number, code_digest=NOW, driver=driver), **fields)  # type: ignore[arg-type]
+
+
+def closed(number: int = 1, failure: Failure | None = None, code: str = NOW, complete: bool = False) -> Attempt:
+    return Attempt(number=number, code_digest=code, driver=GONE, is_closed=True, is_complete=complete, failure=failure)
+
+
+def failed(count: int, failure: Failure | None = RETRYABLE) -> list[Attempt]:
+    return [closed(number, failure) for number in range(1, count + 1)]
+
+
+CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
+    # --- finish_what_is_marked
+    "a marked epoch is done": ("finish_what_is_marked", seen(closed(complete=True), is_marked=True), (Finish(),)),
+    "a marked epoch is done whatever a driver still does": (
+        "finish_what_is_marked",
+        seen(at_work(), is_marked=True),
+        (Finish(),),
+    ),
+    "a marked epoch is done although the last attempt failed": (
+        "finish_what_is_marked",
+        seen(closed(failure=BROKEN), is_marked=True),
+        (Finish(),),
+    ),
+    "a marked epoch is done although no attempt is to be seen": ("finish_what_is_marked", seen(is_marked=True), (Finish(),)),
+    "a marked epoch is done although the write is suspended": (
+        "finish_what_is_marked",
+        seen(closed(complete=True), is_marked=True, is_suspended=True),
+        (Finish(),),
+    ),
+    # --- commit_what_is_complete
+    "a complete attempt is committed": ("commit_what_is_complete", seen(closed(complete=True)), (Commit(1),)),
+    "a complete attempt is committed although its driver told a failure afterwards": (
+        "commit_what_is_complete",
+        seen(closed(complete=True, failure=BROKEN)),
+        (Commit(1),),
+    ),
+    "a complete attempt is committed after more failures than are allowed": (
+        "commit_what_is_complete",
+        seen(*failed(4), closed(5, complete=True)),
+        (Commit(5),),
+    ),
+    "a complete attempt is committed although the code has changed since": (
+        "commit_what_is_complete",
+        seen(closed(complete=True, code=BEFORE), on_code_change="Restart"),
+        (Commit(1),),
+    ),
+    "a complete attempt is committed although the write is suspended: nothing new is started for it": (
+        "commit_what_is_complete",
+        seen(closed(complete=True), is_suspended=True),
+        (Commit(1),),
+    ),
+    # --- close_what_is_sealed
+    "an attempt whose tasks are all sealed is closed while its driver runs": (
+        "close_what_is_sealed",
+        seen(at_work(is_sealed=True)),
+        (Close(1, "all its tasks are sealed"),),
+    ),
+    "an attempt whose tasks are all sealed is closed although its driver is gone": (
+        "close_what_is_sealed",
+        seen(at_work(driver=GONE, is_sealed=True)),
+        (Close(1, "all its tasks are sealed"),),
+    ),
+    "an attempt whose tasks are all sealed is closed although it was not seen to start": (
+        "close_what_is_sealed",
+        seen(at_work(driver=UNBORN, is_sealed=True)),
+        (Close(1, "all its tasks are sealed"),),
+    ),
+    "an attempt whose tasks are all sealed is closed although the write is suspended": (
+        "close_what_is_sealed",
+        seen(at_work(is_sealed=True), is_suspended=True),
+        (Close(1, "all its tasks are sealed"),),
+    ),
+    # --- close_what_nobody_drives
+    "an attempt whose driver is gone is closed": (
+        "close_what_nobody_drives",
+        seen(at_work(driver=GONE)),
+        (Close(1, "its driver is gone"),),
+    ),
+    "an attempt whose driver is gone is closed before a table is made for it": (
+        "close_what_nobody_drives",
+        seen(at_work(driver=GONE, awaits_table=True)),
+        (Close(1, "its driver is gone"),),
+    ),
+    # --- give_up_what_makes_no_progress
+    "an attempt without progress is closed first and its driver stopped then": (
+        "give_up_what_makes_no_progress",
+        seen(at_work(idle_s=601.0)),
+        (Close(1, "no new seal for 601 s"), StopDriver(1)),
+    ),
+    "an attempt after one that failed has twice the time": (
+        "give_up_what_makes_no_progress",
+        seen(closed(1), at_work(2, idle_s=1201.0)),
+        (Close(2, "no new seal for 1201 s"), StopDriver(2)),
+    ),
+    "an attempt within its doubled time is waited for": (
+        "wait_for_the_driver",
+        seen(closed(1), at_work(2, idle_s=1199.0)),
+        (Wait("the driver of attempt 2"),),
+    ),
+    "an attempt at its deadline to the second is waited for": (
+        "wait_for_the_driver",
+        seen(at_work(idle_s=600.0)),
+        (Wait("the driver of attempt 1"),),
+    ),
+    "a recorded driver that was not started is started, however long ago": (
+        "start_the_recorded_driver",
+        seen(at_work(driver=UNBORN, idle_s=1e9)),
+        (StartDriver(1),),
+    ),
+    # --- wait_while_suspended
+    "a suspended write closes its attempt and stops its driver": (
+        "wait_while_suspended",
+        seen(at_work(), is_suspended=True),
+        (Close(1, "the write is suspended"), StopDriver(1)),
+    ),
+    "a suspended write does not start a recorded driver": (
+        "wait_while_suspended",
+        seen(at_work(driver=UNBORN), is_suspended=True),
+        (Close(1, "the write is suspended"), StopDriver(1)),
+    ),
+    "a suspended write starts nothing": ("wait_while_suspended", seen(is_suspended=True), (Wait("suspend to be unset"),)),
+    "a suspended write does not go on after a failure": (
+        "wait_while_suspended",
+        seen(closed(failure=RETRYABLE), is_suspended=True),
+        (Wait("suspend to be unset"),),
+    ),
+    # --- make_the_table_that_is_asked_for
+    "a table that a driver waits for is made": (
+        "make_the_table_that_is_asked_for",
+        seen(at_work(awaits_table=True)),
+        (MakeTable(1),),
+    ),
+    # --- wait_for_the_driver
+    "a driver at work is waited for": ("wait_for_the_driver", seen(at_work(idle_s=10.0)), (Wait("the driver of attempt 1"),)),
+    # --- start_the_recorded_driver
+    "a recorded attempt without a driver gets one": (
+        "start_the_recorded_driver",
+        seen(closed(1), at_work(2, driver=UNBORN)),
+        (StartDriver(2),),
+    ),
+    # --- stall_on_what_a_person_must_change
+    "code that failed stalls with what it said": (
+        "stall_on_what_a_person_must_change",
+        seen(closed(failure=BROKEN)),
+        (Stall(reasons.CODE_FAILED, "step 'x' raised on row 7"),),
+    ),
+    "an unreadable record stalls and is not tried again": (
+        "stall_on_what_a_person_must_change",
+        seen(closed(failure=UNREADABLE)),
+        (Stall(reasons.RECORD_UNREADABLE, "a record is garbage"),),
+    ),
+    "what a person must change is told rather than the number of failures": (
+        "stall_on_what_a_person_must_change",
+        seen(*failed(4), closed(5, BROKEN)),
+        (Stall(reasons.CODE_FAILED, "step 'x' raised on row 7"),),
+    ),
+    "code that failed and was changed since is tried again": (
+        "record_the_next_attempt",
+        seen(closed(failure=BROKEN, code=BEFORE)),
+        (RecordAttempt(2, (1,)),),
+    ),
+    "code that failed is tried again by a person who runs the write again": (
+        "record_the_next_attempt",
+        seen(closed(failure=BROKEN), first_counted_failure=2),
+        (RecordAttempt(2, (1,)),),
+    ),
+    "an earlier failure that needed a change does not stall a later attempt that did not": (
+        "record_the_next_attempt",
+        seen(closed(1, BROKEN), closed(2, RETRYABLE)),
+        (RecordAttempt(3, (1, 2)),),
+    ),
+    # --- stall_when_too_many_failed
+    "as many failures as are allowed are followed by another attempt": (
+        "record_the_next_attempt",
+        seen(*failed(3)),
+        (RecordAttempt(4, (1, 2, 3)),),
+    ),
+    "one failure more than is allowed stalls with the last that was said": (
+        "stall_when_too_many_failed",
+        seen(*failed(3), closed(4)),
+        (
+            Stall(
+                reasons.BACKOFF_LIMIT_EXCEEDED,
+                "4 attempts failed (backoffLimit: 3 beyond the first); the last said: the driver's memory ended",
+            ),
+        ),
+    ),
+    "failures of which nobody said anything stall all the same": (
+        "stall_when_too_many_failed",
+        seen(*failed(1, None), backoff_limit=0),
+        (
+            Stall(
+                reasons.BACKOFF_LIMIT_EXCEEDED,
+                "1 attempts failed (backoffLimit: 0 beyond the first); the last said: no driver said why it ended",
+            ),
+        ),
+    ),
+    "failures before this run do not count": (
+        "record_the_next_attempt",
+        seen(*failed(9), first_counted_failure=10),
+        (RecordAttempt(10, tuple(range(1, 10))),),
+    ),
+    "failures of this run count from its first": (
+        "stall_when_too_many_failed",
+        seen(*failed(13), first_counted_failure=10),
+        (
+            Stall(
+                reasons.BACKOFF_LIMIT_EXCEEDED,
+                "4 attempts failed (backoffLimit: 3 beyond the first); the last said: the driver's memory ended",
+            ),
+        ),
+    ),
+    # --- record_the_next_attempt
+    "a new write begins with attempt 1, which takes nothing over": ("record_the_next_attempt", seen(), (RecordAttempt(1, ()),)),
+    "the attempt after a failure takes over what is sealed": (
+        "record_the_next_attempt",
+        seen(closed(failure=RETRYABLE)),
+        (RecordAttempt(2, (1,)),),
+    ),
+    "with Continue, sealed results of other code stay": (
+        "record_the_next_attempt",
+        seen(closed(1, code=BEFORE), closed(2)),
+        (RecordAttempt(3, (1, 2)),),
+    ),
+    "with Restart, sealed results of other code are dropped and those of this code stay": (
+        "record_the_next_attempt",
+        seen(closed(1, code=BEFORE), closed(2), closed(3, code=BEFORE), on_code_change="Restart"),
+        (RecordAttempt(4, (2,)),),
+    ),
+    "with Restart, nothing stays of other code only": (
+        "record_the_next_attempt",
+        seen(closed(1, code=BEFORE), on_code_change="Restart"),
+        (RecordAttempt(2, ()),),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_follows(case: str) -> None:
+    _, observation, actions = CASES[case]
+
+    assert decide(observation) == actions
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_rule_that_applies_first_is_the_one_that_is_meant(case: str) -> None:
+    rule, observation, _ = CASES[case]
+
+    assert next(candidate.__name__ for candidate in RULES if candidate(observation) is not None) == rule
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {rule.__name__ for rule in RULES} == {rule for rule, _, _ in CASES.values()}
+
+
+# --- the progress deadline ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("earlier", "factor"), [(0, 1), (1, 2), (2, 4), (5, 32), (6, 64), (7, 64), (30, 64)])
+def test_the_progress_deadline_doubles_with_each_failure_before_it_up_to_a_bound(earlier: int, factor: int) -> None:
+    observation = seen(*failed(earlier), at_work(earlier + 1))
+
+    assert progress_deadline_s(observation) == 600.0 * factor
+
+
+def test_failures_that_do_not_count_do_not_lengthen_the_deadline() -> None:
+    assert progress_deadline_s(seen(*failed(5), at_work(6), first_counted_failure=6)) == 600.0
+    assert progress_deadline_s(seen(*failed(5), at_work(6), first_counted_failure=5)) == 1200.0
+
+
+def test_the_last_attempt_itself_does_not_lengthen_its_deadline() -> None:
+    assert progress_deadline_s(seen(closed(1))) == 600.0
+    assert progress_deadline_s(seen()) == 600.0
+
+
+# --- whatever is seen -----------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def attempts(draw: st.DrawFn, number: int, is_last: bool) -> Attempt:
+    is_closed = not is_last or draw(st.booleans())
+    return Attempt(
+        number=number,
+        code_digest=draw(st.sampled_from([NOW, BEFORE])),
+        driver=draw(st.sampled_from(DriverState)),
+        is_sealed=draw(st.booleans()),
+        is_closed=is_closed,
+        is_complete=is_closed and draw(st.booleans()),
+        awaits_table=draw(st.booleans()),
+        failure=draw(st.none() | st.sampled_from([RETRYABLE, BROKEN, UNREADABLE])),
+        idle_s=draw(st.floats(0, 1e6)),
+    )
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    count = draw(st.integers(0, 5))
+    return Observation(
+        epoch=draw(st.integers(1, 3)),
+        is_marked=draw(st.booleans()),
+        attempts=tuple(draw(attempts(number, number == count)) for number in range(1, count + 1)),
+        code_digest=NOW,
+        on_code_change=draw(st.sampled_from(["Continue", "Restart"])),
+        backoff_limit=draw(st.integers(0, 4)),
+        progress_deadline_s=draw(st.floats(1, 1e4)),
+        first_counted_failure=draw(st.integers(1, 7)),
+        is_suspended=draw(st.booleans()),
+    )
+
+
+@given(observations())
+@settings(deadline=None, max_examples=500)
+def test_whatever_is_seen_something_follows_and_it_is_safe(observation: Observation) -> None:
+    actions = decide(observation)
+
+    assert actions
+    last = observation.last
+    is_open = last is not None and not last.is_closed
+    for action in actions:
+        match action:
+            case Commit(attempt):
+                assert last is not None
+                assert attempt == last.number
+                assert last.is_closed
+                assert last.is_complete, "only what is complete is committed"
+            case RecordAttempt(attempt, counted):
+                assert not is_open, "two attempts of one epoch would be open"
+                assert not observation.is_suspended
+                assert not (last and last.is_complete), "a complete attempt is committed, not followed"
+                assert attempt == len(observation.attempts) + 1
+                assert all(observation.attempts[number - 1].is_closed for number in counted), "live seals are never taken over"
+                assert tuple(sorted(set(counted))) == counted
+            case StartDriver(attempt) | MakeTable(attempt):
+                assert is_open
+                assert last is not None
+                assert attempt == last.number
+                assert not observation.is_suspended
+            case Close(attempt, why):
+                assert is_open
+                assert last is not None
+                assert attempt == last.number
+                assert why
+            case StopDriver(attempt):
+                assert Close in {type(other) for other in actions}, "a driver is stopped only after its attempt was closed"
+            case Finish():
+                assert observation.is_marked
+            case Wait() | Stall():
+                assert not observation.is_marked
+    if observation.is_marked:
+        assert actions == (Finish(),)
+    if StopDriver in {type(action) for action in actions}:
+        assert isinstance(actions[0], Close), "closed first: a stop that is answered late is harmless only then"
+
+
+@given(observations())
+@settings(deadline=None)
+def test_deciding_twice_gives_the_same(observation: Observation) -> None:
+    assert decide(observation) == decide(observation)
+
+
+def test_the_list_of_rules_ends_with_one_that_always_applies() -> None:
+    assert RULES[-1] is rules.record_the_next_attempt
+    assert RULES[-1](seen()) is not None

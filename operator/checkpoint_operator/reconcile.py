@@ -105,6 +105,7 @@ class Reconciler:
     drivers: Drivers
     sink: Sink
     clock: Callable[[], float] = time.monotonic
+    recorder: str = ""
     first_counted_failure: int | None = None
     _ledger: Ledger | None = None
     _progress: tuple[tuple[int, int, int], float] = field(default=((0, 0, 0), 0.0))
@@ -160,7 +161,7 @@ class Reconciler:
         failure = ledger.read_failure(number) if closed is not None and not closed.complete else None
         is_open = is_last and closed is None
         # The driver first: were it asked after the seals, one that sealed and ended in between would look idle and gone.
-        driver = self.drivers.state(ledger.key, number) if is_open else DriverState.GONE
+        driver = self._driver_of(ledger.key, launch) if is_open else DriverState.GONE
         return Attempt(
             number=number,
             code_digest=launch.code_digest,
@@ -172,6 +173,11 @@ class Reconciler:
             failure=Failure(failure.family, failure.reason, failure.message) if failure else None,
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
         )
+
+    def _driver_of(self, key: EpochKey, launch: LaunchRecord) -> DriverState:
+        state = self.drivers.state(key, launch.attempt)
+        is_ours = launch.recorded_by == self.recorder
+        return DriverState.ELSEWHERE if state is DriverState.GONE and not is_ours else state
 
     def _is_sealed(self, ledger: Ledger, attempt: int) -> bool:
         """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself."""
@@ -243,6 +249,7 @@ class Reconciler:
             interval_s=spec.checkpoint.interval,
             minimum_bytes=spec.checkpoint.minimum_bytes,
             counted=counted,
+            recorded_by=self.recorder,
             on_replaced=spec.on_replaced,
         )
         if ledger.put_launch(launch).token == launch.token:

@@ -113,26 +113,32 @@ def list_epochs(store: ObjectStore, uid: str) -> list[int]:
 class Ledger:
     """The records of one epoch of one write.
 
-    Seals, closed lists and plans never change, so they are remembered once read; everything else is read anew each time.
+    No record ever changes, so each is remembered once it was read or put. That one is not there is asked anew each time.
     """
 
     store: ObjectStore
     key: EpochKey
     pause: Callable[[float], None] = time.sleep
     ask_all: Mapper = in_threads
-    _seals: dict[tuple[int, int, int], Seal] = field(default_factory=dict)
-    _closed: dict[int, ClosedRecord] = field(default_factory=dict)
-    _plans: dict[int, PlanRecord] = field(default_factory=dict)
+    _known: dict[str, Record] = field(default_factory=dict)
 
     @property
     def at(self) -> EpochLayout:
         return EpochLayout(self.key)
 
     def _put(self, path: str, record: _R) -> _R:
-        return put_once(self.store, path, record, self.pause)
+        standing = put_once(self.store, path, record, self.pause)
+        self._known[path] = standing
+        return standing
 
     def _read(self, path: str, model: type[_R]) -> _R | None:
-        return read(self.store, path, model)
+        known = self._known.get(path)
+        if isinstance(known, model):
+            return known
+        found = read(self.store, path, model)
+        if found is not None:
+            self._known[path] = found
+        return found
 
     # --- input and attempts -----------------------------------------------------------------------------------------------
 
@@ -184,12 +190,7 @@ class Ledger:
         return standing
 
     def read_plan(self, attempt: int) -> PlanRecord | None:
-        if attempt not in self._plans:
-            record = self._read(self.at.plan(attempt), PlanRecord)
-            if record is None:
-                return None
-            self._plans[attempt] = record
-        return self._plans[attempt]
+        return self._read(self.at.plan(attempt), PlanRecord)
 
     # --- the seal chain ---------------------------------------------------------------------------------------------------
 
@@ -206,19 +207,14 @@ class Ledger:
 
     def read_seal(self, attempt: int, task: int, link: int) -> Seal | None:
         """Return a seal. Corrupt if it says that it belongs elsewhere."""
-        where = (attempt, task, link)
-        if where not in self._seals:
-            path = self.at.seal(*where)
-            seal = self._read(path, Seal)
-            if seal is None:
-                return None
-            if (seal.attempt, seal.task, seal.link) != where:
-                raise Corrupt(
-                    reasons.RECORD_UNREADABLE,
-                    f"{self.store.uri}/{path} says that it is attempt {seal.attempt}, task {seal.task}, link {seal.link}",
-                )
-            self._seals[where] = seal
-        return self._seals[where]
+        path = self.at.seal(attempt, task, link)
+        seal = self._read(path, Seal)
+        if seal is not None and (seal.attempt, seal.task, seal.link) != (attempt, task, link):
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE,
+                f"{self.store.uri}/{path} says that it is attempt {seal.attempt}, task {seal.task}, link {seal.link}",
+            )
+        return seal
 
     def read_chain(self, attempt: int, task: int) -> tuple[Seal, ...]:
         """Return the seals of a task from link 0 to the first link that is not there. Asks for each; trusts no listing."""
@@ -244,7 +240,7 @@ class Ledger:
     def read_seals(self, attempt: int, lengths: dict[int, int]) -> dict[int, tuple[Seal, ...]]:
         """Return the first `lengths[task]` seals of each task, many at a time. Corrupt if one of them is gone."""
         wanted = [(attempt, task, link) for task, length in lengths.items() for link in range(length)]
-        missing = [where for where in wanted if where not in self._seals]
+        missing = [where for where in wanted if self.at.seal(*where) not in self._known]
         if len(missing) > 1:
             self.ask_all(lambda where: self.read_seal(*where), missing)
         found: dict[int, tuple[Seal, ...]] = {}
@@ -285,8 +281,7 @@ class Ledger:
                 chain_lengths=tuple(length for length, _ in ends),
                 complete=all(is_whole for _, is_whole in ends),
             )
-        self._closed[attempt] = self._put(self.at.closed(attempt), record)
-        return self._closed[attempt]
+        return self._put(self.at.closed(attempt), record)
 
     def _end_of_chain(self, attempt: int, task: int, listed: int) -> tuple[int, bool]:
         """Return the length of a task's chain, and whether it ends in a `last` seal, starting from a listed prefix."""
@@ -306,12 +301,7 @@ class Ledger:
         return length, True
 
     def read_closed(self, attempt: int) -> ClosedRecord | None:
-        if attempt not in self._closed:
-            record = self._read(self.at.closed(attempt), ClosedRecord)
-            if record is None:
-                return None
-            self._closed[attempt] = record
-        return self._closed[attempt]
+        return self._read(self.at.closed(attempt), ClosedRecord)
 
     def counted_seals(self, attempts: Iterable[int]) -> Iterator[Seal]:
         """Give every seal that counts of these closed attempts. Corrupt if one of them is not closed."""

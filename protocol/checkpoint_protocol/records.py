@@ -159,6 +159,7 @@ class LaunchRecord(Record):
 
     `counted` are the closed attempts whose seals stand: the driver skips what they cover, and when this attempt is complete
     the commit takes exactly theirs and its own. `target` is None where the table is to be made from the steps' output.
+    `recorded_by` names who watches the driver: a machine, for local runners; empty in a cluster, where everybody can see pods.
     """
 
     kind: Literal["launch"] = "launch"
@@ -174,6 +175,7 @@ class LaunchRecord(Record):
     interval_s: Annotated[float, Field(gt=0)]
     minimum_bytes: Count
     counted: tuple[Number, ...]
+    recorded_by: str = ""
     on_replaced: Literal["Fail", "Process", "Skip"]
 
 

@@ -25,9 +25,9 @@ def wrap(error: CheckpointError) -> TaskFailed:
 
 def unwrap(text: str) -> CheckpointError | None:
     """Return the last marked error in a text, or None if there is none that can be read."""
-    for line in reversed(re.findall(rf"{_MARK}(\{{.*\}})", text)):
+    for mark in reversed(list(re.finditer(_MARK, text))):
         try:
-            plain = json.loads(line)
+            plain, _ = json.JSONDecoder().raw_decode(text, mark.end())
             return _FAMILIES[plain["family"]](str(plain["reason"]), str(plain["message"]))
         except (ValueError, KeyError, TypeError):
             continue

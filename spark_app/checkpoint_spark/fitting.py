@@ -93,7 +93,9 @@ def fit(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 
     NeedsChange(OutputSchemaWrong) names the column, and the value where one does not fit.
     """
-    if batch.schema.equals(wanted):
+    if batch.schema.equals(wanted) and all(
+        field.nullable or not column.null_count for field, column in zip(wanted, batch.columns, strict=True)
+    ):
         return batch
     check_columns(batch.schema, wanted)
     arrays: list[pa.Array] = []

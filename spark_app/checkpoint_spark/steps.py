@@ -71,7 +71,8 @@ def _make(step: Step) -> _Callable:
     found = getattr(module, attribute, None)
     if not callable(found):
         raise NeedsChange(
-            reasons.CODE_MISSING, f"step {step.label!r}: module {module_name!r} has no callable {attribute!r} ({module.__file__})"
+            reasons.CODE_MISSING,
+            f"step {step.label!r}: module {module_name!r} has no callable {attribute!r} ({getattr(module, '__file__', None)})",
         )
     try:
         if inspect.isclass(found):
@@ -178,7 +179,10 @@ def _apply_to_batch(step: Step, function: _Callable, batch: pa.RecordBatch, plac
         if result is None:
             return batch.slice(0, 0)
         if isinstance(result, pa.Table):
-            return result.combine_chunks().to_batches()[0] if result.num_rows else _empty(result.schema)
+            batches = result.combine_chunks().to_batches()
+            if len(batches) > 1:  # Arrow does not join more than 2 GiB of one column; the rest of the rows would be lost
+                raise ValueError(f"a result of {result.nbytes} bytes is too large; use large_binary, or give less at a time")
+            return batches[0] if batches else _empty(result.schema)
         if not isinstance(result, pa.RecordBatch):
             raise TypeError(f"an arrow step gives a pyarrow.RecordBatch or Table, not {type(result).__name__}")
         return result
@@ -197,6 +201,8 @@ def _to_arrow(rows: pa.RecordBatch | list[dict[str, Any]], schema: pa.Schema | N
         return rows
     # A key that only a later row has must not be lost, so the columns are those of all rows.
     names = dict.fromkeys(name for row in rows for name in row)
+    if not names and schema is not None:
+        names = dict.fromkeys(schema.names)  # rows that say nothing are rows of NULL
     label = step.label if step else "source"
     if schema is not None and (unknown := [name for name in names if name not in schema.names]):
         raise NeedsChange(

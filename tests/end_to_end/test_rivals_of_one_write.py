@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.core.actions import Finish
+from checkpoint_operator.core.actions import Finish, Wait
 from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import open_store
@@ -169,3 +169,27 @@ def test_a_runner_paused_before_its_commit_wakes_after_another_has_committed_and
     assert "Finish" in (tmp_path / "output.txt").read_text()
     assert_exactly_once(place, [*range(ROWS), *range(800, 805)])
     assert len(place.keys()) == 1
+
+
+def test_runners_on_two_machines_do_not_close_each_others_attempts(lance_place: Place, tmp_path: Path) -> None:
+    """The lock that makes a second runner attach is one machine's; elsewhere only the launch record tells."""
+    lance_place.create(SCHEMA)
+    source = write_inputs(tmp_path / "in")
+    first = reconciler_for(manifest_for(lance_place, source), lance_place)
+    first.recorder = "one"
+    first.step()
+    second = reconciler_for(manifest_for(lance_place, source), lance_place)
+    second.recorder = "two"
+    time_now = [0.0]
+    second.clock = lambda: time_now[0]
+
+    for _ in range(5):
+        assert isinstance(second.step().actions[-1], Wait)
+    assert second.current_ledger().read_closed(1) is None
+
+    time_now[0] = 61.0
+    second.step()
+    assert second.current_ledger().read_closed(1) is not None
+    ended = drive(first)
+    assert isinstance(ended.outcome, Finish)
+    assert_exactly_once(lance_place, range(ROWS))

@@ -30,7 +30,7 @@ from checkpoint_operator.commit.outcomes import (
 )
 from checkpoint_operator.commit.results import Results
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
@@ -84,7 +84,7 @@ def commit(table: IcebergTable, ledger: Ledger, results: Results, pause: Callabl
         return _commit(table, ledger, key, files, targets, pause)
     except NeedsChange as error:
         return Rejected(error.reason, error.message)
-    except CheckpointError as error:
+    except Retryable as error:
         return TryLater(error.reason, error.message)
 
 
@@ -112,9 +112,8 @@ def _commit(
             return _gone(targets)
         if look.committed is not None:
             return Committed(look.table_uuid, look.committed, by_us=False)
-        if (misfit := table.find_misfit(look, targets, files)) is not None:
-            return misfit
-        if not look.reaches(claim.base.snapshot_id):
+        # Before the misfit: "a staged file is gone" would be said of a commit that landed and was compacted and forgotten since.
+        if look.table_uuid == claim.base.table_uuid and not look.reaches(claim.base.snapshot_id):
             if table.references_any(look, files):
                 assert look.head is not None
                 return Committed(look.table_uuid, look.head, by_us=False)
@@ -123,6 +122,8 @@ def _commit(
                 "(it was expired or rolled back), and neither the key nor a staged file is in the table; "
                 "look whether the rows are there"
             )
+        if (misfit := table.find_misfit(look, targets, files)) is not None:
+            return misfit
         match table.swap(look, key, files):
             case Landed(commit_id):
                 return Committed(look.table_uuid, commit_id, by_us=True)

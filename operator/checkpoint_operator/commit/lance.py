@@ -31,7 +31,7 @@ from checkpoint_operator.commit.outcomes import (
 )
 from checkpoint_operator.commit.results import Results
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
@@ -93,7 +93,7 @@ def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[
         return committer.commit()
     except NeedsChange as error:
         return Rejected(error.reason, error.message)
-    except CheckpointError as error:
+    except Retryable as error:
         return TryLater(error.reason, error.message)
 
 

@@ -30,7 +30,8 @@ class Results:
 def gather(ledger: Ledger, attempt: int) -> Results:
     """Return the results of a closed, complete attempt with those of the attempts that it counts.
 
-    Corrupt if the seals do not cover the input exactly once, or name one file twice: then a row would be lost or doubled.
+    Corrupt if the seals do not cover the input exactly once, NeedsChange if they name one file twice or a file of another
+    format: then a row would be lost or doubled.
     """
     launch = ledger.read_launch(attempt)
     closed = ledger.read_closed(attempt)
@@ -43,6 +44,7 @@ def gather(ledger: Ledger, attempt: int) -> Results:
     seals = list(ledger.counted_seals(attempts))
     check_coverage(seals, input_record, f"{ledger.store.uri} {ledger.key}")
     files = tuple(file for seal in seals for file in seal.files)
+    check_formats(files, launch.sink_format)
     check_names(files)
     return Results(
         files=files,
@@ -83,6 +85,16 @@ def _named(piece: Range, input_record: InputRecord) -> str:
         return f"file number {piece.file}"
     file = input_record.files[piece.file]
     return f"{file.unit} {piece.start} to {'the end' if piece.end is None else piece.end} of {file.path}"
+
+
+def check_formats(files: Iterable[StagedFile], sink_format: str) -> None:
+    """Refuse a file of another format than the sink's: its committer would pass it over, and its rows would be lost."""
+    for file in files:
+        if file.format != sink_format:
+            raise NeedsChange(
+                reasons.STAGED_RESULT_REFUSED,
+                f"a seal names the {file.format} file {paths_of(file)}, and the sink is {sink_format}",
+            )
 
 
 def check_names(files: Iterable[StagedFile]) -> None:

@@ -12,6 +12,7 @@ class DriverState(Enum):
     UNBORN = "unborn"  # recorded by us, and not started yet
     RUNNING = "running"
     GONE = "gone"
+    ELSEWHERE = "elsewhere"  # recorded by another machine, which alone can see it
 
 
 @dataclass(frozen=True, slots=True)

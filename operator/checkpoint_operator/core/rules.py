@@ -20,6 +20,9 @@ from checkpoint_operator.core.actions import (
 from checkpoint_operator.core.observation import Attempt, DriverState, Observation
 from checkpoint_protocol import reasons
 
+#: After so long without a new seal, the driver of another machine is given up. Too early only costs work, never rows.
+_TAKE_OVER_AFTER_S: Final = 60.0
+
 Rule = Callable[[Observation], tuple[Action, ...] | None]
 
 #: How often the progress deadline is doubled at the most, as attempts fail by it: slow segments must not starve a write.
@@ -46,8 +49,12 @@ def close_what_is_sealed(seen: Observation) -> tuple[Action, ...] | None:
 def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
     """The driver is gone, or thought to be: the next attempt skips what this one has sealed."""
     last = seen.last
-    if last and not last.is_closed and last.driver is DriverState.GONE:
+    if last is None or last.is_closed:
+        return None
+    if last.driver is DriverState.GONE:
         return (Close(last.number, "its driver is gone"),)
+    if last.driver is DriverState.ELSEWHERE and last.idle_s > _TAKE_OVER_AFTER_S:
+        return (Close(last.number, f"its driver on another machine has sealed nothing for {last.idle_s:.0f} s"),)
     return None
 
 
@@ -80,8 +87,12 @@ def make_the_table_that_is_asked_for(seen: Observation) -> tuple[Action, ...] | 
 
 def wait_for_the_driver(seen: Observation) -> tuple[Action, ...] | None:
     last = seen.last
-    if last and not last.is_closed and last.driver is DriverState.RUNNING:
+    if last is None or last.is_closed:
+        return None
+    if last.driver is DriverState.RUNNING:
         return (Wait(f"the driver of attempt {last.number}"),)
+    if last.driver is DriverState.ELSEWHERE:
+        return (Wait(f"the driver of attempt {last.number}, which another machine has started"),)
     return None
 
 

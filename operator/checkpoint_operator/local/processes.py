@@ -74,6 +74,9 @@ class DriverProcesses:
         if process is not None and process.poll() is None:
             process.terminate()
 
+    def count_running(self) -> int:
+        return sum(process.poll() is None for process in self._started.values())
+
     def stop_all(self, patience_s: float = 10.0) -> None:
         """End every driver of this runner and wait for them, so that nothing is left behind."""
         for process in self._started.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -23,17 +24,31 @@ from checkpoint_protocol.identity import new_token, new_uid
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import WriteRecord
 from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.store import ObjectStore, open_store, probe
+from checkpoint_protocol.store import ObjectStore, local_path, open_store, probe
 
 _POLL_S: Final = 0.25
+#: A look at an object store costs some requests, which are paid for.
+_REMOTE_POLL_S: Final = 2.0
 _MOST_TROUBLES: Final = 5
 _TROUBLE_PAUSE_S: Final = 2.0
 
 
-def state_folder(uid: str) -> Path:
-    """Return where this machine keeps logs and the lock of a write. Nothing in it is needed to resume."""
+def state_folder() -> Path:
+    """Return where this machine keeps logs and locks. Nothing in it is needed to resume."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "checkpointed-writes" / uid
+    return Path(base) / "checkpointed-writes"
+
+
+def machine_id() -> str:
+    """Return the name by which this machine knows its own drivers: random, made at the first run, kept in the state folder."""
+    path = state_folder() / "machine-id"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_name(f"machine-id.{new_token()}")
+    made.write_text(new_token())
+    with contextlib.suppress(FileExistsError):
+        os.link(made, path)
+    made.unlink()
+    return path.read_text()
 
 
 def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
@@ -94,12 +109,13 @@ class Runner:
         store = self.store or open_store(spec.checkpoint.uri, self.settings)
         probe(store)
         uid = identify(store, self.manifest)
-        folder = state_folder(uid)
+        folder = state_folder() / uid
         self.drivers = DriverProcesses(
             spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
         )
         write = Write(uid=uid, spec=spec, code_digest=code_digest(spec))
-        reconciler = Reconciler(write, store, self.drivers, self.sink or open_sink(spec.sink, self.settings))
+        sink = self.sink or open_sink(spec.sink, self.settings)
+        reconciler = Reconciler(write, store, self.drivers, sink, recorder=machine_id())
         while True:
             with hold(folder / "runner.lock") as is_ours:
                 if is_ours:
@@ -126,9 +142,18 @@ class Runner:
                 if done.outcome is not None:
                     return done
                 if isinstance(done.actions[-1], Wait):
-                    self.sleep(_POLL_S)
+                    self._wait_for_a_change(reconciler.store)
         finally:
             self.drivers.stop_all()
+
+    def _wait_for_a_change(self, store: ObjectStore) -> None:
+        """Wait until a driver ends, or for as long as looking again is worth its requests."""
+        patience_s = _POLL_S if local_path(store.uri) is not None else _REMOTE_POLL_S
+        running = self.drivers.count_running()
+        for _ in range(round(patience_s / _POLL_S)):
+            self.sleep(_POLL_S)
+            if self.drivers.count_running() != running:
+                return
 
     def _watch(self, reconciler: Reconciler) -> Round | None:
         """Tell what the runner at work has sealed; return the end if it has come to one. Acts on nothing."""

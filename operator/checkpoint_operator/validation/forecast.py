@@ -16,11 +16,14 @@ from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.quantities import format_duration, format_size
 
 TASKS_PER_CORE: Final = 3
-SMALLEST_SPLIT_BYTES: Final = 16 << 10
+SMALLEST_SPLIT_BYTES: Final = 512
 #: A task takes splits up to this many times the wanted size.
 FULLEST_TASK: Final = 1.25
-#: A split of a file that is cut is smaller than this many times the wanted size: where it begins is moved to a row group or line.
-_LARGEST_SPLIT: Final = 2.0
+#: A file is cut into pieces of at most this many times the wanted size ...
+_LARGEST_PIECE: Final = 1.5
+#: ... and each border is then moved to the next row group, if that is within this part of the file, or to the next line.
+_BORDER_SHIFT: Final = 1 / 100
+_LONGEST_LINE_BYTES: Final = 64 << 10
 
 
 def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: CheckpointSeen, cores: int) -> Prediction:
@@ -65,9 +68,8 @@ def _tasks(source: SourceSeen, cores: int, most_bytes: int) -> Bounds:
     )
     whole = [file.size_bytes for file in source.filled if file.path in source.whole]
     alone = [size_bytes for size_bytes in whole if size_bytes > largest * FULLEST_TASK]
-    # Where a split begins may be moved by a hundredth of its file.
     cut = [file.size_bytes for file in source.filled if file.path not in source.whole]
-    fullest_bytes = largest * _LARGEST_SPLIT + max(cut, default=0) / 100
+    fullest_bytes = largest * _LARGEST_PIECE + max(cut, default=0) * _BORDER_SHIFT + _LONGEST_LINE_BYTES
     least = len(alone) + ceil((filled_bytes - sum(alone)) / fullest_bytes)
     return Bounds(
         at_least=min(least, most),

@@ -1,0 +1,236 @@
+"""Small stateful tables under the commit protocols, with faults by script. What they do is checked against the real ones.
+
+A request (swap, append, fence) takes the next fault of its script:
+    stranger       a stranger's append lands just before it
+    lost           carried out, and the answer is lost
+    dropped        not carried out, and no answer
+    late           no answer; carried out when `land_late` is called, if the table then takes it
+    misreported    carried out, and reported as refused
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from checkpoint_operator.commit.iceberg import IcebergLook
+from checkpoint_operator.commit.lance import LanceLook
+from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.results import paths_of
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.records import IcebergFile, IcebergTarget, LanceFragment, LanceTarget, StagedFile
+from tests.support.records import TOKEN
+
+Fault = Literal["", "stranger", "lost", "dropped", "late", "misreported"]
+
+
+def _names(files: Iterable[StagedFile]) -> tuple[str, ...]:
+    return tuple(path for file in files for path in paths_of(file))
+
+
+@dataclass
+class ScriptedTable:
+    """What both tables share. `log` has one word for each call; `before_request` sees the world just before a request."""
+
+    faults: deque[Fault] = field(default_factory=deque)
+    troubles: deque[CheckpointError | None] = field(default_factory=deque)
+    misfit: Rejected | None = None
+    exists: bool = True
+    log: list[str] = field(default_factory=list)
+    before_request: Callable[[], None] = lambda: None
+    _late: list[Callable[[], RequestOutcome]] = field(default_factory=list)
+
+    def append_as_stranger(self) -> None:
+        raise NotImplementedError
+
+    def land_late(self) -> RequestOutcome:
+        return self._late.pop(0)()
+
+    def _looking(self) -> None:
+        self.log.append("look")
+        trouble = self.troubles.popleft() if self.troubles else None
+        if trouble is not None:
+            raise trouble
+
+    def _request(self, name: str, apply: Callable[[], RequestOutcome]) -> RequestOutcome:
+        self.before_request()
+        self.log.append(name)
+        fault = self.faults.popleft() if self.faults else ""
+        match fault:
+            case "stranger":
+                self.append_as_stranger()
+                return apply()
+            case "lost":
+                apply()
+                return Unanswered("the answer was lost")
+            case "dropped":
+                return Unanswered("the request was lost")
+            case "late":
+                self._late.append(apply)
+                return Unanswered("the request is on its way")
+            case "misreported":
+                apply()
+                return Refused("it says")
+        return apply()
+
+
+@dataclass(frozen=True, slots=True)
+class FakeSnapshot:
+    id: int
+    parent: int | None
+    key: str | None
+    files: tuple[str, ...]
+
+
+@dataclass
+class FakeIceberg(ScriptedTable):
+    """Implements IcebergTable: the head moves only from where it was looked at."""
+
+    uuid: str = "the-table"
+    history: list[FakeSnapshot] = field(default_factory=list)
+    properties: dict[str, int] = field(default_factory=dict)
+    expired: int = 0
+
+    # --- strangers
+
+    def append_as_stranger(self) -> None:
+        self._add(FakeSnapshot(len(self.history) + 1, self._head, None, (f"stranger-{len(self.history)}.parquet",)))
+
+    def expire_all_but_the_head(self) -> None:
+        self.expired = max(0, len(self.history) - 1)
+
+    # --- checks
+
+    def commits_of(self, key: EpochKey) -> list[FakeSnapshot]:
+        return [snapshot for snapshot in self.history if snapshot.key == str(key)]
+
+    # --- the port
+
+    def look(self, key: EpochKey) -> IcebergLook | None:
+        self._looking()
+        if not self.exists:
+            return None
+        known = self.history[self.expired :]
+        found = next((snapshot.id for snapshot in reversed(known) if snapshot.key == str(key)), None)
+        if found is None and self.properties.get(key.property_name, 0) >= key.epoch:
+            found = key.snapshot_id
+        return IcebergLook(
+            table_uuid=self.uuid,
+            head=self._head,
+            committed=found,
+            ancestry=tuple(snapshot.id for snapshot in reversed(known)),
+            ancestry_is_whole=self.expired == 0,
+        )
+
+    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
+        self.log.append("misfit")
+        return self.misfit
+
+    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+        self.log.append("references")
+        present = {name for snapshot in self.history for name in snapshot.files}
+        return any(name in present for name in _names(files))
+
+    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+        def apply() -> RequestOutcome:
+            if self._head != look.head:
+                return Refused("the branch has moved")
+            self._add(FakeSnapshot(key.snapshot_id, look.head, str(key), _names(files)))
+            self.properties[key.property_name] = max(key.epoch, self.properties.get(key.property_name, 0))
+            return Landed(key.snapshot_id)
+
+        return self._request(f"swap on {look.head}", apply)
+
+    @property
+    def _head(self) -> int | None:
+        return self.history[-1].id if self.history else None
+
+    def _add(self, snapshot: FakeSnapshot) -> None:
+        self.history.append(snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class FakeVersion:
+    kind: Literal["create", "append", "fence"]
+    key: str | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass
+class FakeLance(ScriptedTable):
+    """Implements LanceTable: an append lands unless a fence came after what it is based on; a fence, unless anything did."""
+
+    identity: str = TOKEN
+    versions: list[FakeVersion] = field(default_factory=lambda: [FakeVersion("create")])
+    cleaned: int = 0
+
+    # --- strangers
+
+    def append_as_stranger(self) -> None:
+        self.versions.append(FakeVersion("append", None, (f"stranger-{len(self.versions)}.lance",)))
+
+    def clean_all_but_the_latest(self) -> None:
+        self.cleaned = len(self.versions) - 1
+
+    # --- checks
+
+    def commits_of(self, key: EpochKey) -> list[FakeVersion]:
+        return [version for version in self.versions if version.key == str(key)]
+
+    # --- the port
+
+    def latest_version(self) -> int | None:
+        self.log.append("latest")
+        return len(self.versions) if self.exists else None
+
+    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
+        self._looking()
+        if not self.exists:
+            return None
+        at_version = up_to or len(self.versions)
+        searched = range(at_version, since, -1)
+        readable = [number for number in searched if number > self.cleaned]
+        found = next((number for number in readable if self.versions[number - 1].key == str(key)), None)
+        return LanceLook(
+            identity=self.identity,
+            at_version=at_version,
+            committed=found,
+            history_reaches_back=found is not None or len(readable) == len(searched),
+        )
+
+    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
+        self.log.append("misfit")
+        if any(target.identity != look.identity for target in targets):
+            return Rejected(reasons.TABLE_REPLACED, "made again")
+        return self.misfit
+
+    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+        self.log.append("references")
+        present = {name for version in self.versions[: look.at_version] for name in version.files}
+        return any(name in present for name in _names(files))
+
+    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+        def apply() -> RequestOutcome:
+            if any(version.kind == "fence" for version in self.versions[read_version:]):
+                return Refused("a fence came after what the append is based on")
+            self.versions.append(FakeVersion("append", str(key), _names(files)))
+            return Landed(len(self.versions))
+
+        return self._request(f"append on {read_version}", apply)
+
+    def fence(self, read_version: int) -> RequestOutcome:
+        def apply() -> RequestOutcome:
+            if len(self.versions) > read_version:
+                return Refused("something landed after what the fence is based on")
+            self.versions.append(FakeVersion("fence"))
+            return Landed(len(self.versions))
+
+        return self._request(f"fence on {read_version}", apply)
+
+
+def down(what: str = reasons.CATALOG_UNAVAILABLE) -> Retryable:
+    return Retryable(what, "no answer")

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -23,8 +24,10 @@ from checkpoint_operator.reconcile import Round
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import MarkRecord
+from checkpoint_protocol.settings import Settings
 
 _PLAIN_EVERY_S: Final = 10.0
+_RATE_OVER_S: Final = 15.0
 
 
 def run_command(file: Path, settings_file: Path | None, cores: int | None) -> int:
@@ -50,7 +53,7 @@ def run_command(file: Path, settings_file: Path | None, cores: int | None) -> in
             display.end()
             _say_error(console, error)
             return exits.code_of(error)
-    return _conclude(console, manifest, ended, display, runner, time.monotonic() - started)
+    return _conclude(console, runner, ended, display, time.monotonic() - started)
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:
@@ -76,6 +79,7 @@ class _Display:
     _task: TaskID | None = None
     _started: float = field(default_factory=time.monotonic)
     _last_plain: float = 0.0
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _said_attached: bool = False
 
     def __enter__(self) -> _Display:
@@ -135,14 +139,14 @@ class _Display:
                 self.did_work = True
 
     def _show(self, counts: Counts) -> None:
-        elapsed = max(time.monotonic() - self._started, 1e-6)
-        rate = (counts.rows_read - (self.rows_before or 0)) / elapsed
+        elapsed = time.monotonic() - self._started
+        rate = self._rows_per_second(elapsed, counts.rows_read)
         if self._bar is not None:
             if self._task is None:
                 self._task = self._bar.add_task("starting", total=None, rows="0", rate="0")
             self._bar.update(
                 self._task,
-                description=f"{self.manifest.metadata.name}, attempt {counts.attempt}",
+                description=f"{self.manifest.metadata.name}, attempt {counts.attempt}{_phase(counts)}",
                 total=counts.tasks,
                 completed=counts.tasks_done,
                 rows=f"{counts.rows_read:,}",
@@ -150,13 +154,27 @@ class _Display:
             )
         elif elapsed - self._last_plain >= _PLAIN_EVERY_S:
             self._last_plain = elapsed
-            tasks = "planning" if counts.tasks is None else f"{counts.tasks_done}/{counts.tasks} tasks"
-            self.console.print(f"attempt {counts.attempt}: {tasks}, {counts.rows_read:,} rows sealed, {rate:,.0f} rows/s")
+            tasks = f"{counts.tasks_done}/{counts.tasks or '?'} tasks"
+            rows = f"{counts.rows_read:,} rows sealed, {rate:,.0f} rows/s"
+            self.console.print(f"attempt {counts.attempt}{_phase(counts)}: {tasks}, {rows}")
+
+    def _rows_per_second(self, elapsed: float, rows: int) -> float:
+        """Return the rate over the last seconds: starting Spark is no part of it."""
+        self._recent.append((elapsed, rows))
+        while elapsed - self._recent[0][0] > _RATE_OVER_S and len(self._recent) > 2:
+            self._recent.popleft()
+        first_elapsed, first_rows = self._recent[0]
+        return (rows - first_rows) / max(elapsed - first_elapsed, 1e-6) if rows > first_rows else 0.0
 
 
-def _conclude(
-    console: Console, manifest: CheckpointedWrite, ended: Round, display: _Display, runner: Runner, elapsed_s: float
-) -> int:
+def _phase(counts: Counts) -> str:
+    """Say what a driver without a seal is at."""
+    if counts.tasks is None:
+        return " (planning)"
+    return " (starting Spark)" if counts.rows_read == counts.rows_taken_over and counts.tasks > counts.tasks_done else ""
+
+
+def _conclude(console: Console, runner: Runner, ended: Round, display: _Display, elapsed_s: float) -> int:
     match ended.outcome:
         case Stall(reason, message):
             console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
@@ -168,12 +186,12 @@ def _conclude(
             return exits.FAILED
         case _:
             assert ended.mark is not None
-            _summarise(Console(file=sys.stdout, highlight=False, soft_wrap=True), manifest, ended.mark, display, elapsed_s)
+            _summarise(Console(file=sys.stdout, highlight=False, soft_wrap=True), runner, ended.mark, display, elapsed_s)
             return exits.COMMITTED
 
 
-def _summarise(out: Console, manifest: CheckpointedWrite, mark: MarkRecord, display: _Display, elapsed_s: float) -> None:
-    word = {"iceberg": "snapshot", "lance": "version", "none": "version"}[manifest.spec.sink.format]
+def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display, elapsed_s: float) -> None:
+    word = {"iceberg": "snapshot", "lance": "version", "none": "version"}[runner.manifest.spec.sink.format]
     if not display.did_work:
         out.print(f"already committed: {mark.target} has {mark.rows_written:,} rows of {mark.key}", markup=False)
     else:
@@ -192,14 +210,20 @@ def _summarise(out: Console, manifest: CheckpointedWrite, mark: MarkRecord, disp
         rows.append(("code", f"results of {len(mark.code_digests)} versions of the code are mixed (onCodeChange: Continue)"))
     for name, value in rows:
         out.print(f"  {name:<9} {value}", markup=False)
-    if (hint := _how_to_look(manifest)) is not None:
+    if (hint := _how_to_look(runner.manifest, runner.settings)) is not None:
         out.print(f"look at it: {hint}", markup=False)
 
 
-def _how_to_look(manifest: CheckpointedWrite) -> str | None:
+def _how_to_look(manifest: CheckpointedWrite, settings: Settings) -> str | None:
     sink = manifest.spec.sink
     if sink.iceberg is not None:
-        return f"pyiceberg's load_catalog({sink.iceberg.catalog!r}, ...).load_table({sink.iceberg.table!r}).scan().to_arrow()"
+        catalog = settings.catalogs[sink.iceberg.catalog]
+        # A uri with a user in it may hold a password, which belongs on no screen.
+        uri = "..." if "@" in catalog.uri else catalog.uri
+        more = f", warehouse='{catalog.warehouse}'" if catalog.warehouse else ""
+        loaded = f"load_catalog('{sink.iceberg.catalog}', type='{catalog.type}', uri='{uri}'{more})"
+        scan = f"{loaded}.load_table('{sink.iceberg.table}').scan(limit=10).to_arrow()"
+        return f"""{sys.executable} -c "from pyiceberg.catalog import load_catalog; print({scan}.to_pandas())\""""
     if sink.lance is not None:
-        return f"""python -c "import lance; print(lance.dataset('{sink.lance.uri}').to_table())\""""
+        return f"""{sys.executable} -c "import lance; print(lance.dataset('{sink.lance.uri}').head(10).to_pandas())\""""
     return None

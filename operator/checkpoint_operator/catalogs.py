@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
+from pyiceberg.io import FileIO, load_file_io
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
@@ -30,6 +32,16 @@ class _BoundedAdapter(HTTPAdapter):
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         kwargs["timeout"] = kwargs.get("timeout") or _ANSWER_WITHIN_S
         return super().send(request, *args, **kwargs)
+
+
+class _OwnFileIO:
+    """Reads and writes by our own settings only: never by a class or a credential that a catalog or a table hands out."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __call__(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
+        return load_file_io(dict(iceberg_options(location or "", self._settings)), location)
 
 
 def open_catalog(name: str, settings: Settings) -> Catalog:
@@ -59,6 +71,8 @@ def open_catalog(name: str, settings: Settings) -> Catalog:
             reasons.TABLE_UNSUPPORTED,
             f"the catalog {name!r} asks for code to be imported by the property {min(classes)!r}; that is refused",
         )
+    # A table's properties may name a class too; pyiceberg would import it while the table is merely looked at.
+    catalog._load_file_io = _OwnFileIO(settings)  # type: ignore[method-assign]
     session = getattr(catalog, "_session", None)
     if session is not None:
         session.mount("http://", _BoundedAdapter())

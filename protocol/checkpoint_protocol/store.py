@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 import obstore
 import obstore.exceptions as obstore_errors
@@ -85,9 +86,9 @@ class ObstoreStore:
     def get(self, path: str) -> bytes | None:
         try:
             return bytes(obstore.get(self._store, path).bytes())
-        except (obstore_errors.NotFoundError, FileNotFoundError):
-            return None
         except (obstore_errors.BaseError, OSError) as error:
+            if _says_only_that_it_is_absent(error):
+                return None
             raise self._translated(error, path) from error
 
     def list(self, folder: str) -> Iterator[StoredObject]:
@@ -104,15 +105,23 @@ class ObstoreStore:
         for path in paths:
             try:
                 obstore.delete(self._store, path)
-            except (obstore_errors.NotFoundError, FileNotFoundError):
-                continue
             except (obstore_errors.BaseError, OSError) as error:
-                raise self._translated(error, path) from error
+                if not _says_only_that_it_is_absent(error):
+                    raise self._translated(error, path) from error
 
     def _translated(self, error: Exception, path: str) -> CheckpointError:
         return translate_store_error(error, f"{self._uri}/{path}")
 
 
+def _says_only_that_it_is_absent(error: Exception) -> bool:
+    """A 404 may also mean that the bucket is gone, or the account: then nothing is known of the object."""
+    if not isinstance(error, obstore_errors.NotFoundError | FileNotFoundError):
+        return False
+    code = _ANSWER_CODE.search(str(error))
+    return code is None or code[1] in ("NoSuchKey", "BlobNotFound")
+
+
+_ANSWER_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _REFUSALS = (
     "InvalidAccessKeyId",
@@ -126,7 +135,7 @@ _REFUSALS = (
 
 def translate_store_error(error: Exception, where: str) -> CheckpointError:
     """Return the family's error for a failure of obstore at a place."""
-    first_line = " ".join(str(error).split())[:600]
+    first_line = _gist(error)
     refused = isinstance(error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError)
     if refused or isinstance(error, PermissionError) or any(word in first_line for word in _REFUSALS):
         return NeedsChange(
@@ -140,6 +149,10 @@ def translate_store_error(error: Exception, where: str) -> CheckpointError:
         reasons.STORE_UNAVAILABLE,
         f"the store did not answer for {where}: {first_line}; check its endpoint in the settings file (storage) and the network",
     )
+
+
+def _gist(error: Exception) -> str:
+    return " ".join(str(error).partition("Debug source:")[0].split())[:600]
 
 
 def local_path(uri: str) -> Path | None:
@@ -162,10 +175,15 @@ def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectSt
             return LocalStore(str(folder))
         except OSError as error:
             raise translate_store_error(error, uri) from error
+    scheme, _, rest = uri.partition("://")
+    bucket, _, path = rest.partition("/")
+    if {"", ".", ".."} & set(path.split("/")) and path:
+        raise NeedsChange(reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: an empty name, . or .. is in it")
     try:
-        return from_url(uri, **obstore_options(uri, storage))
+        # Quoted, so that no character of a name has a meaning of its own: "a#b" and "a?b" would be "a", and "a%20b" "a b".
+        return from_url(f"{scheme}://{bucket}/{quote(path)}", **obstore_options(uri, storage))
     except (obstore_errors.BaseError, ValueError) as error:
-        raise NeedsChange(reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: {error}") from error
+        raise NeedsChange(reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: {_gist(error)}") from error
 
 
 def open_store(uri: str, storage: StorageSettings) -> ObstoreStore:

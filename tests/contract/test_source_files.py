@@ -108,9 +108,18 @@ def test_path_that_means_no_file_is_named(bucket: Bucket, path: str) -> None:
 
 def test_entry_with_the_longest_prefix_is_used(bucket: Bucket) -> None:
     path = bucket.put("data/x.csv", b"x")
+    outside = bucket.put("outside.csv", b"x")
     wrong = bucket.settings(secret_access_key="wrong").storage
     right = bucket.settings(prefix=f"s3://{bucket.name}/data").storage
-    assert [file.path for file in SourceFiles(StorageSettings(storage=wrong + right)).expand([path, f"{path[:-6]}/*"])] == [path]
+    files = SourceFiles(StorageSettings(storage=wrong + right))
+    for _ in range(2):
+        with pytest.raises(NeedsChange):
+            files.head(outside)
+        with pytest.raises(NeedsChange):
+            files.open_arrow(outside)
+        assert [file.path for file in files.expand([path, f"{path[:-6]}/*"])] == [path]
+        with files.open_arrow(path) as opened:
+            assert opened.read() == b"x"
 
 
 def test_refused_credentials_and_missing_buckets_need_a_change(bucket: Bucket) -> None:

@@ -6,21 +6,23 @@ fresh runner that must finish within a bound while zombies still run; last, ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.simulation.choices import Choices, weighted
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.runners import start_runner
-from tests.simulation.scheduler import EFFECTS, Actor, Order
+from tests.simulation.scheduler import EFFECTS, VARIED, Actor, Order, Point
 from tests.simulation.world import Format, Job, RunnerLog, World
 
-#: Not faults but choices that any run makes now and then.
-_HARMLESS: Final = frozenset({"read", "cores", "ship"})
+_VARIED_BEFOREHAND: Final = frozenset({"read", "cores", "ship", "start"})
+_REQUESTS: Final = frozenset({"swap", "append", "fence"})
 
-#: How far an actor goes on: until it sleeps, up to its next effect, a little, or one call.
-_STRIDES: Final = (Order(calls=200), Order(calls=200, to_effect=True), Order(calls=6), Order())
-_TO_ITS_SLEEP: Final = _STRIDES[0]
+#: How far an actor goes on: until it sleeps, up to its next crossing, a little, or one call.
+_TO_ITS_SLEEP: Final = Order(calls=200)
+_TO_A_CROSSING: Final = Order(calls=200, to_crossing=True)
+_STRIDES: Final = (_TO_ITS_SLEEP, _TO_A_CROSSING, _TO_A_CROSSING, Order(calls=6), Order())
 
 _MOST_RUNNERS: Final = 4
 _LEAP_S: Final = 10_000.0
@@ -30,10 +32,17 @@ _BOUND: Final = 6_000
 
 @dataclass(frozen=True, slots=True)
 class Temper:
-    """How likely each thing is in one example, as weights against 24 for "the same actor goes on"."""
+    """How likely each thing is in one example, as weights against 24 for "the same actor goes on".
 
+    `reads`, `puts`, `requests`: faults of each. `rival`: when another actor goes on, it is a rival of this one.
+    """
+
+    strides: tuple[Order, ...]
     switch: int
-    fault: int
+    rival: int
+    reads: int
+    puts: int
+    requests: int
     crash: int
     pause: int
     wake: int
@@ -47,12 +56,16 @@ class Temper:
             return weights[choices.below(len(weights))]
 
         return cls(
+            strides=(_STRIDES, _STRIDES[:3], _STRIDES[1:2], _STRIDES[2:])[choices.below(4)],
             switch=one_of(4, 12, 40),
-            fault=one_of(0, 2, 8),
+            rival=one_of(0, 12, 40),
+            reads=one_of(0, 0, 1, 6),
+            puts=one_of(0, 0, 2, 8),
+            requests=one_of(0, 2, 12, 40),
             crash=one_of(0, 1, 3),
             pause=one_of(0, 1, 4),
             wake=one_of(1, 4, 12),
-            strangers=one_of(0, 1, 3),
+            strangers=one_of(0, 0, 1, 3),
             leap=one_of(0, 0, 1),
             removes_history=one_of(0, 0, 0, 1) == 1,
         )
@@ -105,13 +118,45 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION) -> World:
 
 def _set_up(world: World, choices: Choices) -> None:
     explodes = choices.below(3) == 1
-    world.add_job(([3, 2], [1], [2, 2, 2])[choices.below(3)], explodes=explodes)
+    world.row_bytes = (16 << 10, 4 << 10, 8 << 10)[choices.below(3)]
+    world.add_job(([3, 2], [1], [5], [2, 2, 2])[choices.below(4)], explodes=explodes)
     if choices.below(4) == 1:
         world.add_job([2, 1], explodes=explodes)
     if choices.below(2) == 1:
         world.table.append_as_stranger()
     for job in world.jobs:
         start_runner(world, job)
+    _prelude(world, choices)
+
+
+def _prelude(world: World, choices: Choices) -> None:
+    """Begin at the beginning, or with nothing having gone wrong until a scene that much can go wrong in."""
+    scene = choices.below(len(_SCENES) + 1)
+    if scene == 0:
+        return
+    is_there = _SCENES[scene - 1]
+    turns = Turns(world)
+    while (candidates := turns.candidates(world.scheduler.actors)) and not is_there(world, candidates[0]):
+        point = candidates[0].point
+        is_varied = point.kind in _VARIED_BEFOREHAND and choices.below(3) == 1
+        turns.take(candidates[0], Order(point.faults[0] if is_varied else None))
+    for job in world.jobs:
+        start_runner(world, job)
+
+
+def _tasks_begin(world: World, actor: Actor) -> bool:
+    return actor.role == "task"
+
+
+def _an_attempt_is_closed(world: World, actor: Actor) -> bool:
+    return actor.point.kind == "put" and "/closed/" in actor.point.what
+
+
+def _a_commit_begins(world: World, actor: Actor) -> bool:
+    return actor.point.kind == "look"
+
+
+_SCENES: Final[tuple[Callable[[World, Actor], bool], ...]] = (_tasks_begin, _an_attempt_is_closed, _a_commit_begins)
 
 
 def _start_second_epoch(job: Job) -> None:
@@ -136,22 +181,23 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
     scheduler = world.scheduler
     actor = candidates[0] if candidates else None
     point = actor.point if actor else None
-    is_effect = 4 if point and point.kind in EFFECTS else 1
+    weight = 1
+    if point and point.kind in EFFECTS:
+        weight = 8 if point.kind in _REQUESTS or "/commit/" in point.what else 4
     paused = [other for other in scheduler.actors if other.is_paused and not other.ended]
     flying = len(world.raw_store.flying) + len(world.table.flying)
     idle_runners = sum(not log.actor.ended and not log.actor.is_paused for log in world.runners)
     may_run_more = len(world.runners) < _MOST_RUNNERS * len(world.jobs)
-    fault = 0
-    if point and point.faults:
-        fault = 12 if point.kind in _HARMLESS else temper.fault
+    rivals = [other for other in candidates[1:] if actor and other.contest == actor.contest]
     match weighted(
         choices,
         (
             24 if actor else 0,
             temper.switch if len(candidates) > 1 else 0,
-            fault,
-            temper.crash * is_effect if actor else 0,
-            temper.pause * is_effect if actor else 0,
+            temper.rival if rivals else 0,
+            _fault_weight(temper, point) if point else 0,
+            temper.crash * weight if actor else 0,
+            temper.pause * weight if actor else 0,
             temper.wake if paused else 0,
             6 if flying else 0,
             temper.strangers,
@@ -161,32 +207,50 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
         ),
     ):
         case 0 if actor:
-            turns.take(actor, _STRIDES[choices.below(len(_STRIDES))])
+            turns.take(actor, _stride(choices, temper))
         case 1:
             other = candidates[1 + choices.below(len(candidates) - 1)]
-            turns.take(other, _STRIDES[choices.below(len(_STRIDES))])
-        case 2 if actor and point:
-            turns.take(actor, Order(point.faults[choices.below(len(point.faults))], salt=choices.below(256)))
-        case 3 if actor:
-            turns.take(actor, Order(crash="before" if choices.below(2) == 0 else "after"))
+            turns.take(other, _stride(choices, temper))
+        case 2:
+            turns.take(rivals[choices.below(len(rivals))], _stride(choices, temper))
+        case 3 if actor and point:
+            # A port names its worst fault first; it is as likely as two others.
+            befalls = point.faults[max(0, choices.below(len(point.faults) + 1) - 1)]
+            turns.take(actor, Order(befalls, salt=choices.below(256)))
         case 4 if actor:
+            turns.take(actor, Order(crash="before" if choices.below(2) == 0 else "after"))
+        case 5 if actor:
             actor.is_paused = True
             scheduler.say(f"({actor.name} falls asleep before {point.kind if point else ''})")
-        case 5:
-            _wake(world, paused[choices.below(len(paused))])
         case 6:
-            _land_or_drop(world, choices)
+            _wake(world, paused[choices.below(len(paused))])
         case 7:
+            _land_or_drop(world, choices)
+        case 8:
             strangers = world.table.strangers()
             strangers[choices.below(len(strangers) if temper.removes_history else len(strangers) - 1)]()
-        case 8:
+        case 9:
             _change_code(world, choices)
             start_runner(world, world.jobs[choices.below(len(world.jobs))])
-        case 9:
+        case 10:
             scheduler.now_s += _LEAP_S
             scheduler.say("(the clock leaps)")
         case _:
             pass
+
+
+def _fault_weight(temper: Temper, point: Point) -> int:
+    if not point.faults:
+        return 0
+    if point.kind in VARIED:
+        return 8
+    if point.kind == "put":
+        return temper.puts
+    return temper.requests if point.kind in _REQUESTS or point.kind == "start" else temper.reads
+
+
+def _stride(choices: Choices, temper: Temper) -> Order:
+    return replace(temper.strides[choices.below(len(temper.strides))], luck=choices.below(1 << 16))
 
 
 def _change_code(world: World, choices: Choices) -> None:

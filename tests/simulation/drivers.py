@@ -67,7 +67,7 @@ class SimulatedDrivers:
                 raise Retryable(reasons.DRIVER_FAILED, "no answer")
             self._own.setdefault((key, launch.attempt), []).extend(started)
 
-        self.world.scheduler.at("start", f"driver {launch.attempt}", effect, ("lost", "twice", "dropped"))
+        self.world.scheduler.at("start", f"driver {launch.attempt}", effect, ("twice", "lost", "dropped"))
 
     def stop(self, key: EpochKey, attempt: int) -> None:
         def effect(order: Order) -> None:
@@ -81,7 +81,8 @@ class SimulatedDrivers:
 def start_driver(world: World, job: Job, key: EpochKey, attempt: int) -> Actor:
     number = len(world.drivers.get((key, attempt), []))
     name = f"driver {key.uid}/{key.epoch}.{attempt}{'abcdefgh'[number % 8]}"
-    return world.scheduler.spawn(name, "driver", lambda: _run_driver(world, job, key, attempt, name))
+    contest = f"{key} attempt {attempt}"
+    return world.scheduler.spawn(name, "driver", contest, lambda: _run_driver(world, job, key, attempt, name))
 
 
 def _run_driver(world: World, job: Job, key: EpochKey, attempt: int, name: str) -> None:
@@ -156,7 +157,8 @@ def _may_succeed(actor: Actor) -> bool:
 
 def _start_try(world: World, shipment: _Shipment, number: int, attempt: int) -> Actor:
     name = f"task {number} try {attempt} of {shipment.driver}"
-    return world.scheduler.spawn(name, "task", lambda: _run_try(world, shipment, number, name))
+    contest = f"{shipment.key} attempt {shipment.launch.attempt} task {number}"
+    return world.scheduler.spawn(name, "task", contest, lambda: _run_try(world, shipment, number, name))
 
 
 def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:

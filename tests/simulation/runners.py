@@ -32,7 +32,7 @@ def start_runner(world: World, job: Job) -> RunnerLog:
     number = len(world.runners) + 1
     spec = _spec(world, job)
     write = Write(uid=job.uid, spec=spec, code_digest=job.code_digest)
-    actor = world.scheduler.spawn(f"runner {number} of {job.uid}", "runner", lambda: _run(world, write, log))
+    actor = world.scheduler.spawn(f"runner {number} of {job.uid}", "runner", job.uid, lambda: _run(world, write, log))
     log = RunnerLog(actor, job)
     world.runners.append(log)
     return log

@@ -24,19 +24,24 @@ class Crashed(BaseException):
 class Order:
     """What befalls a port call. `fault` is one of those that the point offers; `salt` varies it.
 
-    The actor then goes on for at most `calls` calls, and no further than the next effect if `to_effect`. It always halts where
-    it would sleep or wait.
+    The actor then goes on for at most `calls` calls, and no further than the next crossing if `to_crossing`. It always halts
+    where it would sleep or wait. Two bits of `luck` say for each call on the way whether it varies, where it can.
     """
 
     fault: str | None = None
     salt: int = 0
     crash: Literal["before", "after"] | None = None
     calls: int = 1
-    to_effect: bool = False
+    to_crossing: bool = False
+    luck: int = 0
 
 
 #: Kinds of points after which the world is another.
 EFFECTS: Final = frozenset({"put", "swap", "append", "fence", "start", "stop", "stage"})
+#: Kinds of points where it matters most who comes first.
+CROSSINGS: Final = EFFECTS | {"look"}
+#: What varies in any run, without a fault: slow reads, the number of cores, speculation, listings that lag.
+VARIED: Final = frozenset({"read", "cores", "ship", "list"})
 _HALTS: Final = frozenset({"sleep", "wait"})
 
 GO: Final = Order()
@@ -65,15 +70,21 @@ def _held() -> threading.Lock:
 
 @dataclass(slots=True, eq=False)
 class Actor:
-    """A thread and where it halts. `is_paused`: nobody hears of it, until it wakes as a zombie."""
+    """A thread and where it halts.
+
+    `contest`: what it wants to do; rivals are those of the same contest. `is_paused`: nobody hears of it, until it wakes as a
+    zombie.
+    """
 
     name: str
     role: str
+    contest: str
     body: Callable[[], None]
     parent: Actor | None = None
     point: Point = _START
     order: Order = GO
     calls_left: int = 0
+    luck_left: int = 0
     is_paused: bool = False
     is_doomed: bool = False
     is_dying: bool = False
@@ -105,9 +116,9 @@ class Scheduler:
 
     # --- for whoever schedules --------------------------------------------------------------------------------------------
 
-    def spawn(self, name: str, role: str, body: Callable[[], None]) -> Actor:
+    def spawn(self, name: str, role: str, contest: str, body: Callable[[], None]) -> Actor:
         """Add an actor, which begins when it is first told to. Its parent is the actor that spawns it."""
-        actor = Actor(name, role, body, parent=self._current)
+        actor = Actor(name, role, contest, body, parent=self._current)
         self.actors.append(actor)
         return actor
 
@@ -120,6 +131,7 @@ class Scheduler:
         assert self._current is None, "only one thread schedules"
         actor.order = DIE if actor.is_doomed else order
         actor.calls_left = actor.order.calls - 1
+        actor.luck_left = actor.order.luck
         self._note(actor, actor.order)
         self._current = actor
         if actor.thread is None:
@@ -194,8 +206,9 @@ class Scheduler:
             raise Crashed
         actor.point = point
         if self._goes_on(actor, point):
-            self._note(actor, GO)
-            return effect(GO)
+            order = _varied(actor, point)
+            self._note(actor, order)
+            return effect(order)
         self._back.release()
         actor.baton.acquire()
         if actor.order.crash == "before":
@@ -210,7 +223,15 @@ class Scheduler:
 
     def _goes_on(self, actor: Actor, point: Point) -> bool:
         """Whether the last order covers this call too."""
-        if actor.calls_left <= 0 or point.kind in _HALTS or (actor.order.to_effect and point.kind in EFFECTS):
+        if actor.calls_left <= 0 or point.kind in _HALTS or (actor.order.to_crossing and point.kind in CROSSINGS):
             return False
         actor.calls_left -= 1
         return True
+
+
+def _varied(actor: Actor, point: Point) -> Order:
+    """Return what befalls a call on the way: nothing, or the first thing that the point offers."""
+    if point.kind not in VARIED or not actor.luck_left:
+        return GO
+    actor.luck_left, two_bits = divmod(actor.luck_left, 4)
+    return Order(point.faults[0], salt=actor.luck_left) if two_bits == 1 else GO

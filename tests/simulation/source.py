@@ -21,8 +21,6 @@ SOURCE_SCHEMA: Final = pa.schema([("id", pa.int64())])
 TABLE_SCHEMA: Final = pa.schema([("id", pa.int64()), ("copy", pa.int64())])
 EXPLODING: Final = Step(call="tests.simulation.source:explode", input="row")
 
-#: As large as the smallest split, so that a plan has about as many tasks as the parallelism asks for.
-_ROW_BYTES: Final = 16 << 10
 _SLOW_S: Final = 10.0
 #: Rows in one data file: a segment with more makes several.
 _ROWS_OF_A_FILE: Final = 2
@@ -62,10 +60,11 @@ class SimulatedReader:
 
     scheduler: Scheduler
     input: Input
+    row_bytes: int
 
     def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
         files = tuple(
-            SourceFile(path=f"in/{index}", etag=f"etag {index}", size_bytes=size * _ROW_BYTES, unit="rows", end=size)
+            SourceFile(path=f"in/{index}", etag=f"etag {index}", size_bytes=size * self.row_bytes, unit="rows", end=size)
             for index, size in enumerate(self.input.sizes)
         )
         return self.scheduler.at("describe-input", "", lambda _: (files, SOURCE_SCHEMA))

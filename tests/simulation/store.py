@@ -26,7 +26,7 @@ from checkpoint_protocol.store import StoredObject
 
 from tests.simulation.scheduler import Order, Scheduler
 
-PUT_FAULTS: Final = ("lost", "late", "dropped", "repeated", "held")
+PUT_FAULTS: Final = ("late", "lost", "dropped", "repeated", "held")
 READ_FAULTS: Final = ("down",)
 LIST_FAULTS: Final = ("ragged", "down")
 

@@ -21,7 +21,7 @@ from checkpoint_protocol.records import Target
 
 from tests.simulation.scheduler import Order, Scheduler
 
-REQUEST_FAULTS: Final = ("lost", "late", "dropped", "misreported")
+REQUEST_FAULTS: Final = ("late", "lost", "dropped", "misreported")
 READ_FAULTS: Final = ("down",)
 
 #: A row of every table here: the number of the input row, and which of the rows made of it this is (None: the only one).

@@ -47,11 +47,15 @@ class RunnerLog:
 
 @dataclass(slots=True)
 class World:
-    """`is_cluster`: drivers are seen by every runner, as pods are; else each runner knows its own processes."""
+    """`is_cluster`: drivers are seen by every runner, as pods are; else each runner knows its own processes.
+
+    `row_bytes`: 16 KiB are the smallest split, so rows of that size make tasks of one row or a few, depending on the cores.
+    """
 
     format: Format
     parts: Parts = PRODUCTION
     is_cluster: bool = False
+    row_bytes: int = 16 << 10
     scheduler: Scheduler = field(default_factory=Scheduler)
     files: DataFiles = field(default_factory=DataFiles)
     jobs: list[Job] = field(default_factory=list)
@@ -74,7 +78,7 @@ class World:
         return job
 
     def reader(self, job: Job) -> SimulatedReader:
-        return SimulatedReader(self.scheduler, job.input)
+        return SimulatedReader(self.scheduler, job.input, self.row_bytes)
 
     def driver_ledger(self, key: EpochKey) -> Ledger:
         return ledger_in_lockstep(self.parts.driver_ledger, self.store, key, self.scheduler)

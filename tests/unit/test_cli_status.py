@@ -253,12 +253,12 @@ def test_a_changed_identity_is_an_error_that_names_the_section_and_the_state_is_
     write = StoredWrite(tmp_path)
     committed(write)
     file = write.file
-    file.write_text(file.read_text().replace("/in", "/elsewhere"))
+    file.write_text(file.read_text().replace("db.rows", "db.others"))
 
     result = run(file)
 
     assert result.exit_code == FAILED
-    assert "IdentityChanged: spec.source" in result.stderr
+    assert "IdentityChanged: spec.sink:" in result.stderr
     assert "default/nightly: Committed" in result.stdout
 
 

@@ -163,6 +163,7 @@ def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
     assert report["notes"] == []
     prediction = report["prediction"]
     assert prediction["tasks"].pop("why")
+    assert prediction["tasks"].pop("atMost") >= 2
     assert prediction["dataFiles"].pop("why")
     assert prediction.pop("why")
     assert prediction.pop("cores") >= 1
@@ -171,7 +172,7 @@ def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
         "sourceBytes": sum(path.stat().st_size for path in ground.source.iterdir()),
         "sourceRows": 100,
         "way": "splits",
-        "tasks": {"atLeast": 1, "atMost": 2},
+        "tasks": {"atLeast": 1},
         "dataFiles": {"atLeast": 1, "atMost": None},
         "target": "lake.db.rows",
         "targetExists": True,
@@ -676,6 +677,7 @@ def test_a_checkpoint_folder_below_a_file_cannot_be_made(ground: Ground) -> None
 
     assert path == "spec.checkpoint.uri"
     assert "cannot be made" in message
+    assert "is a file" in message
 
 
 def test_a_checkpoint_store_of_an_unknown_kind_is_a_problem_of_the_field(ground: Ground) -> None:

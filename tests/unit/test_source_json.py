@@ -221,3 +221,21 @@ def test_replaced_file_is_noticed_when_it_is_opened(tmp_path: Path, name: str) -
     with pytest.raises(NeedsChange) as noticed:
         chunks_of(reader, file, whole(file), schema)
     assert noticed.value.reason == reasons.SOURCE_CHANGED
+
+
+LATE = "".join(json.dumps({"a": number, "pad": "x" * 1000}) + "\n" for number in range(5_000)) + '{"a": 1, "late": 2}\n'
+
+
+def test_a_field_that_comes_up_after_the_sample_is_refused_and_not_dropped(tmp_path: Path) -> None:
+    refused = refusal(put(tmp_path, "a.json", LATE))
+
+    assert refused.reason == reasons.SOURCE_UNREADABLE
+    assert "late" in refused.message
+    assert "source.types" in refused.message
+
+
+def test_a_field_that_comes_up_late_is_passed_over_where_columns_are_chosen_and_read_where_it_is_typed(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.json", LATE)
+
+    assert read(path, columns=["a"])[-1] == {"a": 1}
+    assert read(path, columns=["a", "late"], types={"late": "int64"})[-1] == {"a": 1, "late": 2}

@@ -137,6 +137,14 @@ def test_line_start_after_a_line_of_many_reads(tmp_path: Path, position: int) ->
     assert line_start(FILES, described(str(tmp_path), data), position) == (6 if position <= 6 else 300_007)
 
 
+def test_line_start_in_a_file_that_has_become_shorter_is_noticed(tmp_path: Path) -> None:
+    file = described(str(tmp_path), b"abc\ndef\n")
+    Path(file.path).write_bytes(b"abc")
+    with pytest.raises(NeedsChange) as noticed:
+        line_start(FILES, file, 6)
+    assert noticed.value.reason == reasons.SOURCE_CHANGED
+
+
 @pytest.mark.parametrize(("start", "end"), [(3, 8), (0, 7), (5, 8), (0, 3)])
 def test_piece_that_does_not_begin_and_end_at_lines_is_refused(tmp_path: Path, start: int, end: int) -> None:
     file = described(str(tmp_path), b"abc\ndef\nghi")

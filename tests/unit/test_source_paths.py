@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,8 +81,8 @@ def test_path_without_wildcards_is_a_folder_with_all_that_is_below() -> None:
         ("gs://bucket", Location("gs://bucket", "")),
         ("/a b/é#x%20.csv", Location("", "/a b/é#x%20.csv")),
         ("/a/../b/./c", Location("", "/b/c")),
-        ("file:/a%20b/x#y?.csv", Location("", "/a b/x#y?.csv")),
-        ("file:///a/%C3%A9", Location("", "/a/é")),
+        ("file:/a%20b/x#y?.csv", Location("", "/a%20b/x#y?.csv")),
+        ("file:///a/é b", Location("", "/a/é b")),
         ("file://localhost/a", Location("", "/a")),
         ("/odd://name", Location("", "/odd:/name")),
     ],
@@ -149,15 +152,29 @@ def test_name_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
         FILES.expand([str(tmp_path)])
 
 
-def test_unreadable_folder_is_an_error_not_an_empty_folder(tmp_path: Path) -> None:
-    make(tmp_path, "open/x.csv", "closed/y.csv")
-    (tmp_path / "closed").chmod(0)
-    if os.access(tmp_path / "closed", os.R_OK):
-        pytest.skip("this user may read everything")
-    with pytest.raises(NeedsChange) as refused:
-        FILES.expand([str(tmp_path)])
-    (tmp_path / "closed").chmod(0o755)
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Permissions say nothing to root."""
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(me)
+
+
+def test_unreadable_folder_is_an_error_not_an_empty_folder() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(folder, "open/x.csv", "closed/y.csv")
+        folder.chmod(0o755)
+        (folder / "closed").chmod(0)
+        with without_privileges(), pytest.raises(NeedsChange) as refused:
+            FILES.expand([name])
+        (folder / "closed").chmod(0o755)
     assert refused.value.reason == reasons.CREDENTIALS_REFUSED
+    assert f"{name}/closed" in refused.value.message
 
 
 def described(path: Path) -> SourceFile:

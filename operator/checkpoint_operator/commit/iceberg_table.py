@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -162,13 +163,15 @@ class PyicebergTable:
             head=head.snapshot_id if head else None,
             committed=_committed_snapshot(metadata, ancestry, key),
             ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
-            ancestry_is_whole=not ancestry or ancestry[-1].parent_snapshot_id is None,
+            ancestry_is_whole=not ancestry or _is_first(ancestry[-1]),
         )
         self._looked = (look, table)
         return look
 
     def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
         metadata = self._table_of(look).metadata
+        if metadata.format_version >= 3 or CLASS_PROPERTIES & metadata.properties.keys():
+            self._refuse_unsupported(metadata)  # it was not so when the write was launched
         for target in targets:
             if target.table_uuid != look.table_uuid:
                 return Rejected(
@@ -288,6 +291,8 @@ class PyicebergTable:
         manifests: list[ManifestFile] = []
         for spec_id, group in _by_spec(files):
             spec = metadata.specs()[spec_id]
+            # Before the writer is opened: its own complaint about an empty manifest would hide what is wrong.
+            data_files = [_data_file(file, spec, metadata) for file in group]
             writer = write_manifest(
                 format_version=metadata.format_version,
                 spec=spec,
@@ -297,8 +302,7 @@ class PyicebergTable:
                 avro_compression="deflate",
             )
             with writer:
-                for file in group:
-                    data_file = _data_file(file, spec, metadata)
+                for data_file in data_files:
                     summary.add_file(data_file, schema=metadata.schema(), partition_spec=spec)
                     writer.add(
                         ManifestEntry.from_args(
@@ -331,6 +335,11 @@ class PyicebergTable:
             summary=update_snapshot_summaries(counted, parent.summary if parent is not None else None),
             schema_id=metadata.current_schema_id,
         )
+
+
+def _is_first(snapshot: Snapshot) -> bool:
+    # pyiceberg takes the parent from a snapshot whose parent it expires; only the number tells then. Format 1 has none.
+    return snapshot.parent_snapshot_id is None and (snapshot.sequence_number or 1) == 1
 
 
 def _committed_snapshot(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> int | None:
@@ -409,12 +418,11 @@ def _data_file(file: IcebergFile, spec: PartitionSpec, metadata: TableMetadata) 
                 for field, value in zip(spec.fields, file.partition, strict=True)
             )
         )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, struct.error) as error:
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED, f"the partition of {file.path} is not of the spec's types: {error}"
         ) from error
     data_file = DataFile.from_args(
-        _table_format_version=metadata.format_version,
         content=DataFileContent.DATA,
         file_path=file.path,
         file_format=FileFormat.PARQUET,

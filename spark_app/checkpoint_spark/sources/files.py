@@ -98,11 +98,7 @@ class SourceFiles:
 def for_each(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
     """Do something with many files at once, waiting for the store most of the time. The first error ends it."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="source-files") as pool:
-        try:
-            return list(pool.map(work, items))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        return list(pool.map(work, items))
 
 
 def _missing(path: str) -> NeedsChange:

@@ -31,8 +31,8 @@ _SAMPLE_FILES: Final = 3
 class JsonReader:
     """Positions are bytes; in gzip files, row numbers.
 
-    The columns are those of the first files' first rows, and those that source.types names. A field that comes up only
-    later is passed over: name it in source.types to have it. A missing field is NULL.
+    The columns are those of the first files' first rows, and those that source.types names. A field that comes up only later
+    is refused, since its values would be lost without a word; unless source.columns chooses the fields. A missing one is NULL.
     """
 
     def __init__(self, source: Source, files: SourceFiles) -> None:
@@ -65,9 +65,10 @@ class JsonReader:
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
+        others: Final = "ignore" if self._columns else "error"
 
         def parsed(lines: Lines) -> pa.RecordBatch:
-            return parse_or_name_the_line(file.path, lines, lambda part: parse_objects(part, schema), WAY_OUT)
+            return parse_or_name_the_line(file.path, lines, lambda part: parse_objects(part, schema, others), WAY_OUT)
 
         if file.unit == "records":
             blocks = line_blocks(TextStream(self._files, file.path, True).read, 0, lambda: _BLOCK_BYTES, file.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,20 +14,20 @@ from checkpoint_spark.sources.lines import Lines
 from checkpoint_spark.sources.parsing import NotOneRowALine
 
 WAY_OUT: Final = (
-    "one JSON object a line is expected; mend the file, or give the column a type that holds all its values by source.types "
-    "(in a new write)"
+    "one JSON object a line is expected, with the fields that the first rows have; mend the file, name the field or a type that "
+    "holds all its values by source.types, or choose fields by source.columns (in a new write)"
 )
 
 
 _SPACE: Final = re.compile(rb"\s*")
 
 
-def parse_objects(lines: Lines, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a row for each line that is not blank. Fields that are not in the schema are passed over; missing ones are NULL.
+def parse_objects(lines: Lines, schema: pa.Schema, others: Literal["error", "ignore"]) -> pa.RecordBatch:
+    """Return a row for each line that is not blank. Missing fields are NULL; `others` are fields that the schema lacks.
 
     ArrowInvalid or NotOneRowALine if the lines are not that.
     """
-    table = _read(lines, pa.json.ParseOptions(explicit_schema=_as_read(schema), unexpected_field_behavior="ignore"))
+    table = _read(lines, pa.json.ParseOptions(explicit_schema=_as_read(schema), unexpected_field_behavior=others))
     if table is None:
         return pa.RecordBatch.from_pylist([], schema=schema)
     arrays = [_converted(field, table.column(field.name).combine_chunks()) for field in schema]

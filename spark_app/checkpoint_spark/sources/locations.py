@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import unquote
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -40,14 +39,14 @@ class FoundFile:
 
 
 def locate(path: str) -> Location:
-    """Return what a path means. A key in a bucket is taken as it is written: %20 in it is no space, # is no fragment.
+    """Return what a path means. It is taken as it is written, as Hadoop does: %20 in it is no space, # is no fragment.
 
     NeedsChange(ManifestInvalid) for a scheme that is not supported.
     """
     scheme, separator, rest = path.partition("://")
     if path.startswith("file:"):
         # Not urlparse: an unescaped # or ? in a name would be taken for a fragment or query, and cut off.
-        return Location("", os.path.abspath(unquote(re.sub(r"^file:(//[^/]*)?", "", path))))
+        return Location("", os.path.abspath(re.sub(r"^file:(//[^/]*)?", "", path)))
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return Location("", os.path.abspath(path))
     bucket, _, key = rest.partition("/")

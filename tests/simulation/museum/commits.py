@@ -10,7 +10,7 @@ from typing import Any
 from checkpoint_operator.commit import lance
 from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.lance import LanceLook
-from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Landed, Refused, RequestOutcome
+from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Landed, Refused, RequestOutcome, TryLater
 from checkpoint_operator.commit.results import Results, gather
 from checkpoint_operator.core.actions import Stall
 from checkpoint_protocol.errors import Retryable
@@ -101,7 +101,7 @@ def look_after_the_claim(
     try:
         return _LookAfterTheClaim(table, ledger, files, [], pause).commit()
     except Retryable as error:
-        return lance.TryLater(error.reason, error.message)
+        return TryLater(error.reason, error.message)
 
 
 class MarkBeforeCommit(LockstepReconciler):

@@ -81,8 +81,7 @@ class ClosesWhatIsListed(Ledger):
             chain_lengths=tuple(len(seen.get(task, ())) for task in tasks),
             complete=plan is not None and all(self._shows_the_last(attempt, task, seen.get(task, ())) for task in tasks),
         )
-        self._closed[attempt] = self._put(self.at.closed(attempt), record)
-        return self._closed[attempt]
+        return self._put(self.at.closed(attempt), record)
 
     def _shows_the_last(self, attempt: int, task: int, links: Sequence[int]) -> bool:
         newest = self.read_seal(attempt, task, max(links)) if links else None

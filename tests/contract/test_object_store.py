@@ -1,0 +1,413 @@
+"""What the protocol needs of an object store: one suite, run on every store that is used here, real or fake."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from obstore.store import MemoryStore as ObstoreMemory
+from pydantic import SecretStr
+
+from checkpoint_protocol import layout, reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.ledger import put_once
+from checkpoint_protocol.records import NameRecord
+from checkpoint_protocol.storage import StorageEntry, StorageSettings
+from checkpoint_protocol.store import ObjectStore, ObstoreStore, open_store, probe
+from tests.services.s3_server import S3Server
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.store import SimulatedStore
+from tests.support.stores import (
+    IgnoresTheCondition,
+    IgnoresTheConditionAndSaysNo,
+    LosesAnswers,
+    MemoryStore,
+    RetriesItsPuts,
+    SaysExists,
+)
+
+STORES = ("folder", "s3", "obstore memory", "fake", "simulated")
+#: The simulated one is for one actor at a time.
+SHARED_STORES = STORES[:-1]
+
+
+def storage_for(server: S3Server, bucket: str, **fields: Any) -> StorageSettings:
+    given = {
+        "endpoint": server.endpoint,
+        "region": server.region,
+        "access_key_id": SecretStr(server.access_key),
+        "secret_access_key": SecretStr(server.secret_key),
+        **fields,
+    }
+    return StorageSettings(storage=(StorageEntry(prefix=f"s3://{bucket}/", **given),))
+
+
+def fresh_bucket(server: S3Server) -> str:
+    return server.make_bucket(f"contract-{secrets.token_hex(6)}")
+
+
+def make_store(name: str, folder: Path, request: pytest.FixtureRequest) -> ObjectStore:
+    match name:
+        case "folder":
+            return open_store(str(folder / "größe und maß"), StorageSettings())
+        case "s3":
+            server: S3Server = request.getfixturevalue("s3_server")
+            bucket = fresh_bucket(server)
+            return open_store(f"s3://{bucket}/größe und maß", storage_for(server, bucket))
+        case "obstore memory":
+            return ObstoreStore("memory://", ObstoreMemory())
+        case "fake":
+            return MemoryStore()
+        case _:
+            return SimulatedStore(Scheduler())
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return make_store(request.param, tmp_path, request)
+
+
+@pytest.fixture(params=SHARED_STORES)
+def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return make_store(request.param, tmp_path, request)
+
+
+def paths(store: ObjectStore, folder: str) -> list[str]:
+    return sorted(stored.path for stored in store.list(folder))
+
+
+# --- put-if-absent --------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_put_makes_the_object_and_a_second_changes_nothing(store: ObjectStore) -> None:
+    assert store.put_if_absent("a/b.json", b"first") is True
+    assert store.put_if_absent("a/b.json", b"second") is False
+    assert store.get("a/b.json") == b"first"
+
+
+def test_of_many_threads_that_put_one_object_exactly_one_wins_and_its_bytes_stand(shared_store: ObjectStore) -> None:
+    writers = 16
+    with ThreadPoolExecutor(writers) as pool:
+        for race in range(12):
+            path = f"race/{race}.json"
+
+            def put(writer: int, path: str = path) -> int | None:
+                return writer if shared_store.put_if_absent(path, b"%d" % writer * 5_000) else None
+
+            winners = [winner for winner in pool.map(put, range(writers)) if winner is not None]
+            assert len(winners) == 1
+            assert shared_store.get(path) == b"%d" % winners[0] * 5_000
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff\n", b"x" * (3 << 20)], ids=["empty", "binary", "3 MiB"])
+def test_any_bytes_come_back_as_they_were_put(store: ObjectStore, data: bytes) -> None:
+    assert store.put_if_absent("some/object.json", data)
+
+    assert store.get("some/object.json") == data
+    assert [(stored.path, stored.size_bytes) for stored in store.list("some/")] == [("some/object.json", len(data))]
+
+
+def test_an_object_that_was_removed_can_be_put_again(store: ObjectStore) -> None:
+    store.put_if_absent("a.json", b"1")
+    store.delete(["a.json"])
+
+    assert store.put_if_absent("a.json", b"2")
+    assert store.get("a.json") == b"2"
+
+
+def test_a_put_whose_client_sent_it_twice_is_recognised_by_its_token(store: ObjectStore) -> None:
+    record = NameRecord(token=new_token(), uid="ours")
+
+    assert put_once(RetriesItsPuts(store), "names/a/b.json", record) == record
+    assert put_once(store, "names/a/b.json", NameRecord(token=new_token(), uid="theirs")) == record
+
+
+def test_a_put_whose_answer_was_lost_is_recognised_by_its_token(store: ObjectStore) -> None:
+    record = NameRecord(token=new_token(), uid="ours")
+    lossy = LosesAnswers(store)
+    with pytest.raises(Retryable):
+        put_once(lossy, "names/a/b.json", record)
+
+    assert put_once(lossy, "names/a/b.json", record) == record
+
+
+# --- get ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["none.json", "no/such/folder/none.json", "a", "a/b", "a/b.jso", "a/b.json.tmp"])
+def test_what_was_never_put_is_none(store: ObjectStore, path: str) -> None:
+    store.put_if_absent("a/b.json", b"1")
+    store.put_if_absent("a/b/c.json", b"1")
+
+    assert store.get(path) is None
+
+
+# --- list -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_not_there_is_empty(store: ObjectStore) -> None:
+    assert paths(store, "no/such/folder/") == []
+
+
+def test_a_listing_gives_what_lies_below_the_folder_at_any_depth_and_nothing_beside_it(store: ObjectStore) -> None:
+    for path in (
+        "a/1/x.json",
+        "a/1/deep/er/y.json",
+        "a/10/x.json",
+        "a/1.json",
+        "a/x.json",
+        "b/a/1/x.json",
+        "a1/x.json",
+        "a/2/x.json",
+    ):
+        store.put_if_absent(path, b"1")
+
+    assert paths(store, "a/1/") == ["a/1/deep/er/y.json", "a/1/x.json"]
+    assert paths(store, "a/10/") == ["a/10/x.json"]
+    assert paths(store, "a/") == ["a/1.json", "a/1/deep/er/y.json", "a/1/x.json", "a/10/x.json", "a/2/x.json", "a/x.json"]
+
+
+def test_a_listing_of_more_than_a_page_gives_every_object_once(shared_store: ObjectStore) -> None:
+    """S3 gives 1,000 at a time."""
+    expected = sorted(f"staged/u/1/1/seals/{task}/0.json" for task in range(1_100))
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(lambda path: shared_store.put_if_absent(path, b"1"), expected))
+
+    assert paths(shared_store, "staged/u/1/1/seals/") == expected
+    assert len(paths(shared_store, "staged/")) == 1_100
+    assert paths(shared_store, "staged/u/1/1/seals/109/") == ["staged/u/1/1/seals/109/0.json"]
+
+
+def test_a_completed_put_is_seen_by_the_next_listing_and_get(store: ObjectStore) -> None:
+    for number in range(20):
+        store.put_if_absent(f"f/{number}.json", b"1")
+        assert len(paths(store, "f/")) == number + 1
+        assert store.get(f"f/{number}.json") == b"1"
+
+
+# --- delete ---------------------------------------------------------------------------------------------------------------
+
+
+def test_removing_what_is_not_there_passes(store: ObjectStore) -> None:
+    store.put_if_absent("a/1.json", b"1")
+    store.delete(["a/none.json", "a/1.json", "a/1.json", "no/such/folder/x.json"])
+
+    assert paths(store, "a/") == []
+    store.delete([])
+
+
+def test_removing_one_object_leaves_its_neighbours(store: ObjectStore) -> None:
+    for path in ("a/1.json", "a/10.json", "a/1/x.json"):
+        store.put_if_absent(path, b"1")
+    store.delete(["a/1.json"])
+
+    assert paths(store, "a/") == ["a/1/x.json", "a/10.json"]
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+
+AWKWARD = ["größe", "日本", "a b", "a%20b", "a%2Fb", "a#b", "a?b", "a+b", "a&b=c", "a~b[1]", "it's"]
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_a_record_with_an_awkward_name_is_put_found_listed_and_removed_under_that_name(store: ObjectStore, name: str) -> None:
+    path = layout.name_path(name, name)
+    assert store.put_if_absent(path, b"1")
+    assert not store.put_if_absent(path, b"2")
+
+    assert store.get(path) == b"1"
+    assert paths(store, f"names/{name}/") == [path]
+    store.delete([path])
+    assert store.get(path) is None
+
+
+def awkward_stores(kind: str, folder: Path, request: pytest.FixtureRequest) -> dict[str, ObjectStore]:
+    if kind == "folder":
+        return {name: open_store(str(folder / name), StorageSettings()) for name in AWKWARD}
+    server: S3Server = request.getfixturevalue("s3_server")
+    bucket = fresh_bucket(server)
+    return {name: open_store(f"s3://{bucket}/{name}/cp", storage_for(server, bucket)) for name in AWKWARD}
+
+
+@pytest.mark.parametrize("kind", ["folder", "s3"])
+def test_each_uri_is_a_store_of_its_own_however_awkward(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Were "a%20b" read as "a b", or "a#b" as "a", two writes would meet in one store."""
+    stores = awkward_stores(kind, tmp_path, request)
+    for name, store in stores.items():
+        assert store.put_if_absent("names/a/b.json", name.encode()), name
+
+    for name, store in stores.items():
+        assert store.get("names/a/b.json") == name.encode()
+        assert paths(store, "names/") == ["names/a/b.json"]
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "{}/", "{}//"])
+def test_a_folder_is_the_same_store_in_every_form_of_its_uri(tmp_path: Path, form: str) -> None:
+    open_store(str(tmp_path / "cp"), StorageSettings()).put_if_absent("a.json", b"1")
+
+    assert open_store(form.format(tmp_path / "cp"), StorageSettings()).get("a.json") == b"1"
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/cp", "s3://bucket/cp/", "s3://bucket/cp//"])
+def test_a_slash_at_the_end_of_a_uri_means_nothing(uri: str) -> None:
+    assert open_store(uri, StorageSettings()).uri == "s3://bucket/cp"
+
+
+@pytest.mark.parametrize("uri", ["ftp://host/x", "s3://bucket/../x", "s3://bucket/a/./x", "s3://bucket/a//x", "nonsense://x"])
+def test_a_uri_that_is_no_store_or_leaves_it_is_refused(uri: str) -> None:
+    with pytest.raises(NeedsChange) as caught:
+        open_store(uri, StorageSettings())
+
+    assert caught.value.reason == reasons.MANIFEST_INVALID
+    assert uri in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+# --- probe ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_honours_put_if_absent_is_taken_and_left_as_it_was(store: ObjectStore) -> None:
+    probe(store)
+
+    assert paths(store, "") == []
+
+
+@pytest.mark.parametrize("liar", [IgnoresTheCondition, IgnoresTheConditionAndSaysNo])
+def test_a_store_that_ignores_the_condition_is_refused_and_left_as_it_was(liar: Callable[[], ObjectStore]) -> None:
+    store = liar()
+
+    with pytest.raises(NeedsChange, match="does not honour put-if-absent") as caught:
+        probe(store)
+    assert caught.value.reason == reasons.STORE_UNSAFE
+    assert paths(store, "") == []
+
+
+def test_a_store_that_keeps_nothing_is_refused() -> None:
+    with pytest.raises(NeedsChange) as caught:
+        probe(SaysExists())
+    assert caught.value.reason == reasons.STORE_UNSAFE
+
+
+def test_a_store_whose_client_sends_puts_twice_is_taken() -> None:
+    probe(RetriesItsPuts())
+
+
+def test_two_probes_at_once_do_not_meet(shared_store: ObjectStore) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: probe(shared_store), range(8)))
+
+
+# --- who may not, what is not there, who does not answer ------------------------------------------------------------------
+
+Call = Callable[[ObjectStore], object]
+CALLS: dict[str, Call] = {
+    "put": lambda store: store.put_if_absent("a/b.json", b"1"),
+    "get": lambda store: store.get("a/b.json"),
+    "list": lambda store: list(store.list("a/")),
+    "delete": lambda store: store.delete(["a/b.json"]),
+}
+
+
+def failure(call: str, store: ObjectStore) -> CheckpointError:
+    with pytest.raises(CheckpointError) as caught:
+        CALLS[call](store)
+    assert store.uri in caught.value.message
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 1_200
+    return caught.value
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_secret_is_for_a_person_and_is_not_repeated(s3_server: S3Server, call: str) -> None:
+    bucket = fresh_bucket(s3_server)
+    wrong = "not-the-secret-key"
+    store = open_store(f"s3://{bucket}/cp", storage_for(s3_server, bucket, secret_access_key=SecretStr(wrong)))
+
+    error = failure(call, store)
+
+    assert isinstance(error, NeedsChange)
+    assert error.reason == reasons.CREDENTIALS_REFUSED
+    assert wrong not in error.message
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_account_that_the_store_does_not_know_is_never_an_absent_object(s3_server: S3Server, call: str) -> None:
+    """This server answers 404 to it, AWS 403."""
+    bucket = fresh_bucket(s3_server)
+
+    failure(call, open_store(f"s3://{bucket}/cp", storage_for(s3_server, bucket, access_key_id=SecretStr("nobody"))))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_bucket_that_is_not_there_is_for_a_person_and_never_an_absent_object(s3_server: S3Server, call: str) -> None:
+    store = open_store("s3://no-such-bucket-here/cp", storage_for(s3_server, "no-such-bucket-here"))
+
+    error = failure(call, store)
+
+    assert isinstance(error, NeedsChange)
+    assert "does not exist" in error.message
+
+
+def test_a_store_that_nobody_serves_is_retryable_within_a_bounded_time() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    storage = StorageSettings(
+        storage=(
+            StorageEntry(prefix="s3://b/", endpoint=endpoint, access_key_id=SecretStr("a"), secret_access_key=SecretStr("b")),
+        )
+    )
+    store = open_store("s3://b/cp", storage)
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(CALLS)) as pool:
+        errors = list(pool.map(lambda call: failure(call, store), CALLS))
+
+    assert {type(error) for error in errors} == {Retryable}
+    assert {error.reason for error in errors} == {reasons.STORE_UNAVAILABLE}
+    assert time.monotonic() - began < 45
+
+
+def test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything(tmp_path: Path) -> None:
+    with S3Server(tmp_path) as server:
+        bucket = fresh_bucket(server)
+        store = open_store(f"s3://{bucket}/cp", storage_for(server, bucket))
+        store.put_if_absent("a/b.json", b"1")
+        server.kill()
+        assert isinstance(failure("get", store), Retryable)
+        server.start()
+
+        assert store.get("a/b.json") == b"1"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_we_may_not_write_to_is_for_a_person(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "cp"), StorageSettings())
+    (tmp_path / "cp").chmod(0o500)
+    try:
+        assert failure("put", store).reason == reasons.CREDENTIALS_REFUSED
+    finally:
+        (tmp_path / "cp").chmod(0o700)
+
+
+def test_a_checkpoint_uri_that_is_a_file_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "cp").write_text("x")
+
+    with pytest.raises(CheckpointError, match="cp"):
+        open_store(str(tmp_path / "cp"), StorageSettings())
+
+
+def test_a_full_disk_or_any_other_trouble_of_a_folder_is_never_an_absent_object(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "cp"), StorageSettings())
+    store.put_if_absent("a/b.json", b"1")
+    (tmp_path / "cp" / "a" / "loop").symlink_to("loop")
+
+    with pytest.raises(CheckpointError):
+        store.get("a/loop")

@@ -1,0 +1,160 @@
+"""The plan: exactly what is not covered, once, in tasks of like size, wherever a reader can start."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint_protocol.positions import Range, merge, overlap, subtract
+from checkpoint_protocol.records import SourceFile
+from checkpoint_spark.planning import plan_tasks, whole
+
+MB = 1 << 20
+
+
+def rows(end: int | None, size_bytes: int = 1_000_000, start: int = 0, cuts: tuple[int, ...] = ()) -> SourceFile:
+    return SourceFile(path="f", etag="e", size_bytes=size_bytes, unit="rows", start=start, end=end, cuts=cuts)
+
+
+def records(size_bytes: int) -> SourceFile:
+    return SourceFile(path="f", etag="e", size_bytes=size_bytes, unit="records", start=0, end=None)
+
+
+def anywhere(_: SourceFile, position: int) -> int:
+    return position
+
+
+def at_cuts(file: SourceFile, position: int) -> int:
+    assert file.end is not None
+    return min((cut for cut in file.cuts if cut >= position), default=file.end)
+
+
+# --- whatever the input is ------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def source_files(draw: st.DrawFn) -> SourceFile:
+    size_bytes = draw(st.integers(0, 50 * MB) | st.integers(0, 10))
+    if draw(st.integers(0, 3)) == 0:
+        return SourceFile(path="f", etag="e", size_bytes=size_bytes, unit="records", start=draw(st.integers(0, 2)), end=None)
+    start = draw(st.integers(0, 3))
+    end = start + draw(st.integers(0, 200) | st.integers(0, 10**6))
+    cuts = tuple(sorted(draw(st.sets(st.integers(start, end), max_size=5))))
+    return SourceFile(
+        path="f", etag="e", size_bytes=size_bytes, unit=draw(st.sampled_from(["rows", "bytes"])), start=start, end=end, cuts=cuts
+    )
+
+
+@st.composite
+def coverings(draw: st.DrawFn, files: list[SourceFile]) -> list[Range]:
+    covered = []
+    for index, file in enumerate(files):
+        most = file.end if file.end is not None else 10**6
+        for _ in range(draw(st.integers(0, 3))):
+            start = draw(st.integers(file.start, most))
+            end = draw(st.integers(start, most)) if file.end is not None or draw(st.booleans()) else None
+            covered.append(Range(file=index, start=start, end=end))
+    return covered
+
+
+@given(st.data(), st.lists(source_files(), max_size=5), st.sampled_from([anywhere, at_cuts]), st.integers(1, 64))
+@settings(deadline=None, max_examples=100)
+def test_the_plan_covers_exactly_what_remains_without_overlap_and_without_an_empty_task(
+    data: st.DataObject, files: list[SourceFile], align: object, parallelism: int
+) -> None:
+    covered = data.draw(coverings(files))
+    split_size = data.draw(st.sampled_from([1, 1_000, MB, 128 * MB]))
+
+    tasks = plan_tasks(files, covered, align, parallelism, split_size)  # type: ignore[arg-type]
+
+    pieces = [piece for task in tasks for piece in task]
+    remaining = subtract(whole(files), covered)
+    assert merge(pieces) == remaining
+    assert overlap(pieces) is None
+    assert all(tasks), "a task without work has no last seal to wait for"
+    assert all(piece.end is None or piece.start < piece.end for piece in pieces)
+    assert pieces == sorted(pieces, key=lambda piece: (piece.file, piece.start)), "dealt in the order of the input"
+
+
+@given(st.lists(source_files(), max_size=5), st.integers(1, 64))
+@settings(deadline=None, max_examples=40)
+def test_planning_again_what_one_attempt_has_sealed_leaves_nothing(files: list[SourceFile], parallelism: int) -> None:
+    tasks = plan_tasks(files, [], anywhere, parallelism, MB)
+
+    assert plan_tasks(files, [piece for task in tasks for piece in task], anywhere, parallelism, MB) == ()
+
+
+@given(st.lists(source_files(), max_size=5), st.integers(1, 64))
+@settings(deadline=None, max_examples=40)
+def test_the_same_input_gives_the_same_plan(files: list[SourceFile], parallelism: int) -> None:
+    assert plan_tasks(files, [], anywhere, parallelism, MB) == plan_tasks(files, [], anywhere, parallelism, MB)
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------------------
+
+
+def test_no_files_or_files_without_rows_give_no_tasks() -> None:
+    assert plan_tasks([], [], anywhere, 4, MB) == ()
+    assert plan_tasks([rows(0), rows(7, start=7)], [], anywhere, 4, MB) == ()
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 8, 32])
+def test_each_core_gets_about_three_tasks_so_that_a_slow_one_does_not_hold_up_the_rest(parallelism: int) -> None:
+    tasks = plan_tasks([rows(1_000_000, 100 * MB)], [], anywhere, parallelism, 1 << 40)
+
+    assert 2 * parallelism <= len(tasks) <= 4 * parallelism
+
+
+def test_no_split_is_much_larger_than_the_split_size() -> None:
+    tasks = plan_tasks([rows(1_000_000, 100 * MB)], [], anywhere, 1, 10 * MB)
+
+    assert len(tasks) == 10
+    sizes = [piece.end - piece.start for task in tasks for piece in task if piece.end is not None]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_few_bytes_are_still_shared_out_since_what_takes_time_is_the_steps() -> None:
+    assert len(plan_tasks([rows(1_000, 10_000)], [], anywhere, 2, MB)) == 6
+
+
+def test_a_handful_of_bytes_is_one_task() -> None:
+    assert len(plan_tasks([rows(100, 400)], [], anywhere, 8, MB)) == 1
+
+
+def test_many_small_files_share_tasks_in_their_order() -> None:
+    tasks = plan_tasks([rows(10, 1_000) for _ in range(100)], [], anywhere, 1, 10_000)
+
+    assert len(tasks) <= 12
+    assert [piece.file for task in tasks for piece in task] == list(range(100))
+
+
+def test_a_row_is_never_split() -> None:
+    tasks = plan_tasks([rows(3, 100 * MB)], [], anywhere, 8, MB)
+
+    assert tasks == tuple((Range(file=0, start=number, end=number + 1),) for number in range(3))
+
+
+def test_splits_begin_where_the_reader_can_start_cheaply() -> None:
+    cuts = (0, 400, 1_000)
+    tasks = plan_tasks([rows(1_000, 100 * MB, cuts=cuts)], [], at_cuts, 4, MB)
+
+    assert [(piece.start, piece.end) for task in tasks for piece in task] == [(0, 400), (400, 1_000)]
+
+
+def test_text_that_is_read_from_its_start_only_is_never_cut() -> None:
+    tasks = plan_tasks([records(500 * MB), records(500 * MB)], [], anywhere, 8, MB)
+
+    assert tasks == ((Range(file=0, start=0, end=None),), (Range(file=1, start=0, end=None),))
+
+
+def test_what_remains_of_such_a_text_is_its_end_in_one_piece() -> None:
+    tasks = plan_tasks([records(500 * MB)], [Range(file=0, start=0, end=700)], anywhere, 8, MB)
+
+    assert tasks == ((Range(file=0, start=700, end=None),),)
+
+
+def test_a_hole_in_the_middle_is_planned_alone() -> None:
+    covered = [Range(file=0, start=0, end=40), Range(file=0, start=50, end=100)]
+
+    assert plan_tasks([rows(100, 400)], covered, anywhere, 1, MB) == ((Range(file=0, start=40, end=50),),)

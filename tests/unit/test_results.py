@@ -1,0 +1,279 @@
+"""What is committed: sealed results are believed only if they cover the input exactly once and name each file once."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkpoint_operator.commit.results import Results, gather
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
+from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.records import InputRecord, LanceDataFile, LanceFragment, NoTarget, Seal, SourceFile, StagedFile, TargetRecord
+from tests.support.records import (
+    ICEBERG,
+    LANCE,
+    iceberg_file,
+    input_of,
+    lance_fragment,
+    launch,
+    ledger_over,
+    plan,
+    rows_file,
+    seal,
+)
+from tests.support.stores import MemoryStore
+
+TWO_FILES = input_of(rows_file(100), rows_file(50, path="/in/part-1.parquet"))
+
+
+def stored(input_record: InputRecord, *seals: Seal) -> MemoryStore:
+    """Put an epoch with one closed attempt; each task's chain ends in its last seal."""
+    store = MemoryStore()
+    ledger = ledger_over(store)
+    ledger.put_input(input_record)
+    ledger.put_launch(launch())
+    tasks = max((one.task for one in seals), default=-1) + 1
+    ledger.put_plan(plan(*([(0, 0, None)] for _ in range(tasks))))
+    for one in seals:
+        ledger.put_seal(one)
+    ledger.close(1)
+    return store
+
+
+def gathered(store: MemoryStore, attempt: int = 1) -> Results:
+    return gather(ledger_over(store), attempt)
+
+
+def refusal(store: MemoryStore, family: type[CheckpointError] = Corrupt) -> str:
+    with pytest.raises(family) as caught:
+        gathered(store)
+    assert caught.value.reason == reasons.STAGED_RESULT_REFUSED
+    return caught.value.message
+
+
+# --- what is taken --------------------------------------------------------------------------------------------------------
+
+
+def test_seals_that_cover_the_input_once_are_gathered_in_the_order_of_tasks() -> None:
+    files = [iceberg_file(f"{number}.parquet") for number in range(3)]
+    store = stored(
+        TWO_FILES,
+        seal(0, 0, [(0, 0, 30)], files=[files[0]], rows=30, code_digest="a" * 64),
+        seal(0, 1, [(0, 30, 60)], files=[files[1]], rows=30, last=True, code_digest="b" * 64),
+        seal(1, 0, [(0, 60, 100), (1, 0, 50)], files=[files[2]], rows=90, last=True, code_digest="a" * 64),
+    )
+
+    results = gathered(store)
+
+    assert results.files == tuple(files)
+    assert (results.rows_read, results.rows_written, results.attempts) == (150, 150, 1)
+    assert results.code_digests == ("a" * 64, "b" * 64)
+    assert results.targets == (ICEBERG,)
+
+
+def test_an_input_without_rows_needs_no_seals() -> None:
+    assert gathered(stored(input_of(rows_file(0), rows_file(5, start=5)))).files == ()
+    assert gathered(stored(input_of())).files == ()
+
+
+def test_a_file_whose_end_is_known_only_after_reading_is_covered_by_an_open_range() -> None:
+    text = SourceFile(path="/in/a.csv.gz", etag="e", size_bytes=9, unit="records", start=1, end=None)
+
+    assert gathered(stored(input_of(text), seal(0, 0, [(0, 1, 500)]), seal(0, 1, [(0, 500, None)], last=True))).files == ()
+
+
+def test_seals_of_counted_attempts_are_gathered_and_those_of_others_are_not() -> None:
+    store = stored(input_of(rows_file(100)), seal(0, 0, [(0, 0, 40)], files=[iceberg_file("one.parquet")], rows=40))
+    ledger = ledger_over(store)
+    for attempt, counted, covers, name in [
+        (2, (1,), (0, 40, 60), "dropped.parquet"),
+        (3, (1,), (0, 40, 100), "three.parquet"),
+    ]:
+        ledger.put_launch(launch(attempt, counted))
+        ledger.put_plan(plan([covers], attempt=attempt))
+        ledger.put_seal(seal(0, 0, [covers], attempt=attempt, files=[iceberg_file(name)], rows=1, last=True))
+        ledger.close(attempt)
+
+    results = gathered(store, 3)
+
+    assert [file.path.rsplit("/")[-1] for file in results.files if file.format == "iceberg"] == ["one.parquet", "three.parquet"]
+    assert results.attempts == 3
+    assert len(results.targets) == 2
+
+
+def test_the_table_that_was_made_for_an_attempt_is_its_target() -> None:
+    store = MemoryStore()
+    ledger = ledger_over(store)
+    ledger.put_input(input_of())
+    ledger.put_launch(launch(1, target=None))
+    ledger.put_plan(plan())
+    ledger.put_target(1, TargetRecord(token=new_token(), target=ICEBERG))
+    ledger.close(1)
+
+    assert gathered(store).targets == (ICEBERG,)
+
+
+def test_an_attempt_that_never_got_to_know_a_table_has_none() -> None:
+    store = MemoryStore()
+    ledger = ledger_over(store)
+    ledger.put_input(input_of())
+    ledger.put_launch(launch(1, target=None))
+    ledger.put_plan(plan())
+    ledger.close(1)
+
+    assert gathered(store).targets == ()
+
+
+# --- rows lost or doubled -------------------------------------------------------------------------------------------------
+
+WHOLE = [(0, 0, 100), (1, 0, 50)]
+
+
+@pytest.mark.parametrize(
+    ("covers", "says"),
+    [
+        ([(0, 0, 100)], "no seal covers rows 0 to 50 of /in/part-1.parquet"),
+        ([(0, 0, 99), (1, 0, 50)], "no seal covers rows 99 to 100 of /in/part-0.parquet"),
+        ([(0, 1, 100), (1, 0, 50)], "no seal covers rows 0 to 1 of /in/part-0.parquet"),
+        ([(0, 0, 40), (0, 41, 100), (1, 0, 50)], "no seal covers rows 40 to 41 of /in/part-0.parquet"),
+        ([*WHOLE, (0, 99, 100)], "two seals cover rows 99 to 100 of /in/part-0.parquet"),
+        ([*WHOLE, (0, 0, 100)], "two seals cover rows 0 to 100 of /in/part-0.parquet"),
+        ([*WHOLE, (0, 0, None)], "two seals cover rows 0 to the end of /in/part-0.parquet"),
+        ([(0, 0, 100), (1, 0, 51)], "a seal covers rows 50 to 51 of /in/part-1.parquet, which is not input"),
+        ([(0, 0, 100), (1, 0, None)], "a seal covers rows 50 to the end of /in/part-1.parquet, which is not input"),
+        ([*WHOLE, (2, 0, 1)], "a seal covers file number 2, which is not input"),
+        ([], "no seal covers rows 0 to 100 of /in/part-0.parquet"),
+    ],
+)
+def test_seals_that_lose_double_or_invent_rows_are_corrupt_and_the_rows_are_named(
+    covers: list[tuple[int, int, int | None]], says: str
+) -> None:
+    seals = [seal(0, link, [piece], last=link == len(covers) - 1) for link, piece in enumerate(covers)]
+
+    assert says in refusal(stored(TWO_FILES, *(seals or [seal(0, 0, last=True)])))
+
+
+def test_one_seal_that_covers_rows_twice_is_corrupt() -> None:
+    assert "two seals cover" in refusal(stored(TWO_FILES, seal(0, 0, [*WHOLE, (1, 10, 20)], last=True)))
+
+
+def test_an_open_end_that_nobody_has_reached_is_corrupt() -> None:
+    text = SourceFile(path="/in/a.csv.gz", etag="e", size_bytes=9, unit="records", start=0, end=None)
+
+    assert "no seal covers records 500 to the end of /in/a.csv.gz" in refusal(
+        stored(input_of(text), seal(0, 0, [(0, 0, 500)], last=True))
+    )
+
+
+def test_rows_that_a_counted_attempt_and_this_one_cover_are_corrupt() -> None:
+    store = stored(input_of(rows_file(100)), seal(0, 0, [(0, 0, 60)]))
+    ledger = ledger_over(store)
+    ledger.put_launch(launch(2, (1,)))
+    ledger.put_plan(plan([(0, 50, 100)], attempt=2))
+    ledger.put_seal(seal(0, 0, [(0, 50, 100)], attempt=2, last=True))
+    ledger.close(2)
+
+    with pytest.raises(Corrupt, match="two seals cover rows 50 to 100"):
+        gathered(store, 2)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_two_seals_name_is_refused() -> None:
+    twice = iceberg_file("twice.parquet")
+    store = stored(TWO_FILES, seal(0, 0, [WHOLE[0]], files=[twice]), seal(0, 1, [WHOLE[1]], files=[twice], last=True))
+
+    assert "twice.parquet is named by two seals" in refusal(store, NeedsChange)
+
+
+def test_a_file_that_one_seal_names_twice_is_refused() -> None:
+    twice = iceberg_file("twice.parquet")
+
+    assert "twice.parquet" in refusal(stored(TWO_FILES, seal(0, 0, WHOLE, files=[twice, twice], last=True)), NeedsChange)
+
+
+def lance_stored(*fragments: StagedFile) -> MemoryStore:
+    store = MemoryStore()
+    ledger = ledger_over(store)
+    ledger.put_input(TWO_FILES)
+    ledger.put_launch(launch(1, target=LANCE))
+    ledger.put_plan(plan([(0, 0, 1)]))
+    ledger.put_seal(seal(0, 0, WHOLE, files=fragments, last=True))
+    ledger.close(1)
+    return store
+
+
+def test_a_lance_data_file_in_two_fragments_is_refused() -> None:
+    assert "b.lance" in refusal(
+        lance_stored(lance_fragment("a.lance", "b.lance"), lance_fragment("b.lance", "c.lance")), NeedsChange
+    )
+
+
+def test_a_lance_data_file_twice_in_one_fragment_is_refused() -> None:
+    assert "a.lance" in refusal(lance_stored(lance_fragment("a.lance", "a.lance")), NeedsChange)
+
+
+def test_a_lance_fragment_in_an_iceberg_write_is_refused_and_not_passed_over() -> None:
+    """The committer takes its own format only; passed over, the rows would be lost in silence."""
+    store = stored(TWO_FILES, seal(0, 0, WHOLE, files=[iceberg_file(), lance_fragment()], last=True))
+
+    assert "a.lance" in refusal(store, NeedsChange)
+
+
+def test_an_iceberg_file_in_a_lance_write_is_refused_and_not_passed_over() -> None:
+    assert "other.parquet" in refusal(lance_stored(lance_fragment(), iceberg_file("other.parquet")), NeedsChange)
+
+
+def test_a_file_in_a_write_without_a_table_is_refused() -> None:
+    store = MemoryStore()
+    ledger = ledger_over(store)
+    ledger.put_input(TWO_FILES)
+    ledger.put_launch(launch(1, target=NoTarget()))
+    ledger.put_plan(plan([(0, 0, 1)]))
+    ledger.put_seal(seal(0, 0, WHOLE, files=[iceberg_file()], last=True))
+    ledger.close(1)
+
+    assert "the sink is none" in refusal(store, NeedsChange)
+
+
+# --- records that are gone ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", ["launch/1.json", "closed/1.json", "input.json"])
+def test_a_record_that_is_gone_is_corrupt(gone: str) -> None:
+    store = stored(TWO_FILES, seal(0, 0, WHOLE, last=True))
+    store.delete([path for path in store.objects if path.endswith(gone)])
+
+    with pytest.raises(Corrupt, match="are gone") as caught:
+        gathered(store)
+    assert caught.value.reason == reasons.RECORD_UNREADABLE
+
+
+def test_an_attempt_that_is_not_complete_is_never_committed() -> None:
+    with pytest.raises(Corrupt, match="is not complete"):
+        gathered(stored(TWO_FILES, seal(0, 0, WHOLE)))
+
+
+def test_a_counted_attempt_whose_closed_list_is_gone_is_corrupt() -> None:
+    store = stored(input_of(rows_file(100)), seal(0, 0, [(0, 0, 60)]))
+    ledger = ledger_over(store)
+    ledger.put_launch(launch(2, (1,)))
+    ledger.put_plan(plan([(0, 60, 100)], attempt=2))
+    ledger.put_seal(seal(0, 0, [(0, 60, 100)], attempt=2, last=True))
+    ledger.close(2)
+    store.delete([ledger.at.closed(1)])
+
+    with pytest.raises(Corrupt, match=r"closed/1\.json is gone"):
+        gathered(store, 2)
+
+
+def test_two_data_files_of_one_fragment_are_both_named() -> None:
+    parts = tuple(
+        LanceDataFile(
+            path=f"{number}.lance", size_bytes=1, fields=(number,), column_indices=(0,), major_version=2, minor_version=0
+        )
+        for number in range(2)
+    )
+
+    assert gathered(lance_stored(LanceFragment(files=parts, rows=1))).files == (LanceFragment(files=parts, rows=1),)

@@ -90,6 +90,11 @@ def translate_catalog_error(error: Exception, name: str) -> CheckpointError:
             reasons.CREDENTIALS_REFUSED,
             f"the catalog {name!r} refused access: {text}; check its credentials in the settings file (catalogs.{name})",
         )
+    if isinstance(error, ImportError):
+        return NeedsChange(
+            reasons.CATALOG_UNAVAILABLE,
+            f"the catalog {name!r} needs a package that is not installed: {text}; for Postgres: checkpointed-writes[postgres]",
+        )
     if isinstance(error, SQLAlchemyError):
         text = str(getattr(error, "orig", None) or type(error).__name__)
     elif not isinstance(error, RequestException | OSError):

@@ -22,7 +22,6 @@ from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.chunks import Chunk, Reader
 from checkpoint_spark.steps import Pipeline, Place
 
-
 #: After so many intervals a segment ends although its output is small.
 _SMALL_SEGMENT_INTERVALS: Final = 10
 

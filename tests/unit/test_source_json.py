@@ -223,14 +223,16 @@ def test_replaced_file_is_noticed_when_it_is_opened(tmp_path: Path, name: str) -
     assert noticed.value.reason == reasons.SOURCE_CHANGED
 
 
-LATE = "".join(json.dumps({"a": number, "pad": "x" * 1000}) + "\n" for number in range(5_000)) + '{"a": 1, "late": 2}\n'
+LATE_LINE = '{"a": 1, "late": 2}\n'
+LATE = "".join(json.dumps({"a": number, "pad": "x" * 1000}) + "\n" for number in range(5_000)) + LATE_LINE
 
 
 def test_a_field_that_comes_up_after_the_sample_is_refused_and_not_dropped(tmp_path: Path) -> None:
     refused = refusal(put(tmp_path, "a.json", LATE))
 
     assert refused.reason == reasons.SOURCE_UNREADABLE
-    assert "late" in refused.message
+    assert "unexpected field" in refused.message
+    assert f"line at byte {LATE.index(LATE_LINE)}" in refused.message
     assert "source.types" in refused.message
 
 

@@ -79,7 +79,7 @@ class PyicebergTable:
         self._name = table
         self._settings = settings
         self._opened: Catalog | None = None
-        self._looked: tuple[IcebergLook, Table] | None = None
+        self._looked: tuple[IcebergLook, Table, EpochKey] | None = None
 
     @property
     def title(self) -> str:
@@ -165,11 +165,12 @@ class PyicebergTable:
             ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
             ancestry_is_whole=not ancestry or _is_first(ancestry[-1]),
         )
-        self._looked = (look, table)
+        self._looked = (look, table, key)
         return look
 
     def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
         metadata = self._table_of(look).metadata
+        own_folder = f"{STAGED_FOLDER_PREFIX}{self._key_of(look).uid}"
         if metadata.format_version >= 3 or CLASS_PROPERTIES & metadata.properties.keys():
             self._refuse_unsupported(metadata)  # it was not so when the write was launched
         for target in targets:
@@ -191,10 +192,10 @@ class PyicebergTable:
             folder, _, name = file.path.rpartition("/")
             allowed = {location for location, _ in known_specs}
             location, _, staged = folder.rpartition("/")
-            if location not in allowed or not staged.startswith(STAGED_FOLDER_PREFIX) or name in ("", ".", ".."):
+            if location not in allowed or staged != own_folder or name in ("", ".", ".."):
                 return Rejected(
                     reasons.STAGED_RESULT_REFUSED,
-                    f"a seal names the file {file.path}, which is not in the table's staging folder",
+                    f"a seal names the file {file.path}, which is not in the write's staging folder",
                 )
             if (location, file.spec_id) not in known_specs or file.spec_id not in metadata.specs():
                 return Rejected(reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}")
@@ -227,7 +228,7 @@ class PyicebergTable:
             raise Retryable(
                 reasons.STORE_UNAVAILABLE, f"writing the manifests of {self.title} failed: {' '.join(str(error).split())[:400]}"
             ) from error
-        epoch = max(key.epoch, int(metadata.properties.get(key.property_name, "0")))
+        epoch = max(key.epoch, _recorded_epoch(metadata, key))
         try:
             self._catalog().commit_table(
                 table,
@@ -274,6 +275,11 @@ class PyicebergTable:
         if self._looked is None or self._looked[0] is not look:
             raise Corrupt("StaleLook", f"{self.title}: not the latest look")
         return self._looked[1]
+
+    def _key_of(self, look: IcebergLook) -> EpochKey:
+        self._table_of(look)
+        assert self._looked is not None
+        return self._looked[2]
 
     def _io(self, table: Table) -> FileIO:
         # Our own settings only: never a class or a credential that the catalog hands out.
@@ -349,8 +355,12 @@ def _committed_snapshot(metadata: TableMetadata, ancestry: Iterable[Snapshot], k
             return snapshot.snapshot_id
         if snapshot.summary is not None and snapshot.summary.additional_properties.get(_KEY_SUMMARY) == str(key):
             return snapshot.snapshot_id
+    return key.snapshot_id if _recorded_epoch(metadata, key) >= key.epoch else None
+
+
+def _recorded_epoch(metadata: TableMetadata, key: EpochKey) -> int:
     recorded = metadata.properties.get(key.property_name, "0")
-    return key.snapshot_id if recorded.isdigit() and int(recorded) >= key.epoch else None
+    return int(recorded) if recorded.isdecimal() else 0
 
 
 def _partition_spec(schema: Schema, sink: Sink) -> PartitionSpec:

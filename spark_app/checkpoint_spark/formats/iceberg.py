@@ -28,6 +28,7 @@ from pyiceberg.types import PrimitiveType
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.records import FieldMetrics, IcebergFile, IcebergTarget
 from checkpoint_protocol.storage import StorageSettings, iceberg_options
+from checkpoint_spark.formats.pieces import cut
 
 _ROW_GROUP_BYTES: Final = 64 << 20
 _BUFFERED_BYTES: Final = 192 << 20
@@ -82,7 +83,7 @@ class IcebergStager:
         open_files: dict[_Partition, _OpenFile] = {}
         finished: list[IcebergFile] = []
         row_group_bytes = min(_ROW_GROUP_BYTES, self._target_bytes)
-        for batch in batches:
+        for batch in (piece for given in batches for piece in cut(given, row_group_bytes)):
             for partition, part in self._split(batch):
                 if partition not in open_files:
                     if len(open_files) >= _OPEN_FILES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 import lance
@@ -16,6 +17,7 @@ from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, field
 from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
 from checkpoint_protocol.storage import StorageSettings, lance_options
 from checkpoint_spark.arrow_schema import decode_schema
+from checkpoint_spark.formats.pieces import cut
 
 _QUEUED_BATCHES: Final = 2
 
@@ -44,9 +46,9 @@ class LanceStager:
         dataset = self._open()
         writing = _Writing(dataset, self._arrow_schema, self._target_bytes, self._options)
         try:
-            writing.put(first)
-            for batch in batches:
-                writing.put(batch)
+            for batch in chain([first], batches):
+                for piece in cut(batch, self._target_bytes):
+                    writing.put(piece)
         except BaseException:
             writing.give_up()
             raise

@@ -26,6 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.core.observation import DriverState
@@ -40,8 +42,6 @@ from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.attempt import run_attempt
 from checkpoint_spark.executor import execute
-from pyspark.sql import SparkSession
-
 from tests.services.spark_iceberg import iceberg_spark_runtime
 
 FILES = 16
@@ -127,7 +127,7 @@ def plain(spark: SparkSession, source: Path, table: str) -> float:
 def fingerprint(spark: SparkSession, location: str) -> tuple[Any, ...]:
     table = spark.read.format("iceberg").load(location)
     columns = ", ".join(table.columns)
-    return tuple(table.selectExpr("count(*)", "count(distinct id)", f"sum(cast(xxhash64({columns}) as decimal(38)))").first())
+    return tuple(table.selectExpr("count(*)", "sum(id)", f"sum(cast(xxhash64({columns}) as decimal(38)))").first())
 
 
 def main() -> None:
@@ -158,6 +158,7 @@ def run(work: Path, rows: int, pairs: int, cores: int) -> None:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.catalog.plain", "org.apache.iceberg.spark.SparkCatalog")
         .config("spark.sql.catalog.plain.type", "hadoop")
@@ -183,7 +184,7 @@ def run(work: Path, rows: int, pairs: int, cores: int) -> None:
         expected = fingerprint(spark, f"{work}/plain/{table.replace('.', '/')}")
         found = fingerprint(spark, catalog.load_table(table).metadata_location)
         assert found == expected, f"the outputs differ: {found} and {expected}"
-        assert expected[0] == expected[1] == rows // FILES * FILES
+        assert expected[0] == rows // FILES * FILES
         label = "warm-up" if number == 0 else f"pair {number}"
         print(f"{label}: plain {plain_s:.2f} s, ours {ours_s:.2f} s, ratio {ours_s / plain_s:.2f}", flush=True)
         if number:

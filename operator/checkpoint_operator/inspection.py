@@ -162,12 +162,12 @@ class Inspector:
             return meant[0]
         if meant:
             raise NeedsChange(
-                "NameAmbiguous", f"{wanted!r} is a name in several namespaces of {self.store.uri}; say namespace/name"
+                reasons.NAME_AMBIGUOUS, f"{wanted!r} is a name in several namespaces of {self.store.uri}; say namespace/name"
             )
         if is_uid(wanted) and any(self._list(f"{folder}/{wanted}/") for folder in (layout.CONTROL, layout.STAGED)):
             return wanted
         known = ", ".join(sorted(name for of_uid in names.values() for name in of_uid)) or "none"
-        raise NeedsChange("WriteUnknown", f"{self.store.uri} has no write {wanted!r}; its names are: {known}")
+        raise NeedsChange(reasons.WRITE_UNKNOWN, f"{self.store.uri} has no write {wanted!r}; its names are: {known}")
 
     def _by_epoch(self, uid: str, listed: Iterable[str]) -> dict[int, list[str]]:
         epochs: dict[int, list[str]] = defaultdict(list)

@@ -7,6 +7,8 @@ from typing import Final
 # the manifest and the settings
 MANIFEST_INVALID: Final = "ManifestInvalid"  # a field of the manifest or settings file is wrong
 IDENTITY_CHANGED: Final = "IdentityChanged"  # source, sink or checkpoint changed under an existing name
+WRITE_UNKNOWN: Final = "WriteUnknown"  # the store has no write of that name or uid
+NAME_AMBIGUOUS: Final = "NameAmbiguous"  # writes of several namespaces have that name
 # the store
 STORE_UNAVAILABLE: Final = "StoreUnavailable"  # the object store did not answer
 CREDENTIALS_REFUSED: Final = "CredentialsRefused"  # the store or catalog refused our credentials

@@ -36,6 +36,7 @@ def _without_surrogates(text: object) -> object:
     return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
+Uid = Annotated[str, Field(pattern=r"^[0-9a-zA-Z][0-9a-zA-Z-]{0,62}$")]
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Base64 = Annotated[str, AfterValidator(_is_base64)]
@@ -63,7 +64,7 @@ class NameRecord(Record):
 
     kind: Literal["name"] = "name"
     version: Literal[1] = 1
-    uid: str
+    uid: Uid
 
 
 class WriteRecord(Record):
@@ -71,7 +72,7 @@ class WriteRecord(Record):
 
     kind: Literal["write"] = "write"
     version: Literal[1] = 1
-    uid: str
+    uid: Uid
     namespace: str
     name: str
     identity: dict[str, JsonValue]

@@ -8,6 +8,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+
 from tests.services import cache
 
 processes = multiprocessing.get_context("spawn")

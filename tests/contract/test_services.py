@@ -17,6 +17,7 @@ from obstore.exceptions import AlreadyExistsError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
+
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3_server import S3Server
 from tests.services.server_process import ServerFailed

@@ -96,6 +96,7 @@ _LAUNCH = LaunchRecord(
     interval_s=90.5,
     minimum_bytes=8388608,
     counted=(1,),
+    recorded_by="some-machine",
     on_replaced="Process",
 )
 _SEAL = Seal(

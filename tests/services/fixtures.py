@@ -6,6 +6,7 @@ A test that stops or kills a server starts one of its own.
 from collections.abc import Iterator
 
 import pytest
+
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3_server import S3Server
 

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from obstore.store import S3Store
+
 from tests.services import build_tools, cache
 from tests.services.ports import LOOPBACK, free_port
 from tests.services.server_process import ServerProcess

@@ -60,8 +60,8 @@ class Temper:
             switch=one_of(4, 12, 40),
             rival=one_of(0, 12, 40),
             reads=one_of(0, 0, 1, 6),
-            puts=one_of(0, 0, 2, 8),
-            requests=one_of(0, 2, 12, 40),
+            puts=one_of(0, 0, 4, 16),
+            requests=one_of(0, 12, 40, 120),
             crash=one_of(0, 1, 3),
             pause=one_of(0, 1, 4),
             wake=one_of(1, 4, 12),
@@ -118,10 +118,12 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION) -> World:
 
 def _set_up(world: World, choices: Choices) -> None:
     explodes = choices.below(3) == 1
-    world.row_bytes = (16 << 10, 4 << 10, 8 << 10)[choices.below(3)]
-    world.add_job(([3, 2], [1], [5], [2, 2, 2])[choices.below(4)], explodes=explodes)
+    world.row_bytes = (16 << 10, 4 << 10)[choices.below(2)]
+    world.add_job(([3, 2], [1], [5], [4, 3])[choices.below(4)], explodes=explodes)
     if choices.below(4) == 1:
         world.add_job([2, 1], explodes=explodes)
+    if choices.below(4) == 1:
+        world.jobs[0].on_code_change = "Restart"
     if choices.below(2) == 1:
         world.table.append_as_stranger()
     for job in world.jobs:
@@ -138,7 +140,7 @@ def _prelude(world: World, choices: Choices) -> None:
     turns = Turns(world)
     while (candidates := turns.candidates(world.scheduler.actors)) and not is_there(world, candidates[0]):
         point = candidates[0].point
-        is_varied = point.kind in _VARIED_BEFOREHAND and choices.below(3) == 1
+        is_varied = point.kind in _VARIED_BEFOREHAND and choices.below(2) == 1
         turns.take(candidates[0], Order(point.faults[0] if is_varied else None))
     for job in world.jobs:
         start_runner(world, job)
@@ -148,15 +150,16 @@ def _tasks_begin(world: World, actor: Actor) -> bool:
     return actor.role == "task"
 
 
-def _an_attempt_is_closed(world: World, actor: Actor) -> bool:
-    return actor.point.kind == "put" and "/closed/" in actor.point.what
+def _all_is_sealed(world: World, actor: Actor) -> bool:
+    tasks = [other for other in world.scheduler.actors if other.role == "task"]
+    return bool(tasks) and all(task.ended for task in tasks)
 
 
 def _a_commit_begins(world: World, actor: Actor) -> bool:
     return actor.point.kind == "look"
 
 
-_SCENES: Final[tuple[Callable[[World, Actor], bool], ...]] = (_tasks_begin, _an_attempt_is_closed, _a_commit_begins)
+_SCENES: Final[tuple[Callable[[World, Actor], bool], ...]] = (_tasks_begin, _all_is_sealed, _a_commit_begins)
 
 
 def _start_second_epoch(job: Job) -> None:
@@ -258,7 +261,6 @@ def _change_code(world: World, choices: Choices) -> None:
     if choices.below(4) == 1:
         job = world.jobs[0]
         job.code_digest = "f" * 64
-        job.on_code_change = "Restart" if choices.below(2) == 1 else "Continue"
 
 
 def _wake(world: World, actor: Actor) -> None:

@@ -24,7 +24,6 @@ from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.input import fix_input
 from checkpoint_spark.staging import Task, run_task
 from checkpoint_spark.steps import Pipeline
-
 from tests.simulation.scheduler import Actor, Order
 from tests.simulation.world import Job, RunnerLog, World
 

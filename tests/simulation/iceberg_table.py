@@ -11,7 +11,6 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import IcebergFile, IcebergTarget, Target
-
 from tests.simulation.scheduler import Order
 from tests.simulation.tables import READ_FAULTS, SimulatedTable
 

@@ -18,7 +18,6 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import LanceField, LanceFragment, LanceTarget, Target
-
 from tests.simulation.scheduler import Order
 from tests.simulation.tables import READ_FAULTS, SimulatedTable
 

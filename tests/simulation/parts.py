@@ -12,7 +12,6 @@ from checkpoint_operator.reconcile import Reconciler
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import ObjectStore
-
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.source import SimulatedStager
 from tests.simulation.store import SimulatedStore

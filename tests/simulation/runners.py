@@ -14,7 +14,6 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Source, Spec
 from checkpoint_protocol.records import Target
-
 from tests.simulation.drivers import SimulatedDrivers
 from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
 from tests.simulation.lance_table import SimulatedLance

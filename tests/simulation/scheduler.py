@@ -234,4 +234,4 @@ def _varied(actor: Actor, point: Point) -> Order:
     if point.kind not in VARIED or not actor.luck_left:
         return GO
     actor.luck_left, two_bits = divmod(actor.luck_left, 4)
-    return Order(point.faults[0], salt=actor.luck_left) if two_bits == 1 else GO
+    return Order(point.faults[0], salt=actor.order.luck >> 3) if two_bits == 1 else GO

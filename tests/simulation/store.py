@@ -23,7 +23,6 @@ from typing import Final
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.store import StoredObject
-
 from tests.simulation.scheduler import Order, Scheduler
 
 PUT_FAULTS: Final = ("late", "lost", "dropped", "repeated", "held")
@@ -31,7 +30,7 @@ READ_FAULTS: Final = ("down",)
 LIST_FAULTS: Final = ("ragged", "down")
 
 #: An object that was put within so many steps is new enough to be missed by a listing.
-_RECENT_STEPS: Final = 40
+_RECENT_STEPS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)

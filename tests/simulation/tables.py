@@ -18,7 +18,6 @@ from typing import Final
 from checkpoint_operator.commit.outcomes import Landed, Refused, RequestOutcome, Unanswered
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import Target
-
 from tests.simulation.scheduler import Order, Scheduler
 
 REQUEST_FAULTS: Final = ("late", "lost", "dropped", "misreported")

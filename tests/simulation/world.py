@@ -9,7 +9,6 @@ from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import ObjectStore
-
 from tests.simulation.iceberg_table import SimulatedIceberg
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.parts import PRODUCTION, Parts, ledger_in_lockstep

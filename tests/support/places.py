@@ -85,7 +85,7 @@ class IcebergPlace(Place):
         catalog.create_table(self.name, schema)
 
     def rows(self) -> list[dict[str, Any]]:
-        return self.table().scan().to_arrow().to_pylist()
+        return list(self.table().scan().to_arrow().to_pylist())
 
     def append(self, rows: pa.Table) -> None:
         self.table().append(rows)
@@ -125,7 +125,7 @@ class LancePlace(Place):
         lance.write_dataset(schema.empty_table(), self.uri, schema=schema, storage_options=self.options)
 
     def rows(self) -> list[dict[str, Any]]:
-        return self.dataset().to_table().to_pylist()
+        return list(self.dataset().to_table().to_pylist())
 
     def append(self, rows: pa.Table) -> None:
         lance.write_dataset(rows, self.uri, mode="append", storage_options=self.options)

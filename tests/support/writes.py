@@ -39,7 +39,7 @@ def manifest_for(
     place: Place, path: str | Path, /, *, name: str = "write", steps: Sequence[dict[str, Any]] = (), **spec: Any
 ) -> CheckpointedWrite:
     """Return a manifest for Parquet input; `spec` overrides sections."""
-    sections = {
+    sections: dict[str, Any] = {
         "source": {"format": "parquet", "path": str(path)},
         "steps": list(steps),
         "sink": place.sink(),

@@ -8,7 +8,16 @@ from checkpoint_operator.commit.results import Results, gather
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.records import InputRecord, LanceDataFile, LanceFragment, NoTarget, Seal, SourceFile, StagedFile, TargetRecord
+from checkpoint_protocol.records import (
+    InputRecord,
+    LanceDataFile,
+    LanceFragment,
+    NoTarget,
+    Seal,
+    SourceFile,
+    StagedFile,
+    TargetRecord,
+)
 from tests.support.records import (
     ICEBERG,
     LANCE,

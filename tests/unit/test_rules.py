@@ -358,7 +358,7 @@ def observations(draw: st.DrawFn) -> Observation:
 
 
 @given(observations())
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=250)
 def test_whatever_is_seen_something_follows_and_it_is_safe(observation: Observation) -> None:
     actions = decide(observation)
 

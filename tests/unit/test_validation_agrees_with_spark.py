@@ -9,7 +9,7 @@ from typing import Any
 
 import obstore
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from obstore.store import S3Store
 
@@ -192,7 +192,7 @@ def test_a_csv_file_without_rows_is_in_no_task(header: bool, text: str, tmp_path
 
 # --- the number of tasks ------------------------------------------------------------------------------------------------------
 
-_FILE = st.tuples(st.integers(1, 50_000), st.sampled_from(["rows", "bytes", "records"]), st.integers(1, 5_000))
+_FILE = st.tuples(st.integers(1, 50_000), st.sampled_from(["rows", "bytes", "records", "empty"]), st.integers(1, 5_000))
 _FILES = st.lists(_FILE, min_size=1, max_size=20)
 
 
@@ -203,18 +203,20 @@ _FILES = st.lists(_FILE, min_size=1, max_size=20)
     split_bytes=st.integers(400, 200_000),
     opened=st.integers(0, 20),
 )
+@example(files=[(1_000, "records", 1)] * 20, scale=1 << 10, cores=2, split_bytes=100_000, opened=20)
+@example(files=[(9_000, "rows", 1), *[(50_000, "empty", 1)] * 5], scale=1 << 10, cores=4, split_bytes=100_000, opened=1)
 @settings(deadline=None)
 def test_the_planned_tasks_are_within_the_bounds(
     files: list[tuple[int, str, int]], scale: int, cores: int, split_bytes: int, opened: int
 ) -> None:
-    """Whatever the files, and however few of them were opened. Rows are 100 bytes; the last number is rows a row group."""
+    """Whatever the files, some without rows, and however few were opened. Rows are 100 bytes; the last number: a row group's."""
     records = []
     for number, (size, unit, group) in enumerate(files):
         size_bytes = size * scale
-        end = {"rows": max(1, size_bytes // 100), "bytes": size_bytes, "records": None}[unit]
+        end = {"rows": max(1, size_bytes // 100), "bytes": size_bytes, "records": None, "empty": 0}[unit]
         cuts = tuple(range(0, end, max(group, end // 1_000 + 1))) if unit == "rows" and end else ()
-        plain = {"path": f"/in/{number}", "etag": "e", "size_bytes": size_bytes, "unit": unit, "end": end}
-        records.append(SourceFile.model_validate({**plain, "cuts": cuts}))
+        plain = {"path": f"/in/{number}", "etag": "e", "size_bytes": size_bytes, "end": end, "cuts": cuts}
+        records.append(SourceFile.model_validate({**plain, "unit": "rows" if unit == "empty" else unit}))
 
     def align(file: SourceFile, position: int) -> int:
         end = file.end or 0
@@ -225,8 +227,9 @@ def test_the_planned_tasks_are_within_the_bounds(
         return cut if cut - position <= end / 100 else position
 
     found = tuple(FoundFile("", record.path, record.size_bytes) for record in records)
+    filled = tuple(file for file, record in zip(found[:opened], records, strict=False) if record.end != 0)
     whole = frozenset(record.path for record in records if record.unit == "records")
-    bounds = _tasks(SourceSeen(found, found[:opened], found[opened:], whole, None, None), cores, split_bytes * scale)
+    bounds = _tasks(SourceSeen(found, filled, found[opened:], whole, None, None), cores, split_bytes * scale)
 
     planned = len(plan_tasks(records, (), align, cores, split_bytes * scale))
 

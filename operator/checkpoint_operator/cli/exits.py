@@ -10,6 +10,7 @@ from checkpoint_protocol.manifest import ManifestInvalid
 COMMITTED: Final = 0
 FAILED: Final = 1
 MANIFEST_WRONG: Final = 2
+NOT_COMMITTED: Final = 3
 INTERRUPTED: Final = 130
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 
@@ -13,8 +12,6 @@ from checkpoint_operator.cli.printing import answers, counted, messages, print_d
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.phases import Status, read_status
 from checkpoint_protocol.errors import CheckpointError
-
-NOT_COMMITTED: Final = 3
 
 
 def status_command(file: Path, settings_file: Path | None, output: str) -> int:
@@ -42,7 +39,7 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
         say_problem(console, f"error: IdentityChanged: {changed}: not what the write {status.name!r} began with")
     if status.errors or status.identity_changed:
         return exits.FAILED
-    return exits.COMMITTED if status.phase == "Committed" else NOT_COMMITTED
+    return exits.COMMITTED if status.phase == "Committed" else exits.NOT_COMMITTED
 
 
 def _say(console: Console, error: CheckpointError) -> None:

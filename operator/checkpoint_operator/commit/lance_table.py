@@ -147,6 +147,8 @@ class PylanceTable:
         known_fields = {field.id for target in targets for field in target.fields}
         expected: dict[str, int] = {}
         for fragment in files:
+            if not fragment.files:  # Lance would make rows of NULL out of it
+                return Rejected(reasons.STAGED_RESULT_REFUSED, f"a seal names {fragment.rows} rows without a data file")
             for data_file in fragment.files:
                 if not _FILE_NAME.fullmatch(data_file.path) or not known_fields.issuperset(data_file.fields):
                     return Rejected(

@@ -122,6 +122,8 @@ class DriverProcesses:
             paths.append(environment["PYTHONPATH"])
         return environment | {
             "PYTHONPATH": os.pathsep.join(paths),
+            # Else modules of the folder that the user happens to stand in come before those of code.path, unseen by the digest.
+            "PYTHONSAFEPATH": "1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": _LOOPBACK,

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
-from urllib.parse import unquote
 
 import obstore
 import obstore.exceptions as obstore_errors
@@ -198,7 +197,7 @@ def _meets(segment: str, name: str) -> bool:
 def _locate(path: str) -> tuple[str, str]:
     scheme, separator, rest = path.partition("://")
     if path.startswith("file:"):
-        return "", os.path.abspath(unquote(re.sub(r"^file:(//[^/]*)?", "", path)))
+        return "", os.path.abspath(re.sub(r"^file:(//[^/]*)?", "", path))
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return "", os.path.abspath(path)
     bucket, _, key = rest.partition("/")

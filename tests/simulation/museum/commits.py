@@ -17,7 +17,6 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token, new_uid
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergFile, LanceBase, LanceFragment
-
 from tests.simulation.iceberg_table import IcebergPort
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.parts import LockstepReconciler

@@ -14,7 +14,6 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClosedRecord, PlanRecord, Seal
 from checkpoint_protocol.store import StoredObject
-
 from tests.simulation.parts import LockstepReconciler
 from tests.simulation.scheduler import Order
 from tests.simulation.source import SimulatedStager

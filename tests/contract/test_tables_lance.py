@@ -1,0 +1,594 @@
+"""The Lance port of the committer: one suite on real datasets (disk and S3) and on the fakes, among it the conflict rules of
+Lance that the protocol leans on; then hostile seals and what real datasets do between looks."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from checkpoint_operator.arrow_schema import encode_schema
+from checkpoint_operator.commit.lance import LanceLook, LanceTable
+from checkpoint_operator.commit.lance_table import PylanceTable
+from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest import LanceSink, Sink
+from checkpoint_protocol.records import LanceFragment, LanceTarget
+from checkpoint_spark.formats.lance import LanceStager
+from tests.services.s3_server import S3Server
+from tests.simulation.lance_table import SimulatedLance
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.tables import DataFiles
+from tests.support.places import LancePlace, on_disk, on_s3
+from tests.support.records import KEY, lance_fragment
+from tests.support.tables import FakeLance
+from tests.support.writes import SCHEMA, rows_of
+
+OTHER = EpochKey("fedcba9876543210", 1)
+SECOND = EpochKey(KEY.uid, 2)
+_names = itertools.count()
+
+
+class World(ABC):
+    """One dataset, any number of committers, and strangers."""
+
+    @abstractmethod
+    def port(self) -> LanceTable:
+        """The port of one more committer."""
+
+    @abstractmethod
+    def stage(self, *numbers: int) -> tuple[LanceFragment, ...]:
+        """Return staged fragments with these rows."""
+
+    @abstractmethod
+    def append_as_stranger(self) -> None: ...
+
+    @abstractmethod
+    def clean_all_but_the_latest(self) -> None: ...
+
+    def looked(self, key: EpochKey = KEY, since: int = 1, up_to: int | None = None) -> LanceLook:
+        look = self.port().look(key, since, up_to)
+        assert look is not None
+        return look
+
+    @property
+    def latest(self) -> int:
+        latest = self.port().latest_version()
+        assert latest is not None
+        return latest
+
+    def append(self, based_on: int, *numbers: int, key: EpochKey = KEY) -> RequestOutcome:
+        return self.port().append(based_on, key, self.stage(*numbers))
+
+
+@dataclass
+class RealWorld(World):
+    place: LancePlace
+
+    def port(self) -> PylanceTable:
+        return PylanceTable(self.place.uri, self.place.settings)
+
+    def target(self) -> LanceTarget:
+        target = self.port().describe()
+        assert target is not None
+        return target
+
+    def stage(self, *numbers: int) -> tuple[LanceFragment, ...]:
+        return self.stage_batch(rows_of(numbers).to_batches()[0])
+
+    def stage_batch(self, batch: pa.RecordBatch, target: LanceTarget | None = None) -> tuple[LanceFragment, ...]:
+        stager = LanceStager(target or self.target(), 1 << 20, self.place.settings.for_drivers())
+        return stager.stage(iter([batch]))
+
+    def append_as_stranger(self) -> None:
+        self.place.append(rows_of([1_000_000]))
+
+    def clean_all_but_the_latest(self) -> None:
+        self.place.dataset().cleanup_old_versions(older_than=datetime.timedelta(0), delete_unverified=False)
+
+    def ids(self) -> list[int]:
+        return sorted(row["id"] for row in self.place.rows())
+
+
+@dataclass
+class FakeWorld(World):
+    table: FakeLance = field(default_factory=FakeLance)
+
+    def port(self) -> FakeLance:
+        return self.table
+
+    def stage(self, *numbers: int) -> tuple[LanceFragment, ...]:
+        return (lance_fragment(f"{next(_names)}.lance", rows=len(numbers)),)
+
+    def append_as_stranger(self) -> None:
+        self.table.append_as_stranger()
+
+    def clean_all_but_the_latest(self) -> None:
+        self.table.clean_all_but_the_latest()
+
+
+@dataclass
+class SimulatedWorld(World):
+    table: SimulatedLance = field(default_factory=lambda: SimulatedLance(Scheduler(), DataFiles()))
+
+    def port(self) -> SimulatedLance:
+        return self.table
+
+    def stage(self, *numbers: int) -> tuple[LanceFragment, ...]:
+        name = f"{next(_names)}.lance"
+        self.table.files.put(name, [(number, None) for number in numbers], self.table.layout)
+        return (lance_fragment(name, rows=len(numbers)),)
+
+    def append_as_stranger(self) -> None:
+        self.table.append_as_stranger()
+
+    def clean_all_but_the_latest(self) -> None:
+        self.table.remove_history()
+
+
+REAL = ("disk", "s3")
+WORLDS = (*REAL, "fake", "simulated")
+
+
+def make_world(name: str, folder: Path, request: pytest.FixtureRequest) -> World:
+    if name == "fake":
+        return FakeWorld()
+    if name == "simulated":
+        return SimulatedWorld()
+    place = on_s3(folder, "lance", request.getfixturevalue("s3_server")) if name == "s3" else on_disk(folder, "lance")
+    assert isinstance(place, LancePlace)
+    return RealWorld(place)
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """Each world, with an empty dataset that has its identity."""
+    made = make_world(request.param, tmp_path, request)
+    if isinstance(made, RealWorld):
+        made.place.create(SCHEMA)
+        made.target()
+    return made
+
+
+@pytest.fixture(params=REAL)
+def real(request: pytest.FixtureRequest, tmp_path: Path) -> RealWorld:
+    """Each real world, with an empty dataset that has its identity."""
+    made = make_world(request.param, tmp_path, request)
+    assert isinstance(made, RealWorld)
+    made.place.create(SCHEMA)
+    made.target()
+    return made
+
+
+@pytest.fixture(params=REAL)
+def bare(request: pytest.FixtureRequest, tmp_path: Path) -> RealWorld:
+    """Each real world, without a dataset."""
+    made = make_world(request.param, tmp_path, request)
+    assert isinstance(made, RealWorld)
+    return made
+
+
+# --- the conflict rules that the protocol leans on ------------------------------------------------------------------------
+
+
+def test_an_append_lands_after_a_strangers_append(world: World) -> None:
+    based_on = world.latest
+    world.append_as_stranger()
+
+    landed = world.append(based_on, 1)
+
+    assert landed == Landed(world.latest)
+    if isinstance(world, RealWorld):
+        assert world.ids() == [1, 1_000_000]
+
+
+def test_two_appends_from_one_version_both_land_which_is_why_there_is_a_fence(world: World) -> None:
+    based_on = world.latest
+
+    assert isinstance(world.append(based_on, 1), Landed)
+    assert isinstance(world.append(based_on, 1), Landed)
+    if isinstance(world, RealWorld):
+        assert world.ids() == [1, 1]
+
+
+def test_an_append_that_is_older_than_a_fence_is_refused_and_one_based_on_it_lands(world: World) -> None:
+    based_on = world.latest
+    fence = world.port().fence(based_on)
+    assert isinstance(fence, Landed)
+
+    assert isinstance(world.append(based_on, 1), Refused)
+    assert isinstance(world.append(fence.commit_id, 2), Landed)
+    if isinstance(world, RealWorld):
+        assert world.ids() == [2]
+
+
+def test_an_append_that_is_older_than_a_fence_is_refused_also_after_later_versions(world: World) -> None:
+    based_on = world.latest
+    assert isinstance(world.port().fence(based_on), Landed)
+    world.append_as_stranger()
+    world.append_as_stranger()
+
+    assert isinstance(world.append(based_on, 1), Refused)
+
+
+def test_a_fence_after_an_append_that_it_has_not_seen_is_refused(world: World) -> None:
+    based_on = world.latest
+    world.append_as_stranger()
+
+    assert isinstance(world.port().fence(based_on), Refused)
+
+
+def test_a_fence_after_another_fence_that_it_has_not_seen_is_refused(world: World) -> None:
+    based_on = world.latest
+    assert isinstance(world.port().fence(based_on), Landed)
+
+    assert isinstance(world.port().fence(based_on), Refused)
+
+
+def test_a_strangers_append_lands_after_a_fence(world: World) -> None:
+    assert isinstance(world.port().fence(world.latest), Landed)
+    world.append_as_stranger()
+
+    if isinstance(world, RealWorld):
+        assert world.ids() == [1_000_000]
+
+
+def test_a_fence_changes_neither_rows_nor_columns_nor_identity(real: RealWorld) -> None:
+    real.append(real.latest, 1, 2)
+    before = real.target()
+
+    fence = real.port().fence(real.latest)
+
+    after = real.target()
+    assert fence == Landed(after.at_version)
+    assert (after.identity, after.fields, after.arrow_schema) == (before.identity, before.fields, before.arrow_schema)
+    assert real.ids() == [1, 2]
+    look = real.looked()
+    assert real.port().find_misfit(look, [before], real.stage(3)) is None
+
+
+def test_of_many_committers_that_fence_and_append_at_once_one_copy_lands(real: RealWorld) -> None:
+    """The takeover of the protocol, by hand: fence, look up to the fence, append based on it."""
+    since = real.latest
+    files = real.stage(1, 2)
+
+    def take_over(_: int) -> bool:
+        port = real.port()
+        fence = port.fence(real.latest)
+        if not isinstance(fence, Landed):
+            return False
+        look = port.look(KEY, since, fence.commit_id)
+        assert look is not None
+        return look.committed is None and isinstance(port.append(fence.commit_id, KEY, files), Landed)
+
+    with ThreadPoolExecutor(4) as committers:
+        landed = sum(committers.map(take_over, range(8)))
+
+    assert landed <= 1
+    assert real.ids() == [1, 2] * landed
+
+
+# --- looks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_no_dataset_is_none(bare: RealWorld) -> None:
+    assert bare.port().latest_version() is None
+    assert bare.port().look(KEY, 0) is None
+    assert bare.port().describe() is None
+
+
+def test_a_dataset_without_a_commit_of_ours_has_none(world: World) -> None:
+    base = world.latest
+    world.append_as_stranger()
+
+    look = world.looked(since=base)
+    assert (look.at_version, look.committed, look.history_reaches_back) == (base + 1, None, True)
+
+
+def test_a_commit_is_found_at_its_version_by_every_later_look(world: World) -> None:
+    base = world.latest
+    landed = world.append(base, 1)
+    assert isinstance(landed, Landed)
+    for _ in range(3):
+        world.append_as_stranger()
+
+    look = world.looked(since=base)
+    assert look.committed == landed.commit_id
+    assert look.at_version == landed.commit_id + 3
+    assert look.history_reaches_back
+
+
+def test_a_look_sees_only_the_versions_after_since_and_up_to_its_end(world: World) -> None:
+    base = world.latest
+    world.append_as_stranger()
+    landed = world.append(world.latest, 1)
+    assert isinstance(landed, Landed)
+    world.append_as_stranger()
+
+    assert world.looked(since=base, up_to=landed.commit_id - 1).committed is None
+    assert world.looked(since=base, up_to=landed.commit_id).committed == landed.commit_id
+    assert world.looked(since=base, up_to=landed.commit_id).at_version == landed.commit_id
+    assert world.looked(since=landed.commit_id).committed is None
+
+
+def test_another_writes_key_and_a_later_epoch_are_not_found(world: World) -> None:
+    base = world.latest
+    world.append(base, 1)
+
+    assert world.looked(OTHER, since=base).committed is None
+    assert world.looked(SECOND, since=base).committed is None
+    assert isinstance(world.append(world.latest, 2, key=SECOND), Landed)
+    assert world.looked(SECOND, since=base).committed == base + 2
+    assert world.looked(since=base).committed == base + 1
+
+
+def test_versions_that_were_cleaned_up_after_the_base_are_no_knowledge(world: World) -> None:
+    base = world.latest
+    for _ in range(3):
+        world.append_as_stranger()
+    world.clean_all_but_the_latest()
+
+    assert not world.looked(since=base).history_reaches_back
+    assert world.looked(since=world.latest).history_reaches_back
+    assert world.looked(since=world.latest - 1).history_reaches_back, "the latest version is never cleaned up"
+
+
+def test_a_staged_file_is_referenced_after_the_append_and_not_before(world: World) -> None:
+    files = world.stage(1)
+    assert not world.port().references_any(world.looked(), files)
+    before = world.latest
+    world.port().append(before, KEY, files)
+    world.append_as_stranger()
+
+    assert world.port().references_any(world.looked(), files)
+    assert not world.port().references_any(world.looked(), world.stage(2))
+    assert not world.port().references_any(world.looked(up_to=before), files)
+
+
+# --- describing and making ------------------------------------------------------------------------------------------------
+
+
+def test_a_dataset_gets_an_identity_at_first_touch_and_keeps_it(bare: RealWorld) -> None:
+    bare.place.create(SCHEMA)
+    first = bare.target()
+    bare.append_as_stranger()
+    second = bare.target()
+
+    assert first.identity == second.identity
+    assert second.at_version == first.at_version + 1
+    assert bare.looked().identity == first.identity
+
+
+def test_of_many_that_touch_a_dataset_first_all_see_one_identity(bare: RealWorld) -> None:
+    bare.place.create(SCHEMA)
+    with ThreadPoolExecutor(4) as describers:
+        identities = set(describers.map(lambda _: bare.target().identity, range(8)))
+
+    assert len(identities) == 1
+
+
+def test_a_dataset_is_made_once_and_found_by_whoever_comes_later(bare: RealWorld) -> None:
+    sink = Sink(lance=LanceSink(uri=bare.place.uri), create=True)
+    first = bare.port().create(encode_schema(SCHEMA), sink)
+    bare.append(bare.latest, 1)
+    second = bare.port().create(encode_schema(SCHEMA), sink)
+
+    assert second.identity == first.identity
+    assert bare.ids() == [1]
+
+
+def test_a_dataset_that_cannot_be_made_of_the_output_says_why(bare: RealWorld) -> None:
+    sink = Sink(lance=LanceSink(uri=bare.place.uri), create=True)
+    unsupported = pa.schema([("x", pa.month_day_nano_interval())])
+
+    with pytest.raises(NeedsChange) as caught:
+        bare.port().create(encode_schema(unsupported), sink)
+    assert caught.value.reason == reasons.OUTPUT_SCHEMA_WRONG
+    assert bare.port().describe() is None
+
+
+# --- misfits --------------------------------------------------------------------------------------------------------------
+
+
+def misfit(world: RealWorld, target: LanceTarget, *files: LanceFragment) -> Rejected:
+    found = world.port().find_misfit(world.looked(), [target], files)
+    assert isinstance(found, Rejected), found
+    return found
+
+
+def test_staged_fragments_fit_the_dataset_that_they_were_staged_for(world: World) -> None:
+    if isinstance(world, SimulatedWorld):
+        return  # its sizes are its own
+    targets = [world.target()] if isinstance(world, RealWorld) else []
+
+    assert world.port().find_misfit(world.looked(), targets, world.stage(1)) is None
+
+
+def changed(fragment: LanceFragment, rows: int | None = None, **fields: Any) -> LanceFragment:
+    (data_file,) = fragment.files
+    return fragment.model_copy(
+        update={
+            "files": (data_file.model_validate({**data_file.model_dump(), **fields}),),
+            "rows": fragment.rows if rows is None else rows,
+        }
+    )
+
+
+def renamed(form: str) -> Callable[[LanceFragment], LanceFragment]:
+    return lambda fragment: changed(fragment, path=form.format(fragment.files[0].path))
+
+
+HOSTILE: dict[str, Callable[[LanceFragment], LanceFragment]] = {
+    "another folder": renamed("../data/{}"),
+    "another dataset": renamed("../../other.lance/data/{}"),
+    "a folder below": renamed("deeper/{}"),
+    "an absolute path": renamed("/tmp/{}"),
+    "another store": renamed("s3://another-bucket/{}"),
+    "two dots": renamed(".."),
+    "dots at the beginning": renamed(".{}"),
+    "no data file": renamed("{}.txt"),
+    "a manifest": renamed("../_versions/1.manifest"),
+    "an empty name": renamed(""),
+    "a backslash": renamed("a\\{}"),
+    "a line break": renamed("{}\n"),
+    "percent signs": renamed("%2e%2e%2f{}"),
+    "a field that staging did not know": lambda fragment: changed(fragment, fields=(0, 1, 99), column_indices=(0, 1, 2)),
+    "a field that is none": lambda fragment: changed(fragment, fields=(0, -2)),
+}
+
+
+@pytest.mark.parametrize("lie", HOSTILE)
+def test_a_seal_that_names_what_it_must_not_name_is_refused(real: RealWorld, lie: str) -> None:
+    (honest,) = real.stage(1)
+
+    assert misfit(real, real.target(), honest, HOSTILE[lie](honest)).reason == reasons.STAGED_RESULT_REFUSED
+
+
+def test_a_fragment_without_a_data_file_is_refused(real: RealWorld) -> None:
+    assert misfit(real, real.target(), LanceFragment(files=(), rows=5)).reason == reasons.STAGED_RESULT_REFUSED
+
+
+@pytest.mark.xfail(strict=True, reason="bug: a file that the dataset has already is committed again, and its rows doubled")
+def test_a_fragment_that_is_in_the_dataset_already_is_refused(real: RealWorld) -> None:
+    """Of a stranger, or of another write."""
+    theirs = real.stage(1)
+    real.port().append(real.latest, OTHER, theirs)
+
+    assert misfit(real, real.target(), *theirs).reason == reasons.STAGED_RESULT_REFUSED
+
+
+def test_a_staged_file_that_is_gone_or_has_another_size_is_named(real: RealWorld) -> None:
+    (honest,) = real.stage(1)
+    size_bytes = honest.files[0].size_bytes
+    for lie in (renamed("gone-{}")(honest), changed(honest, size_bytes=size_bytes + 1)):
+        missing = misfit(real, real.target(), lie)
+        assert missing.reason == reasons.STAGED_FILE_MISSING
+        assert lie.files[0].path in missing.message
+
+
+def test_a_dataset_that_was_made_again_is_replaced_although_all_else_fits(real: RealWorld) -> None:
+    target = real.target()
+    files = real.stage(1)
+    look = real.looked()
+    other = look.__class__("f" * 32, look.at_version, None, True)
+
+    found = real.port().find_misfit(other, [target], files)
+    assert isinstance(found, Rejected)
+    assert found.reason == reasons.TABLE_REPLACED
+
+
+def add_column(world: RealWorld) -> None:
+    world.place.dataset().add_columns(pa.schema([("more", pa.string())]))
+
+
+def drop_column(world: RealWorld) -> None:
+    world.place.dataset().drop_columns(["text"])
+
+
+def drop_and_add_again(world: RealWorld) -> None:
+    drop_column(world)
+    world.place.dataset().add_columns(pa.schema([("text", pa.string())]))
+
+
+def drop_add_and_append(world: RealWorld) -> None:
+    drop_and_add_again(world)
+    world.append_as_stranger()
+
+
+def retype(world: RealWorld) -> None:
+    world.place.dataset().alter_columns({"path": "id", "data_type": pa.int32()})
+
+
+def rename(world: RealWorld) -> None:
+    world.place.dataset().alter_columns({"path": "text", "name": "words"})
+
+
+CHANGES: dict[str, tuple[Callable[[RealWorld], None], str | None]] = {
+    "a column was added": (add_column, None),
+    "a column was renamed": (rename, None),
+    "a column was dropped": (drop_column, "'text'"),
+    "a column was dropped and made again": (drop_and_add_again, "'text'"),
+    "a column was dropped and made again, and rows came": (drop_add_and_append, "'text'"),
+    "a column was retyped": (retype, "'id'"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_staged_fragments_fit_after_a_change_of_the_dataset(real: RealWorld, change: str) -> None:
+    """Lance itself takes all of these, and reads NULL for what does not fit."""
+    real.append_as_stranger()
+    target, files = real.target(), real.stage(1)
+    alter, column = CHANGES[change]
+    alter(real)
+
+    found = real.port().find_misfit(real.looked(), [target], files)
+
+    if column is None:
+        assert found is None
+        assert isinstance(real.port().append(real.latest, KEY, files), Landed)
+        assert real.ids() == [1, 1_000_000]
+    else:
+        assert isinstance(found, Rejected)
+        assert found.reason == reasons.SCHEMA_CHANGED
+        assert column in found.message
+
+
+def test_a_dataset_that_vanished_between_look_and_misfit_is_looked_at_again_and_not_committed(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    world = make_world("disk", tmp_path, request)
+    assert isinstance(world, RealWorld)
+    world.place.create(SCHEMA)
+    target, files, look = world.target(), world.stage(1), world.looked()
+    shutil.rmtree(world.place.uri)
+
+    with pytest.raises(Retryable):
+        world.port().find_misfit(look, [target], files)
+    assert world.port().look(KEY, 1) is None
+
+
+# --- real datasets: what readers see --------------------------------------------------------------------------------------
+
+
+def test_rows_of_strangers_and_ours_are_all_there(real: RealWorld) -> None:
+    real.append_as_stranger()
+    assert isinstance(real.append(real.latest, *range(50)), Landed)
+    real.append_as_stranger()
+
+    assert real.ids() == [*range(50), 1_000_000, 1_000_000]
+    assert {row["text"] for row in real.place.rows() if row["id"] < 50} == {f"zeile {number}" for number in range(50)}
+    assert real.place.keys() == [str(KEY)]
+
+
+def test_a_column_that_was_added_after_staging_reads_as_null(real: RealWorld) -> None:
+    files = real.stage(1)
+    add_column(real)
+    assert isinstance(real.port().append(real.latest, KEY, files), Landed)
+
+    assert real.place.rows() == [{"id": 1, "text": "zeile 1", "more": None}]
+
+
+@pytest.mark.parametrize(
+    "name", ["größe & maß+", pytest.param("a%20b", marks=pytest.mark.xfail(strict=True, reason="bug: Lance unquotes URIs"))]
+)
+def test_a_dataset_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: S3Server, tmp_path: Path, name: str) -> None:
+    """Lance takes %20 in a URI for a space; the committer then looks for the staged files under the name as it stands."""
+    place = on_s3(tmp_path, "lance", s3_server)
+    world = RealWorld(LancePlace(tmp_path, place.settings, place.checkpoint_uri, f"{place.base_uri}/{name}"))
+    world.place.create(SCHEMA)
+    target, files = world.target(), world.stage(1, 2)
+
+    assert world.port().find_misfit(world.looked(), [target], files) is None
+    assert isinstance(world.port().append(world.latest, KEY, files), Landed)
+    assert world.ids() == [1, 2]

@@ -28,6 +28,7 @@ class Enrich:
         kilometres, bearing = self.great_circle(row["origin"], row["dest"])
         minutes, delay = row["air_time"], row["arr_delay"]
         scheduled = datetime(row["year"], row["month"], row["day"], row["hour"], row["minute"], tzinfo=UTC)
+        left = None if row["dep_delay"] is None else scheduled + timedelta(minutes=row["dep_delay"])
         return {
             "day": scheduled.date(),
             "scheduled_local": scheduled.replace(tzinfo=None),
@@ -40,7 +41,7 @@ class Enrich:
             "speed_kmh": None if kilometres is None or not minutes else kilometres / (minutes / 60),
             "arrival_delay_minutes": delay,
             "was_late": None if delay is None else delay > self.late_after_minutes,
-            "left_local": None if row["dep_delay"] is None else (scheduled + timedelta(minutes=row["dep_delay"])).replace(tzinfo=None),
+            "left_local": left and left.replace(tzinfo=None),
         }
 
     def great_circle(self, origin: str, destination: str) -> tuple[float | None, float | None]:

@@ -58,4 +58,4 @@ pin: setup ## write constraints.txt from what is installed
 	   $(BIN)/uv pip freeze | grep -viE '^(-e|#|pip==|setuptools==|uv==|wheel==|checkpointed)' | sort -f; } > constraints.txt
 
 clean: ## remove what the examples and tools made (not .venv)
-	rm -rf examples/data examples/work .mypy_cache .ruff_cache .hypothesis
+	rm -rf examples/data examples/output .mypy_cache .ruff_cache .hypothesis

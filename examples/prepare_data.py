@@ -23,7 +23,7 @@ def packaged(name: str) -> Path:
 
 def main() -> None:
     TARGET.mkdir(exist_ok=True)
-    (Path(__file__).parent / "work").mkdir(exist_ok=True)
+    (Path(__file__).parent / "output").mkdir(exist_ok=True)
     airports = TARGET / "airports.csv"
     flights = TARGET / "flights.csv"
     if not airports.exists():

@@ -1,112 +1,41 @@
 """The adversary: who runs next, what fails, who dies, who sleeps and wakes as a zombie. Then faults stop, and all must end.
 
-An example is one line of `play`: drawn tempers, a number of steps in which anything may happen, and then, for each write, a
-fresh runner that must finish within a bound while zombies still run; last, every zombie runs to its end.
+An example is one call of `play`: a scene, a temper, some steps in which anything may happen; then, for each write, a fresh
+runner that must finish within a bound while zombies still run; last, every zombie runs to its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tests.simulation.choices import Choices, weighted
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.runners import start_runner
 from tests.simulation.scheduler import EFFECTS, VARIED, Actor, Order, Point
+from tests.simulation.tempers import ANYTHING, Focus, Scene, Temper, one_of
+from tests.simulation.turns import A_LITTLE, ONE_CALL, TO_A_CROSSING, TO_ITS_SLEEP, Turns
 from tests.simulation.world import Format, Job, RunnerLog, World
 
 _VARIED_BEFOREHAND: Final = frozenset({"read", "cores", "ship", "start"})
 _REQUESTS: Final = frozenset({"swap", "append", "fence"})
 
-#: How far an actor goes on: until it sleeps, up to its next crossing, a little, or one call.
-_TO_ITS_SLEEP: Final = Order(calls=200)
-_TO_A_CROSSING: Final = Order(calls=200, to_crossing=True)
-_STRIDES: Final = (_TO_ITS_SLEEP, _TO_A_CROSSING, _TO_A_CROSSING, Order(calls=6), Order())
-
+_ZOMBIE_STRIDES: Final = (TO_ITS_SLEEP, TO_A_CROSSING, A_LITTLE, ONE_CALL)
 _MOST_RUNNERS: Final = 4
 _LEAP_S: Final = 10_000.0
 #: Faults have stopped: so many steps are enough for a fresh runner to end, whatever was left behind.
 _BOUND: Final = 6_000
 
 
-@dataclass(frozen=True, slots=True)
-class Temper:
-    """How likely each thing is in one example, as weights against 24 for "the same actor goes on".
-
-    `reads`, `puts`, `requests`: faults of each. `rival`: when another actor goes on, it is a rival of this one.
-    """
-
-    strides: tuple[Order, ...]
-    switch: int
-    rival: int
-    reads: int
-    puts: int
-    requests: int
-    crash: int
-    pause: int
-    wake: int
-    strangers: int
-    leap: int
-    removes_history: bool
-
-    @classmethod
-    def drawn(cls, choices: Choices) -> Temper:
-        def one_of(*weights: int) -> int:
-            return weights[choices.below(len(weights))]
-
-        return cls(
-            strides=(_STRIDES, _STRIDES[:3], _STRIDES[1:2], _STRIDES[2:])[choices.below(4)],
-            switch=one_of(4, 12, 40),
-            rival=one_of(0, 12, 40),
-            reads=one_of(0, 0, 1, 6),
-            puts=one_of(0, 0, 4, 16),
-            requests=one_of(0, 12, 40, 120),
-            crash=one_of(0, 1, 3),
-            pause=one_of(0, 1, 4),
-            wake=one_of(1, 4, 12),
-            strangers=one_of(0, 0, 1, 3),
-            leap=one_of(0, 0, 1),
-            removes_history=one_of(0, 0, 0, 1) == 1,
-        )
-
-
-class Turns:
-    """Whose turn it is: one actor goes on until it sleeps or waits; then the next in rotation."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self._last: Actor | None = None
-
-    def candidates(self, among: list[Actor]) -> list[Actor]:
-        """Return the ready ones, the dullest choice first."""
-        ready = [actor for actor in among if actor.is_ready]
-        if self._last is None or not ready:
-            return ready
-        if self._last in ready and self._last.point.kind != "sleep":
-            ready.remove(self._last)
-            return [self._last, *self._rotated(ready)]
-        return self._rotated(ready)
-
-    def _rotated(self, ready: list[Actor]) -> list[Actor]:
-        actors = self.world.scheduler.actors
-        last = actors.index(self._last) if self._last is not None else -1
-        return sorted(ready, key=lambda actor: (actors.index(actor) <= last, actors.index(actor)))
-
-    def take(self, actor: Actor, order: Order = _TO_ITS_SLEEP) -> None:
-        self._last = actor
-        self.world.scheduler.run(actor, order)
-
-
-def play(format: Format, choices: Choices, parts: Parts = PRODUCTION) -> World:
+def play(format: Format, choices: Choices, parts: Parts = PRODUCTION, focus: Focus = ANYTHING) -> World:
     """Play one example to its end. The caller checks, and closes the world."""
     world = World(format, parts, is_cluster=choices.below(2) == 1)
     try:
-        _set_up(world, choices)
-        torment(world, choices, Temper.drawn(choices), steps=(20, 60, 150)[choices.below(3)])
+        _set_up(world, choices, focus)
+        torment(world, choices, focus.temper(choices), one_of(choices, focus.steps))
         for job in world.jobs:
             settle(world, choices, job)
-        if choices.below(4) == 1:
+        if choices.below(focus.extras) == 1:
             _start_second_epoch(world.jobs[0])
             settle(world, choices, world.jobs[0])
         let_zombies_end(world, choices)
@@ -116,11 +45,11 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION) -> World:
     return world
 
 
-def _set_up(world: World, choices: Choices) -> None:
+def _set_up(world: World, choices: Choices, focus: Focus) -> None:
     explodes = choices.below(3) == 1
-    world.row_bytes = (16 << 10, 4 << 10)[choices.below(2)]
-    world.add_job(([3, 2], [1], [5], [4, 3])[choices.below(4)], explodes=explodes)
-    if choices.below(4) == 1:
+    world.row_bytes = one_of(choices, focus.row_bytes)
+    world.add_job(list(one_of(choices, focus.sizes)), explodes=explodes)
+    if choices.below(focus.extras) == 1:
         world.add_job([2, 1], explodes=explodes)
     if choices.below(4) == 1:
         world.jobs[0].on_code_change = "Restart"
@@ -128,38 +57,18 @@ def _set_up(world: World, choices: Choices) -> None:
         world.table.append_as_stranger()
     for job in world.jobs:
         start_runner(world, job)
-    _prelude(world, choices)
+    _play_until(world, choices, one_of(choices, focus.scenes))
 
 
-def _prelude(world: World, choices: Choices) -> None:
-    """Begin at the beginning, or with nothing having gone wrong until a scene that much can go wrong in."""
-    scene = choices.below(len(_SCENES) + 1)
-    if scene == 0:
-        return
-    is_there = _SCENES[scene - 1]
+def _play_until(world: World, choices: Choices, scene: Scene) -> None:
+    """Let all go well until the scene is set, and let a second runner come in."""
     turns = Turns(world)
-    while (candidates := turns.candidates(world.scheduler.actors)) and not is_there(world, candidates[0]):
+    while (candidates := turns.candidates(world.scheduler.actors)) and not scene(world, candidates[0]):
         point = candidates[0].point
         is_varied = point.kind in _VARIED_BEFOREHAND and choices.below(2) == 1
         turns.take(candidates[0], Order(point.faults[0] if is_varied else None))
     for job in world.jobs:
         start_runner(world, job)
-
-
-def _tasks_begin(world: World, actor: Actor) -> bool:
-    return actor.role == "task"
-
-
-def _all_is_sealed(world: World, actor: Actor) -> bool:
-    tasks = [other for other in world.scheduler.actors if other.role == "task"]
-    return bool(tasks) and all(task.ended for task in tasks)
-
-
-def _a_commit_begins(world: World, actor: Actor) -> bool:
-    return actor.point.kind == "look"
-
-
-_SCENES: Final[tuple[Callable[[World, Actor], bool], ...]] = (_tasks_begin, _all_is_sealed, _a_commit_begins)
 
 
 def _start_second_epoch(job: Job) -> None:
@@ -253,7 +162,7 @@ def _fault_weight(temper: Temper, point: Point) -> int:
 
 
 def _stride(choices: Choices, temper: Temper) -> Order:
-    return replace(temper.strides[choices.below(len(temper.strides))], luck=choices.below(1 << 16))
+    return replace(one_of(choices, temper.strides), luck=choices.below(1 << 16))
 
 
 def _change_code(world: World, choices: Choices) -> None:
@@ -293,7 +202,7 @@ def settle(world: World, choices: Choices, job: Job) -> RunnerLog:
             break
         if world.raw_store.flying and choices.below(16) == 1:
             _land_or_drop(world, choices)
-        turns.take(candidates[choices.below(len(candidates))], _STRIDES[choices.below(len(_STRIDES))])
+        turns.take(candidates[choices.below(len(candidates))], one_of(choices, _ZOMBIE_STRIDES))
     for _ in range(_BOUND):
         if fresh.actor.ended:
             return fresh
@@ -321,5 +230,5 @@ def let_zombies_end(world: World, choices: Choices) -> None:
         if flying and (not candidates or choices.below(8) == 1):
             _land_or_drop(world, choices)
         else:
-            turns.take(candidates[choices.below(len(candidates))], _STRIDES[choices.below(len(_STRIDES))])
+            turns.take(candidates[choices.below(len(candidates))], one_of(choices, _ZOMBIE_STRIDES))
     world.scheduler.say("(the zombies do not end)")

@@ -45,9 +45,7 @@ def assert_all_is_well(world: World) -> None:
 def _is_lawful_stall(world: World, log: RunnerLog) -> bool:
     """Evidence was removed by a stranger: then asking a person is right."""
     outcome = log.outcome
-    return (
-        world.table.evidence_was_removed and isinstance(outcome, Stall) and outcome.reason == reasons.COMMIT_OUTCOME_UNKNOWN
-    )
+    return world.table.evidence_was_removed and isinstance(outcome, Stall) and outcome.reason == reasons.COMMIT_OUTCOME_UNKNOWN
 
 
 def _of_actors(world: World) -> list[str]:
@@ -75,9 +73,7 @@ def _of_rows(world: World, lawful_stalls: set[str]) -> list[str]:
 
 
 def _compared(whose: str, rows: Counter[Row], expected: Counter[Row]) -> list[str]:
-    return [
-        f"row {row} of {whose} is in the table {rows[row]} times" for row, count in expected.items() if rows[row] != count
-    ]
+    return [f"row {row} of {whose} is in the table {rows[row]} times" for row, count in expected.items() if rows[row] != count]
 
 
 def _of_epoch(world: World, ledger: Ledger, must_be_marked: bool) -> list[str]:

@@ -1,9 +1,9 @@
 """A simulated Lance dataset with Lance's own conflict rules, as measured on pylance 14.0.2.
 
-    an append lands after      appends, merges (a column added or retyped), config changes, compactions
-    and is refused after       a Project made without preserves_nullability: the fence
-    a Project is refused after appends, merges, Projects; it lands after config changes and compactions
-    both land on the latest version, whatever they are based on; based on a version that was cleaned up: an error
+an append lands after      appends, merges (a column added or retyped), config changes, compactions
+and is refused after       a Project made without preserves_nullability: the fence
+a Project is refused after appends, merges, Projects; it lands after config changes and compactions
+both land on the latest version, whatever they are based on; based on a version that was cleaned up: an error
 """
 
 from __future__ import annotations

@@ -105,9 +105,7 @@ class SimulatedStager:
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
         rows: list[Row] = [(row["id"], row["copy"]) for batch in batches for row in batch.to_pylist()]
-        return tuple(
-            self._stage_file(rows[start : start + _ROWS_OF_A_FILE]) for start in range(0, len(rows), _ROWS_OF_A_FILE)
-        )
+        return tuple(self._stage_file(rows[start : start + _ROWS_OF_A_FILE]) for start in range(0, len(rows), _ROWS_OF_A_FILE))
 
     def _stage_file(self, rows: Sequence[Row]) -> StagedFile:
         def effect(_: Order) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -124,7 +125,9 @@ def test_the_same_positions_of_different_files_do_not_overlap() -> None:
     assert overlap([Range(file=0, start=0, end=None), Range(file=1, start=0, end=None)]) is None
 
 
-@pytest.mark.parametrize("plain", [{"start": 5, "end": 4}, {"start": -1, "end": 4}, {"start": 0, "end": 1, "to": 2}])
-def test_a_range_that_is_none_is_refused(plain: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "plain", [{"start": 5, "end": 4}, {"start": -1, "end": 4}, {"start": 0, "end": 1, "to": 2}, {"start": "0"}, {"start": 0.0}]
+)
+def test_a_range_that_is_none_is_refused(plain: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Range(file=0, **plain)

@@ -26,7 +26,7 @@ from checkpoint_operator.core.rules import RULES, decide, progress_deadline_s
 from checkpoint_protocol import reasons
 
 NOW, BEFORE = "code now", "code before"
-UNBORN, RUNNING, GONE = DriverState.UNBORN, DriverState.RUNNING, DriverState.GONE
+UNBORN, RUNNING, GONE, ELSEWHERE = DriverState.UNBORN, DriverState.RUNNING, DriverState.GONE, DriverState.ELSEWHERE
 RETRYABLE = Failure("Retryable", reasons.DRIVER_FAILED, "the driver's memory ended")
 BROKEN = Failure("NeedsChange", reasons.CODE_FAILED, "step 'x' raised on row 7")
 UNREADABLE = Failure("Corrupt", reasons.RECORD_UNREADABLE, "a record is garbage")
@@ -129,6 +129,26 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         "close_what_nobody_drives",
         seen(at_work(driver=GONE, awaits_table=True)),
         (Close(1, "its driver is gone"),),
+    ),
+    "the driver of another machine that has sealed nothing for a while is given up": (
+        "close_what_nobody_drives",
+        seen(at_work(driver=ELSEWHERE, idle_s=61.0)),
+        (Close(1, "its driver on another machine has sealed nothing for 61 s"),),
+    ),
+    "the driver of another machine is waited for": (
+        "wait_for_the_driver",
+        seen(at_work(driver=ELSEWHERE, idle_s=60.0)),
+        (Wait("the driver of attempt 1, which another machine has started"),),
+    ),
+    "the table that the driver of another machine waits for is made by that machine": (
+        "wait_for_the_driver",
+        seen(at_work(driver=ELSEWHERE, awaits_table=True)),
+        (Wait("the driver of attempt 1, which another machine has started"),),
+    ),
+    "an attempt of another machine whose tasks are all sealed is closed": (
+        "close_what_is_sealed",
+        seen(at_work(driver=ELSEWHERE, is_sealed=True)),
+        (Close(1, "all its tasks are sealed"),),
     ),
     # --- give_up_what_makes_no_progress
     "an attempt without progress is closed first and its driver stopped then": (

@@ -1,0 +1,148 @@
+"""How mean the adversary is, and where it looks: drawn anew for each example, so that examples differ in kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from tests.simulation.choices import Choices
+from tests.simulation.scheduler import Actor, Order
+from tests.simulation.turns import A_LITTLE, ONE_CALL, TO_A_CROSSING, TO_ITS_SLEEP
+from tests.simulation.world import World
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Temper:
+    """How likely each thing is in one example, as weights against 24 for "the same actor goes on".
+
+    `reads`, `puts`, `requests`: faults of each. `rival`: a rival of this actor goes on. `strides`: how far an actor goes.
+    """
+
+    strides: tuple[Order, ...]
+    switch: int
+    rival: int
+    reads: int
+    puts: int
+    requests: int
+    crash: int
+    pause: int
+    wake: int
+    strangers: int
+    leap: int
+    removes_history: bool
+
+
+#: Where an example begins: when this is so for the actor whose turn it is. Until then nothing goes wrong.
+Scene = Callable[[World, Actor], bool]
+
+
+def at_once(world: World, actor: Actor) -> bool:
+    return True
+
+
+def tasks_begin(world: World, actor: Actor) -> bool:
+    return actor.role == "task"
+
+
+def all_is_sealed(world: World, actor: Actor) -> bool:
+    tasks = [other for other in world.scheduler.actors if other.role == "task"]
+    return bool(tasks) and all(task.ended for task in tasks)
+
+
+def a_commit_begins(world: World, actor: Actor) -> bool:
+    return actor.point.kind == "look"
+
+
+_STRIDES: Final = (
+    (TO_ITS_SLEEP, TO_A_CROSSING, TO_A_CROSSING, A_LITTLE, ONE_CALL),
+    (TO_ITS_SLEEP, TO_A_CROSSING, TO_A_CROSSING),
+    (TO_A_CROSSING,),
+    (TO_A_CROSSING, A_LITTLE, ONE_CALL),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What examples are drawn from: one of each, the dullest first. `extras`: in 1 of so many examples a second write, and a second epoch."""
+
+    scenes: tuple[Scene, ...]
+    sizes: tuple[tuple[int, ...], ...]
+    row_bytes: tuple[int, ...]
+    steps: tuple[int, ...]
+    extras: int
+    weights: Mapping[str, tuple[int, ...]]
+
+    def temper(self, choices: Choices) -> Temper:
+        drawn = {name: one_of(choices, weights) for name, weights in self.weights.items()}
+        return Temper(strides=one_of(choices, _STRIDES), removes_history=drawn.pop("removes_history") == 1, **drawn)
+
+
+def one_of(choices: Choices, alternatives: tuple[_T, ...]) -> _T:
+    return alternatives[choices.below(len(alternatives))]
+
+
+ANYTHING: Final = Focus(
+    scenes=(at_once, tasks_begin, all_is_sealed, a_commit_begins),
+    sizes=((3, 2), (5,), (4, 3), (1,)),
+    row_bytes=(16 << 10, 4 << 10),
+    steps=(20, 60, 150),
+    extras=4,
+    weights={
+        "switch": (4, 12, 40),
+        "rival": (0, 12, 40),
+        "reads": (0, 0, 1, 6),
+        "puts": (0, 0, 4, 16),
+        "requests": (0, 12, 40, 120),
+        "crash": (0, 1, 3),
+        "pause": (0, 1, 4),
+        "wake": (1, 4, 12),
+        "strangers": (0, 0, 1, 3),
+        "leap": (0, 0, 1),
+        "removes_history": (0, 0, 0, 1),
+    },
+)
+#: Committers of one write that get into each other's way.
+COMMITS: Final = replace(
+    ANYTHING,
+    scenes=(a_commit_begins,),
+    sizes=((1,),),
+    steps=(40,),
+    extras=16,
+    weights={
+        **ANYTHING.weights,
+        "rival": (12, 40),
+        "reads": (0,),
+        "puts": (0, 0, 4),
+        "requests": (0, 12, 24),
+        "crash": (0, 1),
+        "pause": (0, 2),
+        "wake": (4, 12),
+        "leap": (0,),
+        "removes_history": (0, 0, 0, 0, 0, 1),
+    },
+)
+#: Tries of one task, drivers of one attempt, and who closes it.
+TASKS: Final = replace(
+    ANYTHING,
+    scenes=(tasks_begin, all_is_sealed),
+    sizes=((5,), (4, 3), (3, 2)),
+    row_bytes=(4 << 10, 16 << 10),
+    steps=(60,),
+    extras=16,
+    weights={
+        **ANYTHING.weights,
+        "rival": (12, 40),
+        "reads": (0,),
+        "puts": (0, 0, 4),
+        "requests": (0,),
+        "crash": (0, 1),
+        "pause": (0, 2),
+        "wake": (1, 4),
+        "strangers": (0,),
+        "removes_history": (0,),
+    },
+)

@@ -11,7 +11,6 @@ from tests.simulation.scheduler import Actor, Order
 from tests.simulation.turns import A_LITTLE, ONE_CALL, TO_A_CROSSING, TO_ITS_SLEEP
 from tests.simulation.world import World
 
-
 _T = TypeVar("_T")
 
 
@@ -67,7 +66,10 @@ _STRIDES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """What examples are drawn from: one of each, the dullest first. `extras`: in 1 of so many examples a second write, and a second epoch."""
+    """What examples are drawn from: one of each, the dullest first.
+
+    `extras`: 1 in so many examples has a second write, and 1 in so many a second epoch.
+    """
 
     scenes: tuple[Scene, ...]
     sizes: tuple[tuple[int, ...], ...]

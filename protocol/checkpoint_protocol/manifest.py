@@ -126,6 +126,12 @@ class IcebergSink(_Section):
 class LanceSink(_Section):
     uri: _URI = Field(description="The dataset, e.g. s3://bucket/name.lance")
 
+    @model_validator(mode="after")
+    def _is_what_lance_reads(self) -> LanceSink:
+        if "://" in self.uri and "%" in self.uri:
+            raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")
+        return self
+
 
 class NoSink(_Section):
     """No table: the steps run once per row, for what they do."""

@@ -55,11 +55,72 @@ def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
     if kinds[0] == "map":
         return _fits(given.key_type, wanted.key_type) and _fits(given.item_type, wanted.item_type)
     if kinds[0] == "struct":
-        names = [field.name for field in given]
-        return names == [field.name for field in wanted] and all(
-            _fits(given.field(i).type, wanted.field(i).type) for i in range(given.num_fields)
-        )
+        names = {field.name for field in wanted}
+        return all(field.name in names and _fits(field.type, wanted.field(field.name).type) for field in given)
     return True
+
+
+def fit_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return the same values as another type; ArrowInvalid if one of them would not be the same, or types do not fit.
+
+    Fields that a struct lacks are NULL. Stricter than Arrow's safe cast, which makes infinities of floats that are too large.
+    """
+    if not _fits(array.type, wanted):
+        raise pa.ArrowInvalid(f"{array.type} is not {wanted}")
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    fitted = _converted(array, wanted)
+    if (missing := _null_where_required(fitted)) is not None:
+        raise pa.ArrowInvalid(f"NULL in {missing}, which is required")
+    return fitted
+
+
+def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    given = array.type
+    if given == wanted or pa.types.is_null(given):
+        return pc.cast(array, wanted) if given != wanted else array
+    if pa.types.is_struct(given):
+        children = [
+            _converted(pc.struct_field(array, field.name), field.type)
+            if given.get_field_index(field.name) >= 0
+            else pa.nulls(len(array), field.type)
+            for field in wanted
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+    if _kind(given) == "list" and not pa.types.is_fixed_size_list(wanted):
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        offsets = pa.concat_arrays([pa.array([0], lengths.type), pc.cumulative_sum(lengths)])
+        kind = pa.LargeListArray if pa.types.is_large_list(wanted) else pa.ListArray
+        offset_type = pa.int64() if pa.types.is_large_list(wanted) else pa.int32()
+        values = _converted(array.flatten(), wanted.value_type)
+        return kind.from_arrays(offsets.cast(offset_type), values, type=wanted, mask=array.is_null())
+    if pa.types.is_integer(given) and pa.types.is_decimal(wanted):
+        # Arrow asks for room for every number of the integer type; what matters is whether these fit.
+        array = pc.cast(array, pa.decimal256(min(76, 20 + wanted.scale), wanted.scale))
+    fitted = pc.cast(array, wanted, safe=True)
+    if pa.types.is_floating(wanted) and pa.types.is_floating(given):
+        overflows = pc.and_(pc.is_inf(fitted), pc.invert(pc.is_inf(array)))
+        if pc.any(overflows).as_py():
+            raise pa.ArrowInvalid(f"a value is too large for {wanted}")
+    return fitted
+
+
+def _null_where_required(array: pa.Array) -> str | None:
+    """Return what nested part holds a NULL and must not; the array itself may."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        there = array.filter(array.is_valid())
+        parts = [(field, pc.struct_field(there, field.name)) for field in kind]
+    elif _kind(kind) == "list":
+        parts = [(kind.value_field, array.flatten())]
+    else:
+        return None
+    for field, values in parts:
+        if not field.nullable and values.null_count:
+            return f"{field.name!r}"
+        if (found := _null_where_required(values)) is not None:
+            return found
+    return None
 
 
 def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:
@@ -105,9 +166,9 @@ def fit(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
             arrays.append(pa.nulls(batch.num_rows, field.type))
             continue
         array = batch.column(index)
-        if array.type != field.type:
+        if array.type != field.type or pa.types.is_nested(field.type):
             try:
-                array = pc.cast(array, field.type, safe=True)
+                array = fit_array(array, field.type)
             except pa.ArrowException as error:
                 raise NeedsChange(
                     reasons.OUTPUT_SCHEMA_WRONG,

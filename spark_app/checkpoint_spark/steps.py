@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ import pyarrow as pa
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
+from checkpoint_spark.fitting import fit_array
 
 _Callable = Callable[..., Any]
 _instances: dict[str, _Callable] = {}
@@ -66,7 +68,7 @@ def _make(step: Step) -> _Callable:
         ) from error
     except Exception as error:
         raise NeedsChange(
-            reasons.CODE_FAILED, f"step {step.label!r}: importing {module_name!r} raised {_cause(error)}"
+            reasons.CODE_FAILED, f"step {step.label!r}: importing {module_name!r} raised {_cause(error, step)}"
         ) from error
     found = getattr(module, attribute, None)
     if not callable(found):
@@ -83,7 +85,7 @@ def _make(step: Step) -> _Callable:
                 raise TypeError(f"{attribute} has no __call__ method")
             return cast(_Callable, instance)
     except Exception as error:
-        raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r}: making {attribute} raised {_cause(error)}") from error
+        raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r}: making {attribute} raised {_cause(error, step)}") from error
     function = cast(_Callable, found)
     return partial(_with_arguments, function, step.arguments) if step.arguments else function
 
@@ -93,10 +95,12 @@ def _with_arguments(function: _Callable, arguments: dict[str, Any], rows: Any) -
     return function(rows, **arguments)
 
 
-def _cause(error: BaseException) -> str:
-    """Describe an exception of user code with the innermost line of it that is theirs."""
+def _cause(error: BaseException, step: Step) -> str:
+    """Describe an exception of user code with the innermost line of the step's own module, or of all."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    module = sys.modules.get(step.call.split(":")[0])
+    theirs = [frame for frame in frames if frame.filename == getattr(module, "__file__", None)] or frames
+    place = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
     text = str(error)
     return f"{type(error).__name__}: {text[:2000]}{place}" if text else f"{type(error).__name__}{place}"
 
@@ -119,14 +123,15 @@ class Pipeline:
         """
         if batch.num_rows == 0:
             return
-        pending: pa.RecordBatch | list[dict[str, Any]] = batch
+        pending: pa.RecordBatch | list[_Row] = batch
+        is_source = True
         for step, function in self._steps:
             if step.input == "row":
-                rows = pending if isinstance(pending, list) else pending.to_pylist()
+                rows = pending if isinstance(pending, list) else _numbered(pending, is_source)
                 pending = list(_apply_to_rows(step, function, rows, place))
             else:
-                arrow = _to_arrow(pending, None, step)
-                pending = _apply_to_batch(step, function, arrow, place)
+                pending = _apply_to_batch(step, function, _to_arrow(pending, None, step), place)
+                is_source = False
             if len(pending) == 0:
                 return
         result = _to_arrow(pending, output_schema, self._steps[-1][0] if self._steps else None)
@@ -149,31 +154,39 @@ class Pipeline:
         return batch.schema
 
 
-def _apply_to_rows(step: Step, function: _Callable, rows: list[dict[str, Any]], place: Place) -> Iterator[dict[str, Any]]:
-    for number, row in enumerate(rows):
+#: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
+_Row = tuple[dict[str, Any], int | None]
+
+
+def _numbered(batch: pa.RecordBatch, is_source: bool) -> list[_Row]:
+    return [(row, number if is_source else None) for number, row in enumerate(batch.to_pylist())]
+
+
+def _apply_to_rows(step: Step, function: _Callable, rows: list[_Row], place: Place) -> Iterator[_Row]:
+    for index, (row, number) in enumerate(rows):
         try:
             result = function(row)
             if result is None:
                 continue
             if isinstance(result, dict):
-                yield result
+                yield result, number
                 continue
             for made in result:
                 if not isinstance(made, dict):
                     raise TypeError(f"a row step gives dicts, not {type(made).__name__}")
-                yield made
+                yield made, number
         except CheckpointError:
             raise
         except Exception as error:
-            raise NeedsChange(
-                reasons.CODE_FAILED, f"step {step.label!r} raised on {place.of_row(number)}: {_cause(error)}"
-            ) from error
+            made_of = f"row {index} of what the steps before made of a batch that begins at {place.of_row(0)}"
+            where = made_of if number is None else place.of_row(number)
+            raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r} raised on {where}: {_cause(error, step)}") from error
 
 
 def _apply_to_batch(step: Step, function: _Callable, batch: pa.RecordBatch, place: Place) -> pa.RecordBatch:
     try:
         if step.input == "pandas":
-            result = function(batch.to_pandas())
+            result = function(_frame_of(batch))
             return pa.RecordBatch.from_pandas(result, preserve_index=False).replace_schema_metadata(None)
         result = function(batch)
         if result is None:
@@ -188,17 +201,30 @@ def _apply_to_batch(step: Step, function: _Callable, batch: pa.RecordBatch, plac
         return result
     except Exception as error:
         raise NeedsChange(
-            reasons.CODE_FAILED, f"step {step.label!r} raised on {place.of_rows(batch.num_rows)}: {_cause(error)}"
+            reasons.CODE_FAILED, f"step {step.label!r} raised on {place.of_rows(batch.num_rows)}: {_cause(error, step)}"
         ) from error
+
+
+def _frame_of(batch: pa.RecordBatch) -> Any:
+    """Return a pandas frame. Integers beside a NULL stay integers (Int64 and the like): as floats, large ones would change."""
+    import pandas as pd
+
+    frame = batch.to_pandas()
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if pa.types.is_integer(field.type) and column.null_count:
+            kind = getattr(pd, f"{'U' if str(field.type).startswith('u') else ''}Int{field.type.bit_width}Dtype")()
+            frame[field.name] = column.to_pandas(types_mapper={field.type: kind}.get)
+    return frame
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def _to_arrow(rows: pa.RecordBatch | list[dict[str, Any]], schema: pa.Schema | None, step: Step | None) -> pa.RecordBatch:
-    if not isinstance(rows, list):
-        return rows
+def _to_arrow(given: pa.RecordBatch | list[_Row], schema: pa.Schema | None, step: Step | None) -> pa.RecordBatch:
+    if not isinstance(given, list):
+        return given
+    rows = [row for row, _ in given]
     # A key that only a later row has must not be lost, so the columns are those of all rows.
     names = dict.fromkeys(name for row in rows for name in row)
     if not names and schema is not None:
@@ -214,7 +240,7 @@ def _to_arrow(rows: pa.RecordBatch | list[dict[str, Any]], schema: pa.Schema | N
     for name in names:
         wanted = schema.field(name).type if schema is not None else None
         try:
-            array = pa.array([row.get(name) for row in rows], type=wanted)
+            array = _array([row.get(name) for row in rows], wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             expected = f"values of type {wanted}" if wanted is not None else "values of one type"
             raise NeedsChange(
@@ -224,3 +250,15 @@ def _to_arrow(rows: pa.RecordBatch | list[dict[str, Any]], schema: pa.Schema | N
         arrays.append(array)
         fields.append(pa.field(name, array.type))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _array(values: list[Any], wanted: pa.DataType | None) -> pa.Array:
+    """Return Python values as Arrow. Told the type, pyarrow would cut 1.5 to 1 and drop unknown fields; so it finds its own."""
+    if wanted is None or _holds_a_map(wanted):
+        return pa.array(values, type=wanted)
+    return fit_array(pa.array(values), wanted)
+
+
+def _holds_a_map(kind: pa.DataType) -> bool:
+    # A map is written as a dict or as pairs, of which pyarrow would make something else.
+    return pa.types.is_map(kind) or any(_holds_a_map(kind.field(number).type) for number in range(kind.num_fields))

@@ -107,11 +107,10 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
             24 if actor else 0,
             temper.switch if len(candidates) > 1 else 0,
             temper.rival if rivals else 0,
-            _fault_weight(temper, point) if point else 0,
             temper.crash * weight if actor else 0,
             temper.pause * weight if actor else 0,
             temper.wake if paused else 0,
-            6 if flying else 0,
+            10 if flying else 0,
             temper.strangers,
             (8 if idle_runners == 0 else 1) if may_run_more else 0,
             temper.leap,
@@ -119,36 +118,41 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
         ),
     ):
         case 0 if actor:
-            turns.take(actor, _stride(choices, temper))
+            turns.take(actor, _order(choices, temper, actor.point))
         case 1:
             other = candidates[1 + choices.below(len(candidates) - 1)]
-            turns.take(other, _stride(choices, temper))
+            turns.take(other, _order(choices, temper, other.point))
         case 2:
-            turns.take(rivals[choices.below(len(rivals))], _stride(choices, temper))
-        case 3 if actor and point:
-            # A port names its worst fault first; it is as likely as two others.
-            befalls = point.faults[max(0, choices.below(len(point.faults) + 1) - 1)]
-            turns.take(actor, Order(befalls, salt=choices.below(256)))
-        case 4 if actor:
+            other = one_of(choices, tuple(rivals))
+            turns.take(other, _order(choices, temper, other.point))
+        case 3 if actor:
             turns.take(actor, Order(crash="before" if choices.below(2) == 0 else "after"))
-        case 5 if actor:
+        case 4 if actor:
             actor.is_paused = True
             scheduler.say(f"({actor.name} falls asleep before {point.kind if point else ''})")
-        case 6:
+        case 5:
             _wake(world, paused[choices.below(len(paused))])
-        case 7:
+        case 6:
             _land_or_drop(world, choices)
-        case 8:
+        case 7:
             strangers = world.table.strangers()
             strangers[choices.below(len(strangers) if temper.removes_history else len(strangers) - 1)]()
-        case 9:
+        case 8:
             _change_code(world, choices)
             start_runner(world, world.jobs[choices.below(len(world.jobs))])
-        case 10:
+        case 9:
             scheduler.now_s += _LEAP_S
             scheduler.say("(the clock leaps)")
         case _:
             pass
+
+
+def _order(choices: Choices, temper: Temper, point: Point) -> Order:
+    """Let the call fail, or let the actor go on for some way."""
+    if weighted(choices, (24, _fault_weight(temper, point))) == 1:
+        # A port names its worst fault first; it is as likely as two others.
+        return Order(point.faults[max(0, choices.below(len(point.faults) + 1) - 1)], salt=choices.below(256))
+    return replace(one_of(choices, temper.strides), luck=choices.below(1 << 16))
 
 
 def _fault_weight(temper: Temper, point: Point) -> int:
@@ -159,10 +163,6 @@ def _fault_weight(temper: Temper, point: Point) -> int:
     if point.kind == "put":
         return temper.puts
     return temper.requests if point.kind in _REQUESTS or point.kind == "start" else temper.reads
-
-
-def _stride(choices: Choices, temper: Temper) -> Order:
-    return replace(one_of(choices, temper.strides), luck=choices.below(1 << 16))
 
 
 def _change_code(world: World, choices: Choices) -> None:

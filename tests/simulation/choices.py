@@ -40,12 +40,12 @@ def _up_to(most: int) -> st.SearchStrategy[int]:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Hypothesis is the adversary, and shrinks what it finds."""
+    """Hypothesis is the adversary, and shrinks what it finds. `draw` is that of a composite strategy."""
 
-    data: st.DataObject
+    draw: st.DrawFn
 
     def below(self, limit: int) -> int:
-        return self.data.draw(_up_to(limit - 1)) if limit > 1 else 0
+        return self.draw(_up_to(limit - 1)) if limit > 1 else 0
 
 
 def weighted(choices: Choices, weights: Sequence[int]) -> int:

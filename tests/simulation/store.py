@@ -16,7 +16,7 @@ A get after a completed put sees it, always. Reading is never wrong; this is wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -83,18 +83,9 @@ class SimulatedStore:
         def effect(order: Order) -> list[StoredObject]:
             if order.fault == "down":
                 raise _no_answer(folder)
-            found = []
-            doubtful = 0
-            newest = self.scheduler.step_number - _RECENT_STEPS
-            for path, stored in self.objects.items():
-                if not path.startswith(folder):
-                    continue
-                if order.fault == "ragged" and stored.at_step > newest:
-                    doubtful += 1
-                    if order.salt >> (doubtful % 8) & 1:
-                        continue
-                found.append(StoredObject(path, len(stored.data)))
-            return found
+            paths = [path for path in self.objects if path.startswith(folder)]
+            missed = self._missed(paths, order.salt) if order.fault == "ragged" else frozenset()
+            return [StoredObject(path, len(self.objects[path].data)) for path in paths if path not in missed]
 
         return iter(self.scheduler.at("list", folder, effect, LIST_FAULTS))
 
@@ -127,6 +118,14 @@ class SimulatedStore:
     def drop(self, index: int) -> None:
         path, _ = self.flying.pop(index)
         self.scheduler.say(f"(late put {path} never lands)")
+
+    def _missed(self, paths: Sequence[str], salt: int) -> frozenset[str]:
+        """Return what a listing does not show: one new object, or any of them."""
+        new = [path for path in paths if self.objects[path].at_step > self.scheduler.step_number - _RECENT_STEPS]
+        salt, is_one = divmod(salt, 2)
+        if is_one and new:
+            return frozenset({new[salt % len(new)]})
+        return frozenset(path for index, path in enumerate(new) if salt >> (index % 8) & 1)
 
     def _apply(self, path: str, data: bytes) -> bool:
         if path in self.objects:

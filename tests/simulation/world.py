@@ -9,6 +9,7 @@ from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import ObjectStore
+from hypothesis.vendor.pretty import RepresentationPrinter
 from tests.simulation.iceberg_table import SimulatedIceberg
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.parts import PRODUCTION, Parts, ledger_in_lockstep
@@ -44,7 +45,7 @@ class RunnerLog:
     drivers_started: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class World:
     """`is_cluster`: drivers are seen by every runner, as pods are; else each runner knows its own processes.
 
@@ -63,6 +64,13 @@ class World:
     raw_store: SimulatedStore = field(init=False)
     store: ObjectStore = field(init=False)
     table: SimulatedIceberg | SimulatedLance = field(init=False)
+
+    def __repr__(self) -> str:
+        return f"World({self.format}, {self.scheduler.step_number} steps)"
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, _is_cycle: bool) -> None:
+        """Say no more when hypothesis shows a failing example: the trace is in the failure's message."""
+        printer.text(repr(self))
 
     def __post_init__(self) -> None:
         self.raw_store = SimulatedStore(self.scheduler)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,13 +23,16 @@ from checkpoint_protocol.records import (
     IcebergBase,
     MarkRecord,
     NameRecord,
+    NoTarget,
+    OutputRecord,
     Record,
     Seal,
+    TargetRecord,
     WriteRecord,
     encode,
 )
 from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, rows_file, seal
-from tests.support.stores import ListHides, ListInvents, LosesAnswers, MemoryStore, RetriesItsPuts, SaysExists
+from tests.support.stores import ListHides, ListInvents, LosesAnswers, MemoryStore, RetriesItsPuts, SaysExists, Wrapped
 
 PATH = "names/a/b.json"
 TASKS = [[(0, 0, 10)], [(0, 10, 20)], [(1, 0, 5)]]
@@ -149,8 +154,9 @@ def test_a_name_means_the_uid_that_was_given_first() -> None:
 
 def test_who_a_write_is_stands_from_its_first_record() -> None:
     store = MemoryStore()
-    first = store_rules.put_write(store, write_record())
+    first = write_record()
 
+    assert store_rules.put_write(store, first) == first
     assert store_rules.put_write(store, write_record()) == first
     assert store_rules.read_write(store, "u") == first
     assert store_rules.read_write(store, "u2") is None
@@ -233,6 +239,20 @@ READERS: dict[str, tuple[Callable[[layout.EpochLayout], str], Reader]] = {
     "claim": (lambda at: at.claim(0), lambda ledger: ledger.read_claim(0)),
     "mark": (lambda at: at.mark, lambda ledger: ledger.read_mark()),
 }
+
+
+def test_every_put_returns_the_record_that_stands() -> None:
+    store = MemoryStore()
+    output, target = OutputRecord(token=new_token(), arrow_schema=""), TargetRecord(token=new_token(), target=NoTarget())
+
+    for ledger in (ledger_over(store), ledger_over(store)):
+        assert ledger.put_output(1, output) == output
+        assert ledger.put_target(1, target) == target
+    other = ledger_over(store)
+    assert other.put_output(1, OutputRecord(token=new_token(), arrow_schema="AAAA")) == output
+    assert other.put_target(1, TargetRecord(token=new_token(), target=NoTarget())) == target
+    assert other.read_output(1) == output
+    assert other.read_target(1) == target
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -381,6 +401,29 @@ def test_a_counted_seal_that_is_gone_is_corrupt() -> None:
 
     with pytest.raises(Corrupt, match=r"seals/0/1\.json counts, and is gone"):
         ledger_over(store).read_seals(1, {0: 2})
+
+
+def test_a_seal_is_asked_for_once_in_the_life_of_a_ledger() -> None:
+    """A write may have a hundred thousand, and is looked at again and again."""
+    store = CountsGets()
+    for task in range(5):
+        ledger_over(store).put_seal(seal(task, 0))
+    ledger = ledger_over(store)
+    asked_at_once: list[int] = []
+
+    def ask_all(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        asked_at_once.append(len(items))
+        return [function(item) for item in items]
+
+    ledger.ask_all = ask_all
+    for _ in range(3):
+        assert len(ledger.read_seals(1, dict.fromkeys(range(5), 1))) == 5
+        assert len(ledger.read_chain(1, 0)) == 1
+
+    assert asked_at_once == [5]
+    assert {path: count for path, count in store.gets.items() if not path.endswith("/0/1.json")} == {
+        ledger.at.seal(1, task, 0): 1 for task in range(5)
+    }
 
 
 def test_many_seals_are_read_at_once_and_in_their_order() -> None:
@@ -568,6 +611,16 @@ def test_the_closed_list_of_an_attempt_that_says_what_it_cannot_is_corrupt() -> 
 
     with pytest.raises(Corrupt, match=r"closed/1\.json"):
         ledger.read_closed(1)
+
+
+class CountsGets(Wrapped):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gets: Counter[str] = Counter()
+
+    def get(self, path: str) -> bytes | None:
+        self.gets[path] += 1
+        return super().get(path)
 
 
 class MidClose(ListHides):

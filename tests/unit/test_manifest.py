@@ -10,7 +10,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
+from checkpoint_protocol.manifest import API_VERSION, KIND, LanceSink, ManifestInvalid, Spec, parse_manifest
 
 SMALLEST: dict[str, Any] = {
     "apiVersion": API_VERSION,
@@ -370,3 +370,9 @@ def test_the_order_of_keys_in_the_manifest_does_not_change_the_identity() -> Non
 
 def test_the_order_of_columns_and_paths_is_part_of_the_identity() -> None:
     assert spec(source__columns=["a", "b"]).identity_digest != spec(source__columns=["b", "a"]).identity_digest
+
+
+def test_a_lance_uri_with_a_percent_sign_is_refused_as_lance_would_read_another_name() -> None:
+    with pytest.raises(ValueError, match="without %"):
+        LanceSink.model_validate({"uri": "s3://bucket/a%20b.lance"})
+    assert LanceSink.model_validate({"uri": "/data/100%.lance"}).uri == "/data/100%.lance"

@@ -213,7 +213,6 @@ def test_in_text_a_row_is_named_by_the_byte_its_chunk_begins_at(code: Write) -> 
     assert "row 3 after byte 100 of /in/a.csv" in refusal(step(f"{module}:work"), place=Place("/in/a.csv", "bytes", 100))
 
 
-@pytest.mark.xfail(strict=True, reason="bug: rows are counted after the steps before, so the wrong source row is named")
 def test_after_a_step_that_drops_rows_the_row_that_is_named_is_still_the_source_row(code: Write) -> None:
     module = code(
         "def odd(row): return row if row['id'] % 2 else None\ndef work(row):\n    assert row['id'] < 7\n    return row\n"
@@ -222,7 +221,6 @@ def test_after_a_step_that_drops_rows_the_row_that_is_named_is_still_the_source_
     assert "row 107 of" in refusal(step(f"{module}:odd"), step(f"{module}:work"))
 
 
-@pytest.mark.xfail(strict=True, reason="bug: the innermost line of all is named, which is a library's")
 def test_an_error_inside_a_library_is_placed_at_the_users_own_line(code: Write) -> None:
     module = code("import json\ndef work(row):\n    return json.loads('{')\n")
 
@@ -271,7 +269,6 @@ def test_a_value_that_the_column_cannot_hold_is_told_with_column_and_type(code: 
     assert "int64" in message
 
 
-@pytest.mark.xfail(strict=True, reason="bug: pyarrow cuts off what does not fit when it is told the type")
 @pytest.mark.parametrize(
     ("value", "type"),
     [
@@ -364,7 +361,6 @@ def test_a_pandas_step_that_gives_no_frame_is_told(code: Write) -> None:
     assert "raised on rows 100 to 109" in refusal(step(f"{module}:work", "pandas"))
 
 
-@pytest.mark.xfail(strict=True, reason="bug: pandas makes floats of integers beside a NULL")
 def test_a_pandas_step_that_changes_nothing_keeps_integers_beside_a_null(code: Write) -> None:
     module = code("def work(frame): return frame\n")
     batch = pa.record_batch({"id": pa.array([1, None, (1 << 53) + 1])})

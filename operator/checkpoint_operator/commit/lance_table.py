@@ -155,6 +155,13 @@ class PylanceTable:
                         reasons.STAGED_RESULT_REFUSED, f"a seal names {data_file.path!r}, which is not a data file of {self._uri}"
                     )
                 expected[data_file.path] = data_file.size_bytes
+        for fragment in dataset.get_fragments():
+            for data_file in fragment.data_files():
+                if data_file.path in expected:
+                    return Rejected(
+                        reasons.STAGED_RESULT_REFUSED,
+                        f"a seal names {data_file.path!r}, which is in {self._uri} already: its rows would be there twice",
+                    )
         return find_missing(f"{self._uri}/data", expected, self._settings)
 
     def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:

@@ -1,0 +1,100 @@
+"""One death at one place, enumerated: which effect, before or after it, who dies with it, or who sleeps through what follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from checkpoint_protocol.identity import EpochKey
+
+from tests.simulation.choices import Dull
+from tests.simulation.runners import start_runner
+from tests.simulation.scheduler import EFFECTS, Actor, Order, Point
+from tests.simulation.turns import ONE_CALL, Turns
+from tests.simulation.world import Format, Job, World
+
+#: How it ends there: the actor dies before or after the effect, or falls asleep before it and wakes when all is over.
+How = Literal["before", "after", "asleep"]
+#: Who: the actor alone, or everything that runs, as when a machine is lost.
+Who = Literal["alone", "all"]
+
+_BOUND: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """`number` counts the effects of a life, from 0."""
+
+    number: int
+    how: How
+    who: Who
+
+
+def new_world(format: Format, sizes: list[int]) -> tuple[World, Job]:
+    world = World(format)
+    world.table.append_as_stranger()
+    return world, world.add_job(sizes, explodes=True)
+
+
+def live(world: World, job: Job, death: Death | None = None) -> list[str]:
+    """Run the write with a new runner, without faults, to its end or to this death. Return the names of the effects so far.
+
+    After the death of one actor the others go on as far as they can.
+    """
+    runner = start_runner(world, job)
+    turns = Turns(world)
+    effects: list[str] = []
+    for _ in range(_BOUND):
+        candidates = turns.candidates([actor for actor in world.scheduler.actors if actor.descends_from(runner.actor)])
+        if not candidates or runner.actor.ended:
+            return effects
+        actor = candidates[0]
+        order = ONE_CALL
+        if actor.point.kind in EFFECTS:
+            effects.append(name_of(actor.point))
+            if death is not None and len(effects) == death.number + 1:
+                if death.how == "asleep":
+                    actor.is_paused = True
+                    continue
+                order = Order(crash=death.how)
+        turns.take(actor, order)
+        if order.crash and death is not None and death.who == "all":
+            _end_all(world)
+            return effects
+    raise AssertionError(f"no end after {_BOUND} steps; effects: {effects}")
+
+
+def _end_all(world: World) -> None:
+    for actor in world.scheduler.actors:
+        if not actor.ended:
+            _end(world, actor)
+
+
+def _end(world: World, actor: Actor) -> None:
+    if not actor.is_paused:
+        world.scheduler.crash(actor)
+
+
+def name_of(point: Point) -> str:
+    """Name an effect by what it is for."""
+    if point.kind != "put":
+        return point.kind
+    folder, _, name = point.what.rpartition("/")
+    for part in ("launch", "closed", "seals"):
+        if f"/{part}" in folder:
+            return f"put {part}"
+    return f"put {name.split('-')[0].removesuffix('.json')}"
+
+
+def is_all_sealed(world: World, job: Job) -> bool:
+    """Whether the latest attempt has a plan whose every task has its last seal, in the store as it is now."""
+    ledger = world.plain_ledger(EpochKey(job.uid, 1))
+    attempts = ledger.list_attempts()
+    plan = ledger.read_plan(attempts[-1]) if attempts else None
+    if plan is None:
+        return False
+    chains = [ledger.read_chain(plan.attempt, task) for task in range(len(plan.tasks))]
+    return all(chain and chain[-1].last for chain in chains)
+
+
+DULL: Final = Dull()

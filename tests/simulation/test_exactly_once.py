@@ -1,0 +1,75 @@
+"""Crash anything anywhere, wake zombies, lose answers, let strangers commit: every row is in the table exactly once."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.simulation.chaos import play
+from tests.simulation.checks import assert_all_is_well, violations
+from tests.simulation.choices import Drawn, Dull, Seeded
+from tests.simulation.profile import searching
+from tests.simulation.tempers import ANYTHING, COMMITS, TASKS, Focus
+from tests.simulation.world import FORMATS, Format, World
+
+
+@st.composite
+def worlds(draw: st.DrawFn, format: Format, focus: Focus) -> World:
+    """Play an example; what is drawn is what befalls whom."""
+    return play(format, Drawn(draw), focus=focus)
+
+
+@searching(150)
+@given(world=worlds("iceberg", ANYTHING))
+def test_iceberg_whatever_happens_every_row_is_there_once(world: World) -> None:
+    assert_all_is_well(world)
+
+
+@searching(150)
+@given(world=worlds("lance", ANYTHING))
+def test_lance_whatever_happens_every_row_is_there_once(world: World) -> None:
+    assert_all_is_well(world)
+
+
+@searching(150)
+@given(world=worlds("iceberg", COMMITS))
+def test_iceberg_rival_committers_land_one_snapshot(world: World) -> None:
+    assert_all_is_well(world)
+
+
+@searching(300)
+@given(world=worlds("lance", COMMITS))
+def test_lance_rival_committers_land_one_version(world: World) -> None:
+    assert_all_is_well(world)
+
+
+@searching(150)
+@given(world=worlds("lance", TASKS))
+def test_rival_tries_drivers_and_closers_count_each_row_once(world: World) -> None:
+    assert_all_is_well(world)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_an_adversary_all_is_well(format: Format) -> None:
+    assert_all_is_well(play(format, Dull()))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_seed_is_the_whole_example(format: Format) -> None:
+    for seed in range(10):
+        worlds = [play(format, Seeded(seed)) for _ in range(2)]
+        found = [violations(world) for world in worlds]
+        for world in worlds:
+            world.scheduler.close()
+        assert worlds[0].scheduler.trace == worlds[1].scheduler.trace, seed
+        assert found[0] == found[1]
+
+
+def test_no_thread_outlives_its_example() -> None:
+    before = threading.active_count()
+    for seed in range(10):
+        play("lance", Seeded(seed)).scheduler.close()
+    assert threading.active_count() == before

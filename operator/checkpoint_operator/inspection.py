@@ -139,10 +139,7 @@ class Inspector:
             if not name or "/" in name or path != layout.name_path(namespace, name):
                 self.strays.append(path)
             elif (record := self._read(path, NameRecord)) is not None:
-                if is_uid(record.uid):
-                    names[record.uid].add(f"{namespace}/{name}")
-                else:
-                    self._wrong[path] = f"{self.store.uri}/{path} names {record.uid!r}, which is not a uid"
+                names[record.uid].add(f"{namespace}/{name}")
         return names
 
     def _uids_in(self, *listings: Iterable[str]) -> set[str]:

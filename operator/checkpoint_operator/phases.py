@@ -11,10 +11,8 @@ from typing import Final, Literal
 from pydantic import Field
 
 from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
-from checkpoint_operator.inspection import Inspector, is_uid
+from checkpoint_operator.inspection import Inspector
 from checkpoint_protocol import ledger as store_rules
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.store import ObjectStore
@@ -67,8 +65,6 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Statu
         uid = store_rules.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
     if store is None or uid is None:
         return _status(manifest, None, _empty_epoch(1), None, False, (), ())
-    if not is_uid(uid):
-        raise Corrupt(reasons.RECORD_UNREADABLE, f"the name {manifest.metadata.name!r} in {store.uri} means {uid!r}, not a uid")
     inspector = Inspector(store)
     write = store_rules.read_write(store, uid)
     identity = manifest.spec.identity

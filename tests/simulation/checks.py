@@ -27,6 +27,11 @@ def violations(world: World) -> list[str]:
             found.append(f"{job.uid}: the last runner did not finish: {last.outcome or last.actor.error or 'it goes on'}")
         for epoch in range(1, last.epoch + 1):
             found += _of_epoch(world, world.plain_ledger(EpochKey(job.uid, epoch)), must_be_marked=job.uid not in lawful_stalls)
+    found += [
+        f"{log.actor.name} stalled: {log.outcome.reason}: {log.outcome.message}"
+        for log in world.runners
+        if isinstance(log.outcome, Stall) and not _is_lawful_stall(world, log)
+    ]
     found += _of_rows(world, lawful_stalls)
     found += [
         f"{landing.key} landed {landing.files} under a schema that they were not staged for"

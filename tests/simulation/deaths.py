@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from checkpoint_protocol.identity import EpochKey
-
 from tests.simulation.choices import Dull
 from tests.simulation.runners import start_runner
-from tests.simulation.scheduler import EFFECTS, Actor, Order, Point
+from tests.simulation.scheduler import EFFECTS, Order, Point
 from tests.simulation.turns import ONE_CALL, Turns
 from tests.simulation.world import Format, Job, World
 
@@ -67,12 +66,7 @@ def live(world: World, job: Job, death: Death | None = None) -> list[str]:
 def _end_all(world: World) -> None:
     for actor in world.scheduler.actors:
         if not actor.ended:
-            _end(world, actor)
-
-
-def _end(world: World, actor: Actor) -> None:
-    if not actor.is_paused:
-        world.scheduler.crash(actor)
+            world.scheduler.crash(actor)
 
 
 def name_of(point: Point) -> str:

@@ -128,6 +128,9 @@ class SimulatedLance(SimulatedTable):
             layout = self.versions[look.at_version - 1].layout
             if any(target.fields[0].id != layout for target in targets):
                 return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
+            held = self.versions[look.at_version - 1].files
+            if twice := [path for path in _paths(files) if path in held]:
+                return Rejected(reasons.STAGED_RESULT_REFUSED, f"{twice[0]} is in the dataset already")
             for path, size in ((file.path, file.size_bytes) for fragment in files for file in fragment.files):
                 if path not in self.files.rows or self.files.size_of(path) != size:
                     return Rejected(reasons.STAGED_FILE_MISSING, path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.simulation.chaos import let_zombies_end, settle
@@ -31,7 +33,7 @@ def effects_of_a_clean_run(format: Format, sizes: list[int]) -> list[str]:
     ("how", "who"), [("before", "alone"), ("before", "all"), ("after", "alone"), ("after", "all"), ("asleep", "alone")]
 )
 def test_a_death_at_each_effect_keeps_every_row_once(
-    format: Format, how: How, who: Who, record_property: pytest.RecordProperty
+    format: Format, how: How, who: Who, record_property: Callable[[str, object], None]
 ) -> None:
     sizes = [3, 2]
     effects = effects_of_a_clean_run(format, sizes)
@@ -50,7 +52,7 @@ def test_a_death_at_each_effect_keeps_every_row_once(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_two_deaths_in_a_row_keep_every_row_once(format: Format, record_property: pytest.RecordProperty) -> None:
+def test_two_deaths_in_a_row_keep_every_row_once(format: Format, record_property: Callable[[str, object], None]) -> None:
     sizes = [3, 2] if IS_LONG else [2]
     pairs = 0
     for first in range(len(effects_of_a_clean_run(format, sizes))):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from hypothesis.vendor.pretty import RepresentationPrinter
+
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import ObjectStore
-from hypothesis.vendor.pretty import RepresentationPrinter
 from tests.simulation.iceberg_table import SimulatedIceberg
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.parts import PRODUCTION, Parts, ledger_in_lockstep

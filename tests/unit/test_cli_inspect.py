@@ -16,7 +16,7 @@ from checkpoint_protocol import ledger as rules
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import NameRecord
+from checkpoint_protocol.records import NameRecord, encode
 from tests.support.records import TOKEN
 from tests.support.stored_writes import StoredWrite
 from tests.support.stores import MemoryStore, Wrapped
@@ -437,13 +437,14 @@ def test_objects_that_are_no_records_are_strays_and_no_errors(tmp_path: Path) ->
 
 def test_a_name_that_means_no_uid_is_an_error(tmp_path: Path) -> None:
     write = StoredWrite(tmp_path)
-    rules.put_once(write.store, write.name_path(), NameRecord(token=TOKEN, uid="../../etc"))
+    forged = encode(NameRecord(token=TOKEN, uid="u")).replace(b'"u"', b'"../../etc"')
+    write.store.put_if_absent(write.name_path(), forged)
 
     result = run(str(write.uri), "-o", "json")
 
     assert result.exit_code == 1
     assert json.loads(result.stdout)["writes"] == []
-    assert "not a uid" in result.stderr
+    assert "is not a valid name record: uid" in result.stderr
 
 
 def test_wrong_settings_exit_with_2(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from checkpoint_operator.cli.main import main
-from checkpoint_protocol import ledger as rules
-from checkpoint_protocol.records import NameRecord
+from checkpoint_protocol.records import NameRecord, encode
 from tests.support.records import TOKEN
 from tests.support.stored_writes import StoredWrite
 
@@ -241,12 +240,13 @@ def test_an_unreadable_name_is_an_error_and_not_a_write_that_has_not_begun(tmp_p
 
 def test_a_name_that_means_no_uid_is_an_error(tmp_path: Path) -> None:
     write = StoredWrite(tmp_path)
-    rules.put_once(write.store, write.name_path(), NameRecord(token=TOKEN, uid="../../etc"))
+    forged = encode(NameRecord(token=TOKEN, uid="u")).replace(b'"u"', b'"../../etc"')
+    write.store.put_if_absent(write.name_path(), forged)
 
     result = run(write.file)
 
     assert result.exit_code == FAILED
-    assert "not a uid" in result.stderr
+    assert "is not a valid name record: uid" in result.stderr
 
 
 def test_a_changed_identity_is_an_error_that_names_the_section_and_the_state_is_shown(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -25,7 +26,7 @@ def harms(mutant: Mutant, seed: int, parts: Parts) -> list[str]:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_caught(mutant: Mutant, record_property: pytest.RecordProperty) -> None:
+def test_a_planted_bug_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
     for seed in range(_MOST_EXAMPLES):
         found = [harm for harm in harms(mutant, seed, mutant.parts) if mutant.harm in harm]
         if found:

@@ -32,6 +32,7 @@ from tests.support.stores import (
     MemoryStore,
     RetriesItsPuts,
     SaysExists,
+    SaysMade,
 )
 
 STORES = ("folder", "s3", "obstore memory", "fake", "simulated")
@@ -280,7 +281,7 @@ def test_a_store_that_honours_put_if_absent_is_taken_and_left_as_it_was(store: O
     assert paths(store, "") == []
 
 
-@pytest.mark.parametrize("liar", [IgnoresTheCondition, IgnoresTheConditionAndSaysNo])
+@pytest.mark.parametrize("liar", [IgnoresTheCondition, IgnoresTheConditionAndSaysNo, SaysMade])
 def test_a_store_that_ignores_the_condition_is_refused_and_left_as_it_was(liar: Callable[[], ObjectStore]) -> None:
     store = liar()
 
@@ -321,6 +322,7 @@ def failure(call: str, store: ObjectStore) -> CheckpointError:
         CALLS[call](store)
     assert store.uri in caught.value.message
     assert "\n" not in caught.value.message
+    assert "Debug source" not in caught.value.message
     assert len(caught.value.message) < 1_200
     return caught.value
 

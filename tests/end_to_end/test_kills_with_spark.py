@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from checkpoint_protocol.positions import Range
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
 from tests.support.places import Place
@@ -17,31 +20,51 @@ from tests.support.writes import SCHEMA, manifest_for, write_inputs
 pytestmark = pytest.mark.spark
 ROWS = 400
 
-SLOW = """
-import time
+GATED = """
+import os, time
+seen = 0
 def work(row):
-    time.sleep(0.02)
+    # Each task process does some rows, and the rest when the gate is open: what is killed then is surely in the middle.
+    global seen
+    seen += 1
+    time.sleep(0.01)
+    while seen > 60 and not os.path.exists({gate!r}):
+        time.sleep(0.02)
     with open({log!r}, "a") as log:
         log.write(f"{{row['id']}}\\n")
     return row
 """
 
 
-def slow_write(place: Place, folder: Path) -> tuple[CommandLine, Path]:
-    """A write of 400 rows that takes some seconds and seals often; returns it and the log of rows that the step saw."""
-    log = folder / "rows.log"
+@dataclass
+class Gated:
+    """A write of 400 rows that seals often and stops in the middle until its gate is opened. `log` has the rows it computed."""
+
+    command: CommandLine
+    log: Path
+    gate: Path
+
+    def open_gate(self) -> None:
+        self.gate.touch()
+
+    def wait_for_seals(self) -> None:
+        wait_until(lambda: self.command.seals(1) >= 2, "two seals")
+
+
+def gated_write(place: Place, folder: Path) -> Gated:
+    log, gate = folder / "rows.log", folder / "gate"
     code = folder / "code"
     code.mkdir()
-    (code / "slow.py").write_text(SLOW.format(log=str(log)))
+    (code / "gated.py").write_text(GATED.format(log=str(log), gate=str(gate)))
     place.create(SCHEMA)
     manifest = manifest_for(
         place,
         write_inputs(folder / "in"),
-        steps=[{"call": "slow:work", "input": "row"}],
+        steps=[{"call": "gated:work", "input": "row"}],
         code={"path": str(code)},
-        checkpoint={"uri": place.checkpoint_uri, "interval": "0.2s", "minimumBytes": "1"},
+        checkpoint={"uri": place.checkpoint_uri, "interval": "0.05s", "minimumBytes": "1"},
     )
-    return CommandLine(folder / "cli", place, manifest), log
+    return Gated(CommandLine(folder / "cli", place, manifest), log, gate)
 
 
 def computed(log: Path) -> list[int]:
@@ -57,11 +80,13 @@ def sealed_rows(command: CommandLine, attempt: int) -> int:
 def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_computes_only_the_rest(
     disk_place: Place, tmp_path: Path
 ) -> None:
-    command, log = slow_write(disk_place, tmp_path)
+    write = gated_write(disk_place, tmp_path)
+    command, log = write.command, write.log
     runner = command.start()
-    wait_until(lambda: command.seals(1) >= 3, "three seals")
+    write.wait_for_seals()
 
     kill(driver_of(runner))
+    write.open_gate()
     code, output = wait_for_end(runner)
 
     assert code == 0, output
@@ -75,14 +100,16 @@ def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_computes_only_t
 
 
 def test_a_runner_killed_after_some_seals_is_resumed_by_the_next_run(lance_place: Place, tmp_path: Path) -> None:
-    command, _ = slow_write(lance_place, tmp_path)
+    write = gated_write(lance_place, tmp_path)
+    command = write.command
     runner = command.start()
-    wait_until(lambda: command.seals(1) >= 3, "three seals")
+    write.wait_for_seals()
     driver = driver_of(runner)
 
     kill(runner)
     runner.wait(30)
     wait_until(lambda: not psutil.pid_exists(driver.pid), "the driver to end with its runner", 30)
+    write.open_gate()
     code, output = command.run()
 
     assert code == 0, output
@@ -93,9 +120,10 @@ def test_a_runner_killed_after_some_seals_is_resumed_by_the_next_run(lance_place
 
 
 def test_an_interrupted_run_ends_with_130_says_how_to_resume_and_leaves_no_process(iceberg_place: Place, tmp_path: Path) -> None:
-    command, _ = slow_write(iceberg_place, tmp_path)
+    write = gated_write(iceberg_place, tmp_path)
+    command = write.command
     runner = command.start()
-    wait_until(lambda: command.seals(1) >= 1, "a seal")
+    write.wait_for_seals()
     below = psutil.Process(runner.pid).children(recursive=True)
 
     os.kill(runner.pid, signal.SIGINT)
@@ -108,15 +136,17 @@ def test_an_interrupted_run_ends_with_130_says_how_to_resume_and_leaves_no_proce
 
 
 def test_a_second_runner_attaches_and_takes_over_when_the_first_is_gone(lance_place: Place, tmp_path: Path) -> None:
-    command, _ = slow_write(lance_place, tmp_path)
+    write = gated_write(lance_place, tmp_path)
+    command = write.command
     first = command.start()
-    wait_until(lambda: command.seals(1) >= 1, "a seal")
+    write.wait_for_seals()
     second = command.start()
     wait_until(lambda: "another run of this write is at work" in second.output(), "the second to attach")
     assert first.poll() is None
 
     kill(first)
     first.wait(30)
+    write.open_gate()
     code, output = wait_for_end(second)
 
     assert code == 0, output
@@ -125,13 +155,13 @@ def test_a_second_runner_attaches_and_takes_over_when_the_first_is_gone(lance_pl
 
 
 def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceberg_place: Place, tmp_path: Path) -> None:
-    command, log = slow_write(iceberg_place, tmp_path)
-    marker = tmp_path / "failed"
-    code_file = tmp_path / "code" / "slow.py"
-    code_file.write_text(
-        SLOW.format(log=str(log)).replace(
+    write = gated_write(iceberg_place, tmp_path)
+    write.open_gate()
+    command, marker = write.command, tmp_path / "failed"
+    (tmp_path / "code" / "gated.py").write_text(
+        GATED.format(log=str(write.log), gate=str(write.gate)).replace(
             "    return row",
-            f"    import os\n    if row['id'] == 140 and not os.path.exists({str(marker)!r}):\n"
+            f"    if row['id'] == 140 and not os.path.exists({str(marker)!r}):\n"
             f"        open({str(marker)!r}, 'w').close()\n        raise RuntimeError('once')\n    return row",
         )
     )
@@ -144,6 +174,17 @@ def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceber
     assert ledger is not None
     assert ledger.list_attempts() == [1], "Spark tries the task again within the attempt"
     assert_exactly_once(iceberg_place, range(ROWS))
-    seen = computed(log)
-    twice = {row for row in seen if seen.count(row) > 1}
-    assert len(twice) < 67, "the second try of the task did all of it again"
+    plan = ledger.read_plan(1)
+    assert plan is not None
+    task = next(number for number, pieces in enumerate(plan.tasks) if _holds(pieces, 1, 40))
+    chain = ledger.read_chain(1, task)
+    assert len(chain) > 1
+    seen = computed(write.log)
+    sealed_before = [
+        n for n in range(100, 140) if seen.count(n) == 1 and any(_holds(s.covered.ranges, 1, n - 100) for s in chain)
+    ]
+    assert sealed_before, "nothing of the task was sealed before it failed, or all of it was done again"
+
+
+def _holds(pieces: Sequence[Range], file: int, position: int) -> bool:
+    return any(piece.file == file and piece.start <= position < (piece.end or 0) for piece in pieces)

@@ -3,12 +3,15 @@
 What runs as it is: the ledger, the reconcile loop and its rules, both commit protocols, planning, the staging task. What is
 simulated: the store, the tables, processes, time. The checks look at the table and the store, never at what the product says.
 
-    choices      where decisions come from: hypothesis, a seed, or none (always the dullest)
-    scheduler    actors in lockstep, one port call at a time; crashes, pauses, zombies
-    store, tables, source, drivers     the ports
-    actors       runners, drivers, task tries
-    world        one table, some writes, and all of the above
-    chaos        the adversary; then faults stop and a fresh runner must end
-    checks       the invariants
-    museum       planted bugs, which the checks must catch
+    choices                where decisions come from: hypothesis, a seed, or none (always the dullest)
+    scheduler, turns       actors in lockstep, one port call at a time: crashes, pauses, zombies
+    store, tables, iceberg_table, lance_table, source      the ports
+    parts                  what is under test, piece by piece
+    world                  one table, some writes, and all of the above
+    runners, drivers       actors: the production loop, the production tasks
+    tempers, chaos         the adversary; then faults stop and a fresh runner must end
+    deaths                 one death at one place, enumerated
+    checks                 the invariants
+    museum                 planted bugs, which the checks must catch
+    profile                how long to search: CHECKPOINTED_WRITES_SIMULATION=long
 """

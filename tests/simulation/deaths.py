@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from checkpoint_protocol.identity import EpochKey
 from tests.simulation.choices import Dull
+from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.runners import start_runner
 from tests.simulation.scheduler import EFFECTS, Order, Point
 from tests.simulation.turns import ONE_CALL, Turns
@@ -22,15 +23,15 @@ _BOUND: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """`number` counts the effects of a life, from 0."""
+    """`place` is the number of an effect in a life, from 0, or the name of the first of its kind."""
 
-    number: int
+    place: int | str
     how: How
     who: Who
 
 
-def new_world(format: Format, sizes: list[int]) -> tuple[World, Job]:
-    world = World(format)
+def new_world(format: Format, sizes: list[int], parts: Parts = PRODUCTION) -> tuple[World, Job]:
+    world = World(format, parts)
     world.table.append_as_stranger()
     return world, world.add_job(sizes, explodes=True)
 
@@ -51,7 +52,7 @@ def live(world: World, job: Job, death: Death | None = None) -> list[str]:
         order = ONE_CALL
         if actor.point.kind in EFFECTS:
             effects.append(name_of(actor.point))
-            if death is not None and len(effects) == death.number + 1:
+            if death is not None and death.place in (len(effects) - 1, effects[-1]):
                 if death.how == "asleep":
                     actor.is_paused = True
                     continue

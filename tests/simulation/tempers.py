@@ -148,3 +148,7 @@ TASKS: Final = replace(
         "removes_history": (0,),
     },
 )
+#: Strangers who compact, and remove the history in which a commit is looked for.
+STRANGERS: Final = replace(
+    COMMITS, weights={**COMMITS.weights, "strangers": (4, 12), "crash": (0, 1, 3), "removes_history": (0, 1, 1)}
+)

@@ -135,6 +135,15 @@ class IgnoresTheCondition(Wrapped):
 
 
 @dataclass
+class SaysMade(Wrapped):
+    """Keeps the first object, and tells everybody that theirs was taken: each would go on as the winner."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self.inner.put_if_absent(path, data)
+        return True
+
+
+@dataclass
 class IgnoresTheConditionAndSaysNo(Wrapped):
     """Worse: says that one exists, and has replaced it."""
 

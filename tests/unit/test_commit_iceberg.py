@@ -190,6 +190,7 @@ def test_a_table_that_never_answers_ends_as_try_later_after_bounded_waiting() ->
     assert world.pauses == sorted(world.pauses)
     assert max(world.pauses) <= 5.0
     assert sum(world.pauses) < 60.0
+    assert world.pauses[1] == 2 * world.pauses[0]
 
 
 def test_a_table_that_is_always_moved_by_others_ends_as_try_later_and_goes_on_the_next_time() -> None:

@@ -295,6 +295,7 @@ def test_a_dataset_that_never_answers_ends_as_try_later_after_bounded_waiting() 
     assert len(world.requests()) == 13
     assert max(world.pauses) <= 5.0
     assert sum(world.pauses) < 60.0
+    assert world.pauses[1] == 2 * world.pauses[0]
 
 
 def test_all_late_appends_of_a_committer_that_gave_up_leave_one_copy() -> None:

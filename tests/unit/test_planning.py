@@ -154,6 +154,12 @@ def test_what_remains_of_such_a_text_is_its_end_in_one_piece() -> None:
     assert tasks == ((Range(file=0, start=700, end=None),),)
 
 
+def test_the_beginning_of_such_a_text_is_not_cut_either() -> None:
+    tasks = plan_tasks([records(500 * MB)], [Range(file=0, start=700, end=None)], anywhere, 8, MB)
+
+    assert tasks == ((Range(file=0, start=0, end=700),),)
+
+
 def test_a_hole_in_the_middle_is_planned_alone() -> None:
     covered = [Range(file=0, start=0, end=40), Range(file=0, start=50, end=100)]
 

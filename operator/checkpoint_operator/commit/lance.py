@@ -133,7 +133,9 @@ class _Committer:
         look = None if latest is None else self.table.look(self.key, since=latest)
         if look is None:
             return self._gone()
-        return self.table.find_misfit(look, self.targets, self.files) or look
+        misfit = self.table.find_misfit(look, self.targets, self.files)
+        # Somebody may have claimed and committed since: then "the files are there already" is no misfit, and the claim says so.
+        return misfit if misfit is not None and self.ledger.read_claim(0) is None else look
 
     def _take_over(self, base: LanceBase) -> CommitOutcome:
         said = "the dataset kept moving"

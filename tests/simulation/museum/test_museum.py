@@ -8,9 +8,11 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.chaos import play
+from tests.simulation.chaos import let_zombies_end, play, settle
 from tests.simulation.checks import violations
 from tests.simulation.choices import Seeded
+from tests.simulation.deaths import DULL, Death, live, new_world
+from tests.simulation.museum.commits import MarkBeforeCommit
 from tests.simulation.museum.mutants import MUTANTS, Mutant
 from tests.simulation.parts import PRODUCTION, Parts
 
@@ -35,3 +37,20 @@ def test_a_planted_bug_is_caught(mutant: Mutant, record_property: Callable[[str,
             assert harms(mutant, seed, PRODUCTION) == [], f"the product fails the example, too: seed {seed}"
             return
     pytest.fail(f"the checks do not catch it in {_MOST_EXAMPLES} examples")
+
+
+def test_a_death_at_each_effect_shows_a_mark_before_the_commit() -> None:
+    parts = Parts(reconciler=MarkBeforeCommit)
+    clean, job = new_world("iceberg", [2], parts)
+    effects = live(clean, job)
+    clean.scheduler.close()
+    caught = []
+    for number, effect in enumerate(effects):
+        world, job = new_world("iceberg", [2], parts)
+        live(world, job, Death(number, "after", "all"))
+        settle(world, DULL, job)
+        let_zombies_end(world, DULL)
+        if any("is in the table 0 times" in found for found in violations(world)):
+            caught.append(effect)
+        world.scheduler.close()
+    assert caught == ["put done", "put claim"]

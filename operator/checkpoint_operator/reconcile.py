@@ -172,6 +172,7 @@ class Reconciler:
             awaits_table=is_open and self._awaits_table(ledger, launch),
             failure=Failure(failure.family, failure.reason, failure.message) if failure else None,
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
+            counted=launch.counted,
         )
 
     def _driver_of(self, key: EpochKey, launch: LaunchRecord) -> DriverState:

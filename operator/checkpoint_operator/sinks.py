@@ -58,8 +58,10 @@ def open_sink(spec: SinkSpec, settings: Settings) -> Sink:
         return _TableSink(PyicebergTable(spec.iceberg.catalog, spec.iceberg.table, settings), spec, iceberg.commit)
     if spec.lance is not None:
         from checkpoint_operator.commit import lance
+        from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
         from checkpoint_operator.commit.lance_table import PylanceTable
 
+        refuse_lance_without_fences()
         return _TableSink(PylanceTable(spec.lance.uri, settings), spec, lance.commit)
     return _NoSink()
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import lance
 import pyarrow as pa
 import pytest
 
 from checkpoint_operator.arrow_schema import encode_schema
 from checkpoint_operator.commit.lance import LanceLook, LanceTable
+from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome
 from checkpoint_protocol import reasons
@@ -524,6 +526,22 @@ CHANGES: dict[str, tuple[Callable[[RealWorld], None], str | None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
+def test_a_change_in_the_moment_of_the_append_shows_at_the_version_that_it_made(real: RealWorld, change: str) -> None:
+    """Where Lance lets the append land at all: it refuses it after some of these changes."""
+    real.append_as_stranger()
+    target, files, before = real.target(), real.stage(1), real.latest
+    alter, column = CHANGES[change]
+    alter(real)
+
+    landed = real.port().append(before, KEY, files)
+
+    if isinstance(landed, Landed):
+        found = real.port().find_schema_change(landed.commit_id, [target])
+        assert (found is None) == (column is None)
+        assert column is None or (found is not None and column in found)
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_what_staged_fragments_fit_after_a_change_of_the_dataset(real: RealWorld, change: str) -> None:
     """Lance itself takes all of these, and reads NULL for what does not fit."""
     real.append_as_stranger()
@@ -589,3 +607,20 @@ def test_a_dataset_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: 
     assert world.port().find_misfit(world.looked(), [target], files) is None
     assert isinstance(world.port().append(world.latest, KEY, files), Landed)
     assert world.ids() == [1, 2]
+
+
+# --- the rule that all of this rests on ------------------------------------------------------------------------------------
+
+
+def test_the_installed_lance_keeps_the_rule_of_fences() -> None:
+    refuse_lance_without_fences()
+
+
+def test_a_lance_in_which_a_fence_stops_nothing_is_refused() -> None:
+    def harmless(dataset: Any) -> Any:
+        return lance.LanceOperation.UpdateConfig()
+
+    with pytest.raises(NeedsChange) as refused:
+        refuse_lance_without_fences(harmless)
+    assert refused.value.reason == reasons.STORE_UNSAFE
+    assert lance.__version__ in refused.value.message

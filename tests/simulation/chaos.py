@@ -166,10 +166,12 @@ def _fault_weight(temper: Temper, point: Point) -> int:
 
 
 def _change_code(world: World, choices: Choices) -> None:
-    """A later runner may come with other code."""
+    """A later runner may come with other code, and with another policy for what other code has sealed."""
+    job = world.jobs[0]
     if choices.below(4) == 1:
-        job = world.jobs[0]
-        job.code_digest = "f" * 64
+        job.code_digest = ("f" if choices.below(4) else "e") * 64
+    if choices.below(4) == 1:
+        job.on_code_change = "Restart" if job.on_code_change == "Continue" else "Continue"
 
 
 def _wake(world: World, actor: Actor) -> None:

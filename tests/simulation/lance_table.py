@@ -138,6 +138,15 @@ class SimulatedLance(SimulatedTable):
 
         return self.scheduler.at("misfit", "", effect, READ_FAULTS)
 
+    def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
+        def effect(order: Order) -> str | None:
+            _check_up(order)
+            self._check_openable(at_version)
+            layout = self.versions[at_version - 1].layout
+            return "a column was retyped" if any(target.fields[0].id != layout for target in targets) else None
+
+        return self.scheduler.at("landed", f"{at_version}", effect, READ_FAULTS)
+
     def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
         self._check_openable(look.at_version)
         return any(path in self.versions[look.at_version - 1].files for path in _paths(files))

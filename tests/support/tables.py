@@ -155,7 +155,7 @@ class FakeIceberg(ScriptedTable):
 
 @dataclass(frozen=True, slots=True)
 class FakeVersion:
-    kind: Literal["create", "append", "fence"]
+    kind: Literal["create", "append", "fence", "merge"]
     key: str | None = None
     files: tuple[str, ...] = ()
 
@@ -167,8 +167,13 @@ class FakeLance(ScriptedTable):
     identity: str = TOKEN
     versions: list[FakeVersion] = field(default_factory=lambda: [FakeVersion("create")])
     cleaned: int = 0
+    retyped_from: int | None = None
 
     # --- strangers
+
+    def retype_column(self) -> None:
+        self.versions.append(FakeVersion("merge"))
+        self.retyped_from = len(self.versions)
 
     def append_as_stranger(self) -> None:
         self.versions.append(FakeVersion("append", None, (f"stranger-{len(self.versions)}.lance",)))
@@ -207,6 +212,10 @@ class FakeLance(ScriptedTable):
         if any(target.identity != look.identity for target in targets):
             return Rejected(reasons.TABLE_REPLACED, "made again")
         return self.misfit
+
+    def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
+        self.log.append(f"schema of {at_version}")
+        return "the column 'x' was retyped" if self.retyped_from is not None and at_version >= self.retyped_from else None
 
     def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
         self.log.append("references")

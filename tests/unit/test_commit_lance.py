@@ -91,7 +91,7 @@ def test_the_first_committer_looks_then_claims_what_it_saw_then_appends_once_wit
 
     assert world.commit() == Committed(TOKEN, 4, by_us=True)
 
-    assert world.table.log == ["latest", "look", "misfit", "claim-0", "append on 3"]
+    assert world.table.log == ["latest", "look", "misfit", "claim-0", "append on 3", "schema of 4"]
     claim = world.ledger().read_claim(0)
     assert claim is not None
     assert claim.base == LanceBase(identity=TOKEN, at_version=3)
@@ -144,7 +144,7 @@ def test_where_a_claim_exists_a_fence_comes_before_the_append_which_is_based_on_
 
     assert world.commit() == Committed(TOKEN, 5, by_us=True)
 
-    assert world.table.log == ["look", "misfit", "claim-1", "fence on 3", "look", "misfit", "append on 4"]
+    assert world.table.log == ["look", "misfit", "claim-1", "fence on 3", "look", "misfit", "append on 4", "schema of 5"]
     world.assert_once()
 
 
@@ -415,6 +415,49 @@ def test_a_misfit_does_not_hide_that_the_commit_is_in_the_dataset() -> None:
     world = with_history()
     world.commit()
     world.table.misfit = Rejected(reasons.STAGED_FILE_MISSING, "compacted away since")
+
+    assert world.commit() == Committed(TOKEN, 4, by_us=False)
+
+
+def test_a_column_that_was_retyped_between_look_and_append_is_told_by_the_committer_that_landed() -> None:
+    world = with_history()
+    world.table.before_request = world.table.retype_column
+
+    outcome = world.commit()
+
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason == reasons.SCHEMA_CHANGED
+    assert "version 5" in outcome.message
+    assert "the column 'x' was retyped" in outcome.message
+
+
+def test_a_column_that_was_retyped_between_look_and_append_is_told_by_every_later_committer_too() -> None:
+    world = with_history()
+    world.table.before_request = world.table.retype_column
+    world.commit("lost")
+    world.table.before_request = lambda: None
+
+    assert isinstance(again := world.commit(), Rejected)
+    assert again.reason == reasons.SCHEMA_CHANGED
+    world.assert_once()
+
+
+def test_a_column_that_was_retyped_between_fence_and_append_is_told() -> None:
+    world = with_history()
+    world.claim(3)
+
+    requests = iter([lambda: None, world.table.retype_column])
+    world.table.before_request = lambda: next(requests)()
+
+    assert isinstance(outcome := world.commit(), Rejected)
+    assert outcome.reason == reasons.SCHEMA_CHANGED
+    assert len(world.table.commits_of(KEY)) == 1
+
+
+def test_a_column_that_was_retyped_after_the_commit_does_not_matter() -> None:
+    world = with_history()
+    world.commit()
+    world.table.retype_column()
 
     assert world.commit() == Committed(TOKEN, 4, by_us=False)
 

@@ -33,10 +33,15 @@ UNREADABLE = Failure("Corrupt", reasons.RECORD_UNREADABLE, "a record is garbage"
 
 
 def seen(*attempts: Attempt, **fields: object) -> Observation:
+    """Each attempt takes over all before it, unless it says what it does."""
+    chained = tuple(
+        replace(attempt, counted=tuple(earlier.number for earlier in attempts[:index])) if attempt.counted == () else attempt
+        for index, attempt in enumerate(attempts)
+    )
     nothing = Observation(
         epoch=1,
         is_marked=False,
-        attempts=attempts,
+        attempts=chained,
         code_digest=NOW,
         on_code_change="Continue",
         backoff_limit=3,
@@ -51,6 +56,11 @@ def at_work(number: int = 1, driver: DriverState = RUNNING, **fields: object) ->
 
 def closed(number: int = 1, failure: Failure | None = None, code: str = NOW, complete: bool = False) -> Attempt:
     return Attempt(number=number, code_digest=code, driver=GONE, is_closed=True, is_complete=complete, failure=failure)
+
+
+def beginning_anew(attempt: Attempt) -> Attempt:
+    """An attempt that takes over nothing of those before it, which is said by naming only itself."""
+    return replace(attempt, counted=(attempt.number,))
 
 
 def failed(count: int, failure: Failure | None = RETRYABLE) -> list[Attempt]:
@@ -296,6 +306,16 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         seen(closed(1, code=BEFORE), closed(2), closed(3, code=BEFORE), on_code_change="Restart"),
         (RecordAttempt(4, (2,)),),
     ),
+    "after a Restart, Continue takes over what the restarted attempt has sealed and nothing that it did again": (
+        "record_the_next_attempt",
+        seen(closed(1, code=BEFORE), beginning_anew(closed(2))),
+        (RecordAttempt(3, (2,)),),
+    ),
+    "after a Restart, another Restart with the first code does not bring back what was dropped": (
+        "record_the_next_attempt",
+        seen(closed(1), beginning_anew(closed(2, code=BEFORE)), on_code_change="Restart"),
+        (RecordAttempt(3, ()),),
+    ),
     "with Restart, nothing stays of other code only": (
         "record_the_next_attempt",
         seen(closed(1, code=BEFORE), on_code_change="Restart"),
@@ -358,6 +378,7 @@ def attempts(draw: st.DrawFn, number: int, is_last: bool) -> Attempt:
         awaits_table=draw(st.booleans()),
         failure=draw(st.none() | st.sampled_from([RETRYABLE, BROKEN, UNREADABLE])),
         idle_s=draw(st.floats(0, 1e6)),
+        counted=tuple(sorted(draw(st.sets(st.integers(1, number - 1))))) if number > 1 else (),
     )
 
 
@@ -399,6 +420,8 @@ def test_whatever_is_seen_something_follows_and_it_is_safe(observation: Observat
                 assert attempt == len(observation.attempts) + 1
                 assert all(observation.attempts[number - 1].is_closed for number in counted), "live seals are never taken over"
                 assert tuple(sorted(set(counted))) == counted
+                assert last is not None or not counted
+                assert last is None or {*counted} <= {*last.counted, last.number}, "what was dropped would be there twice"
             case StartDriver(attempt) | MakeTable(attempt):
                 assert is_open
                 assert last is not None

@@ -10,6 +10,9 @@ append that was based on a version older than a no-op Project transaction (the f
 
 After f is in the table, no append of an earlier committer can land; one that landed before f is found by the look up to f. An
 append without a fence thus happens at most once per write and epoch.
+
+Lance has no compare-and-swap for appends, so a column that is dropped or retyped between the look and the append does not stop
+it. That is looked for afterwards, at the version that carries the key, and told to a person instead of marked as done.
 """
 
 from __future__ import annotations
@@ -70,6 +73,12 @@ class LanceTable(Protocol):
     def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
         """Compare identity, field ids and types at that look with those of staging, and the staged files with the store."""
 
+    def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
+        """Say what has changed in the fields since staging, as of a version; None if staged files still read as they should.
+
+        Raises Retryable where the store does not answer.
+        """
+
     def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
         """Whether the dataset at that look names one of the data files."""
 
@@ -121,7 +130,7 @@ class _Committer:
             if first_claim.token == ours.token:
                 match self.table.append(looked.at_version, self.key, self.files):
                     case Landed(version):
-                        return Committed(base.identity, version, by_us=True)
+                        return self._committed(base, version, by_us=True)
                     case _:
                         pass
         assert isinstance(first_claim.base, LanceBase)
@@ -153,7 +162,7 @@ class _Committer:
                         return known
                     match self.table.append(fence, self.key, self.files):
                         case Landed(version):
-                            return Committed(base.identity, version, by_us=True)
+                            return self._committed(base, version, by_us=True)
                         case Refused(message):
                             said = message
                         case unanswered:
@@ -178,7 +187,7 @@ class _Committer:
         if look is None:
             return self._gone()
         if look.committed is not None:
-            return Committed(base.identity, look.committed, by_us=False)
+            return self._committed(base, look.committed, by_us=False)
         is_replaced = look.identity != base.identity
         if not is_replaced and not look.history_reaches_back:
             if self.table.references_any(look, self.files):
@@ -188,6 +197,17 @@ class _Committer:
                 "the key nor a staged file is in the dataset; look whether the rows are there"
             )
         return self.table.find_misfit(look, self.targets, self.files)
+
+    def _committed(self, base: LanceBase, version: int, by_us: bool) -> Committed | Rejected:
+        """The key is in the dataset; what it brought can still be wrong, which nobody but us would notice."""
+        change = self.table.find_schema_change(version, self.targets)
+        if change is None:
+            return Committed(base.identity, version, by_us)
+        return Rejected(
+            reasons.SCHEMA_CHANGED,
+            f"the rows of {self.key} are in version {version} of the dataset, but in the moment of their commit {change}, so "
+            "that values read NULL there; restore the version before, then start a new write under another name",
+        )
 
     def _gone(self) -> Rejected:
         name = self.targets[0].uri if self.targets else "of this write"

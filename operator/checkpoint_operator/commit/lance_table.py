@@ -132,17 +132,11 @@ class PylanceTable:
                     f"the Lance dataset {self._uri} was made again (or restored to before this write) while the write was "
                     "running; start a new write under another name",
                 )
-            if changed := differences(target.fields, fields_of(dataset)):
-                return Rejected(
-                    reasons.SCHEMA_CHANGED,
-                    f"the Lance dataset {self._uri} changed while the write was running: {changed[0]}; undo that, or start a "
-                    "new write under another name",
-                )
-        if (dropped := self._dropped_meanwhile(dataset, targets)) is not None:
+        if (change := self._schema_change(dataset, targets)) is not None:
             return Rejected(
                 reasons.SCHEMA_CHANGED,
-                f"the Lance dataset {self._uri} changed while the write was running: the column {dropped!r} was dropped and made "
-                "again; start a new write under another name",
+                f"the Lance dataset {self._uri} changed while the write was running: {change}; undo that, or start a new write "
+                "under another name",
             )
         known_fields = {field.id for target in targets for field in target.fields}
         expected: dict[str, int] = {}
@@ -164,6 +158,9 @@ class PylanceTable:
                     )
         return find_missing(f"{self._uri}/data", expected, self._settings)
 
+    def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
+        return self._schema_change(self._open(at_version), targets)
+
     def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
         dataset = self._open(look.at_version)
         if dataset is None:
@@ -179,8 +176,15 @@ class PylanceTable:
         dataset = self._open(read_version)
         if dataset is None:
             return Refused(f"version {read_version} of {self._uri} is gone")
-        # The same schema again: changes nothing, but an append that was based on an earlier version is refused after it.
-        return self._request(read_version, lance.LanceOperation.Project(dataset.lance_schema), {_FENCE_PROPERTY: new_token()})
+        return self._request(read_version, fence_operation(dataset), {_FENCE_PROPERTY: new_token()})
+
+    def _schema_change(self, dataset: Any, targets: Sequence[LanceTarget]) -> str | None:
+        now = fields_of(dataset)
+        for target in targets:
+            if changed := differences(target.fields, now):
+                return changed[0]
+        dropped = self._dropped_meanwhile(dataset, targets)
+        return None if dropped is None else f"the column {dropped!r} was dropped and made again"
 
     def _dropped_meanwhile(self, dataset: Any, targets: Sequence[LanceTarget]) -> str | None:
         """Return a staged column that was missing at some version since staging.
@@ -243,6 +247,14 @@ class PylanceTable:
                 changes_schema=_FENCE_PROPERTY not in properties and isinstance(transaction.operation, _SCHEMA_OPERATIONS),
             )
         return self._summaries[version]
+
+
+def fence_operation(dataset: Any) -> Any:
+    """Return the operation that changes nothing, and after which an append that was based on an earlier version is refused.
+
+    It is refused because the projection does not promise to preserve nullability: said explicitly, for all hangs on it.
+    """
+    return lance.LanceOperation.Project(dataset.lance_schema, preserves_nullability=False)
 
 
 @dataclass(frozen=True, slots=True)

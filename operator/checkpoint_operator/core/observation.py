@@ -30,6 +30,7 @@ class Attempt:
 
     `is_sealed`: its plan exists and each task shows its last seal, so that it can be closed whatever its driver does.
     `awaits_table`: its driver has proposed an output schema and no table was made for it yet.
+    `counted`: the earlier attempts whose seals it takes over.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Attempt:
     awaits_table: bool = False
     failure: Failure | None = None
     idle_s: float = 0.0
+    counted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,9 +162,15 @@ def _counts(seen: Observation, attempt: Attempt) -> bool:
 
 
 def _still_standing(seen: Observation) -> tuple[int, ...]:
-    """Which closed attempts' seals the next one takes over."""
+    """Which closed attempts' seals the next one takes over: what the last took over, and its own.
+
+    What the last one left out (under another onCodeChange) was computed again since: counting both would double rows.
+    """
+    if seen.last is None:
+        return ()
+    candidates = {*seen.last.counted, seen.last.number}
     return tuple(
         attempt.number
         for attempt in seen.attempts
-        if attempt.is_closed and (seen.on_code_change == "Continue" or attempt.code_digest == seen.code_digest)
+        if attempt.number in candidates and (seen.on_code_change == "Continue" or attempt.code_digest == seen.code_digest)
     )

@@ -37,6 +37,9 @@ class _LanceWrapper:
     def find_misfit(self, look: LanceLook, targets: Any, files: Any) -> Any:
         return self.inner.find_misfit(look, targets, files)
 
+    def find_schema_change(self, at_version: int, targets: Any) -> str | None:
+        return self.inner.find_schema_change(at_version, targets)
+
     def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
         return self.inner.references_any(look, files)
 

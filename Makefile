@@ -6,10 +6,10 @@ UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance test check format prefetch pin clean
+.PHONY: help setup run run-lance test check format prefetch pin clean cluster cluster-down images
 
 help: ## say what there is
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 setup: $(READY) ## make .venv with every package pinned
 
@@ -48,6 +48,28 @@ test: setup prefetch ## run every test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
+
+# A node of our own takes root on Debian or Ubuntu; `make cluster CLUSTER=kind` takes Docker instead. The second was not tried: Docker
+# did not let kind run where this was written. Its images are loaded with: go run $(KIND) load image-archive <archive> --name tests
+CLUSTER ?= node
+KIND := sigs.k8s.io/kind@v0.33.0
+
+cluster: setup ## start a Kubernetes of one node on this machine; the first time builds it, about fifteen minutes
+ifeq ($(CLUSTER),kind)
+	go run $(KIND) create cluster --name tests --wait 2m
+else
+	@$(BIN)/python -m tests.services.kubernetes up
+endif
+
+cluster-down: setup ## end it, with all that runs in it
+ifeq ($(CLUSTER),kind)
+	go run $(KIND) delete cluster --name tests
+else
+	@$(BIN)/python -m tests.services.kubernetes down
+endif
+
+images: setup ## build the images of operator and Spark into archives, and load them if the cluster is up
+	@$(BIN)/python -m tests.services.kubernetes images
 
 format: setup ## format the code
 	$(BIN)/ruff check --fix --quiet .

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -78,6 +80,25 @@ def open_catalog(name: str, settings: Settings) -> Catalog:
         session.mount("http://", _BoundedAdapter())
         session.mount("https://", _BoundedAdapter())
     return catalog
+
+
+@dataclass(slots=True)
+class CatalogBook:
+    """Opens each catalog once for all tables of a process: a connection pool and a client for each write would be many.
+
+    May be handed to threads; so may the catalogs. One that could not be opened is tried anew by the next who asks.
+    """
+
+    settings: Settings
+    _opened: dict[str, Catalog] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def open(self, name: str) -> Catalog:
+        """Return the catalog of this name, as open_catalog does."""
+        with self._lock:
+            if name not in self._opened:
+                self._opened[name] = open_catalog(name, self.settings)
+            return self._opened[name]
 
 
 def translate_catalog_error(error: Exception, name: str) -> CheckpointError:

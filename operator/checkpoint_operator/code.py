@@ -12,14 +12,20 @@ from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.store import local_path
 
 
-def code_digest(spec: Spec) -> str:
-    """Return the sha256, as hex, of the steps, of every file in the code folder, and of the versions of packages used.
+def code_digest(spec: Spec, archive: str | None = None, image: str | None = None) -> str:
+    """Return the sha256, as hex, of the steps and of what they are called from.
 
-    NeedsChange if the folder is not there.
+    On one machine that is every file in the code folder, the digest of the `archive`, and the versions of packages used. With an
+    `image` the rest is in the image, which is known by its name only. NeedsChange if the folder is not there.
     """
     digest = hashlib.sha256()
     for step in spec.steps:
         digest.update(step.model_dump_json().encode())
+    if archive is not None:
+        digest.update(f"\0archive {archive}\0".encode())
+    if image is not None:
+        digest.update(f"\0image {image}\0{spec.code.path or ''}\0".encode())
+        return digest.hexdigest()
     folder = code_folder(spec)
     if folder is not None:
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _is_left_out(path.relative_to(folder))):

@@ -103,6 +103,7 @@ class ShownWrite(Shown):
     namespace: str | None
     name: str | None
     names: tuple[str, ...] = Field(description="Which namespace/name mean this uid (local runner).")
+    is_deleted: bool | None = Field(description="Nothing of it is committed any more. Null: the note cannot be read.")
     source: dict[str, JsonValue] | None = Field(description="Its identity, with defaults left out.")
     sink: dict[str, JsonValue] | None
     epochs: tuple[ShownEpoch, ...]

@@ -94,6 +94,7 @@ class Inspector:
     store: ObjectStore
     strays: list[str] = field(default_factory=list)
     _wrong: dict[str, str] = field(default_factory=dict)
+    _deletions: dict[str, bool | None] = field(default_factory=dict)
     _unanswered: int = 0
 
     @property
@@ -126,6 +127,7 @@ class Inspector:
             namespace=record.namespace if record else namespace or None,
             name=record.name if record else name or None,
             names=names,
+            is_deleted=self._is_deleted(uid),
             source=source if isinstance(source, dict) else None,
             sink=sink if isinstance(sink, dict) else None,
             epochs=tuple(self._read_epoch(EpochKey(uid, epoch), paths) for epoch, paths in sorted(by_epoch.items())),
@@ -172,7 +174,9 @@ class Inspector:
             number, separator, _ = path.partition("/")[2].removeprefix(f"{uid}/").partition("/")
             if separator and _is_number(number):
                 epochs[int(number)].append(path)
-            elif path != layout.write_path(uid):
+            elif layout.is_code(path, uid):
+                continue
+            elif path not in (layout.write_path(uid), layout.deleted_path(uid)):
                 self.strays.append(path)
         return epochs
 
@@ -292,7 +296,18 @@ class Inspector:
             self._wrong[path] = error.message
             return None
 
+    def _is_deleted(self, uid: str) -> bool | None:
+        """Whether a write was deleted; None if that cannot be read."""
+        if uid not in self._deletions:
+            path = layout.deleted_path(uid)
+            note = self._try(path, lambda: store_rules.read_deleted(self.store, uid))
+            self._deletions[uid] = None if path in self._wrong else note is not None
+        return self._deletions[uid]
+
     def _missing(self, path: str, why: str) -> None:
+        folder, _, rest = path.partition("/")
+        if folder == layout.STAGED and self._is_deleted(rest.partition("/")[0]):
+            return  # deletion has removed what was staged
         self._wrong.setdefault(path, f"{self.store.uri}/{path} is not there, though {why}")
 
 

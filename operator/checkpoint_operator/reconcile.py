@@ -5,12 +5,13 @@ Nothing is remembered between rounds but when progress was last seen, which no s
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, assert_never
+from typing import Protocol, assert_never
 
-from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Rejected, TryLater, Unknown
+from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, Committed, Rejected, TryLater, Unknown
 from checkpoint_operator.commit.results import Results, gather
 from checkpoint_operator.core.actions import (
     Action,
@@ -24,7 +25,7 @@ from checkpoint_operator.core.actions import (
     StopDriver,
     Wait,
 )
-from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
+from checkpoint_operator.core.observation import Attempt, DriverSight, DriverState, Failure, Observation
 from checkpoint_operator.core.rules import decide
 from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
@@ -32,16 +33,14 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.records import LaunchRecord, MarkRecord, Target, TargetRecord
+from checkpoint_protocol.records import FailureRecord, LaunchRecord, MarkRecord, StagedFile, Target, TargetRecord
 from checkpoint_protocol.store import ObjectStore
-
-PROGRESS_DEADLINE_S: Final = 600.0
 
 
 class Drivers(Protocol):
     """What starts and ends drivers: processes or pods."""
 
-    def state(self, key: EpochKey, attempt: int) -> DriverState:
+    def look(self, key: EpochKey, attempt: int) -> DriverSight:
         """Return what is known of an attempt's driver. A driver that may still run but is not ours is GONE."""
 
     def expect(self, key: EpochKey, attempt: int) -> None:
@@ -55,7 +54,7 @@ class Drivers(Protocol):
 
 
 class Sink(Protocol):
-    """The write's target: what staging must know of it, and the commit."""
+    """The write's target: what staging must know of it, the commit, and what deletion undoes of both."""
 
     @property
     def title(self) -> str:
@@ -70,6 +69,16 @@ class Sink(Protocol):
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         """Put the results into the target, once."""
 
+    def bury(self, ledger: Ledger) -> BurialOutcome:
+        """See to it that nothing of a claimed epoch lands any more. Called by deletion only, after its note was put."""
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        """Remove data files that can never be committed; return how many.
+
+        Only those that are surely this epoch's own, by their names below the targets' locations; all others are passed over.
+        Idempotent: those that are not there count too.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -78,6 +87,8 @@ class Write:
     uid: str
     spec: Spec
     code_digest: str
+    #: The digest of the archive in the store that the next attempt is recorded with; None: there is none.
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,12 @@ class Reconciler:
     sink: Sink
     clock: Callable[[], float] = time.monotonic
     recorder: str = ""
+    #: Gives the write as it is now (its code may have been changed) where a new attempt may depend on that.
+    renew: Callable[[Write], Write] = lambda write: write
     first_counted_failure: int | None = None
+    is_past_deadline: bool = False
+    pause_after: Callable[[int], float] = lambda failures: 0.0
+    _closed_at: dict[tuple[int, int], float] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _progress: tuple[tuple[int, int, int], float] = field(default=((0, 0, 0), 0.0))
 
@@ -143,16 +159,30 @@ class Reconciler:
         numbers = ledger.list_attempts()
         if self.first_counted_failure is None or not numbers:
             self.first_counted_failure = (numbers[-1] if numbers else 0) + 1
+        attempts = tuple(self._observe_attempt(ledger, number, number == numbers[-1]) for number in numbers)
+        is_marked = ledger.read_mark() is not None
+        if not is_marked and (not attempts or attempts[-1].is_closed):
+            self.write = self.renew(self.write)
         return Observation(
             epoch=ledger.key.epoch,
-            is_marked=ledger.read_mark() is not None,
-            attempts=tuple(self._observe_attempt(ledger, number, number == numbers[-1]) for number in numbers),
+            is_marked=is_marked,
+            attempts=attempts,
             code_digest=self.write.code_digest,
             on_code_change=self.write.spec.on_code_change,
             backoff_limit=self.write.spec.backoff_limit,
-            progress_deadline_s=PROGRESS_DEADLINE_S,
+            progress_deadline_s=self.write.spec.progress_deadline_seconds,
             first_counted_failure=self.first_counted_failure,
+            is_suspended=self.write.spec.suspend,
+            is_past_deadline=self.is_past_deadline,
+            pause_left_s=self._pause_left_s(ledger.key.epoch, numbers),
         )
+
+    def _pause_left_s(self, epoch: int, numbers: list[int]) -> float:
+        """Counted from when this process first saw the last attempt closed: no clock of anybody else is asked."""
+        if not numbers or (closed_at := self._closed_at.get((epoch, numbers[-1]))) is None:
+            return 0.0
+        failures = numbers[-1] - (self.first_counted_failure or 1) + 1
+        return closed_at + self.pause_after(failures) - self.clock()
 
     def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool) -> Attempt:
         launch = ledger.read_launch(number)
@@ -161,11 +191,15 @@ class Reconciler:
         failure = ledger.read_failure(number) if closed is not None and not closed.complete else None
         is_open = is_last and closed is None
         # The driver first: were it asked after the seals, one that sealed and ended in between would look idle and gone.
-        driver = self._driver_of(ledger.key, launch) if is_open else DriverState.GONE
+        sight = self._look(ledger, launch) if is_open else DriverSight(DriverState.GONE)
+        if is_last and closed is not None:
+            self._closed_at.setdefault((ledger.key.epoch, number), self.clock())
         return Attempt(
             number=number,
             code_digest=launch.code_digest,
-            driver=driver,
+            driver=sight.state,
+            trouble=sight.trouble,
+            is_outdated=sight.is_outdated,
             is_sealed=is_open and self._is_sealed(ledger, number),
             is_closed=closed is not None,
             is_complete=closed is not None and closed.complete,
@@ -175,10 +209,14 @@ class Reconciler:
             counted=launch.counted,
         )
 
-    def _driver_of(self, key: EpochKey, launch: LaunchRecord) -> DriverState:
-        state = self.drivers.state(key, launch.attempt)
-        is_ours = launch.recorded_by == self.recorder
-        return DriverState.ELSEWHERE if state is DriverState.GONE and not is_ours else state
+    def _look(self, ledger: Ledger, launch: LaunchRecord) -> DriverSight:
+        sight = self.drivers.look(ledger.key, launch.attempt)
+        if sight.state is DriverState.GONE and launch.recorded_by != self.recorder:
+            return DriverSight(DriverState.ELSEWHERE)
+        if sight.state is DriverState.UNBORN and ledger.read_plan(launch.attempt) is not None:
+            # Somebody has driven this attempt: another driver of it would end before any task.
+            return DriverSight(DriverState.GONE)
+        return sight
 
     def _is_sealed(self, ledger: Ledger, attempt: int) -> bool:
         """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself."""
@@ -207,7 +245,11 @@ class Reconciler:
         match action:
             case Commit(attempt):
                 return self._commit(ledger, attempt)
-            case Close(attempt, _):
+            case Close(attempt, _, failure):
+                if failure is not None and ledger.read_failure(attempt) is None:
+                    ledger.put_failure(
+                        FailureRecord.model_validate({"token": new_token(), "attempt": attempt, **dataclasses.asdict(failure)})
+                    )
                 ledger.close(attempt)
             case StopDriver(attempt):
                 self.drivers.stop(ledger.key, attempt)
@@ -251,6 +293,7 @@ class Reconciler:
             minimum_bytes=spec.checkpoint.minimum_bytes,
             counted=counted,
             recorded_by=self.recorder,
+            code=self.write.code,
             on_replaced=spec.on_replaced,
         )
         if ledger.put_launch(launch).token == launch.token:
@@ -284,7 +327,6 @@ class Reconciler:
                 raise Retryable(reason, message)
             case _:
                 assert_never(outcome)
-        self.drivers.stop(ledger.key, attempt)
         return None
 
     def _mark(self, ledger: Ledger, results: Results, identity: str | None, commit_id: int | None) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from checkpoint_operator.commit.outcomes import CommitOutcome
+from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.reconcile import Sink
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Sink as SinkSpec
-from checkpoint_protocol.records import NoTarget, Target
+from checkpoint_protocol.records import NoTarget, StagedFile, Target
 from checkpoint_protocol.settings import Settings
+
+if TYPE_CHECKING:
+    from checkpoint_operator.catalogs import CatalogBook
 
 
 class _Table(Protocol):
@@ -22,6 +26,8 @@ class _Table(Protocol):
     def describe(self) -> Target | None: ...
 
     def create(self, arrow_schema: str, sink: SinkSpec) -> Target: ...
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int: ...
 
 
 _TableT = TypeVar("_TableT", bound=_Table)
@@ -34,6 +40,7 @@ class _TableSink(Generic[_TableT]):
     table: _TableT
     spec: SinkSpec
     protocol: Callable[[_TableT, Ledger, Results], CommitOutcome]
+    burial: Callable[[_TableT, Ledger], BurialOutcome]
 
     @property
     def title(self) -> str:
@@ -48,21 +55,31 @@ class _TableSink(Generic[_TableT]):
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         return self.protocol(self.table, ledger, results)
 
+    def bury(self, ledger: Ledger) -> BurialOutcome:
+        return self.burial(self.table, ledger)
 
-def open_sink(spec: SinkSpec, settings: Settings) -> Sink:
-    """Return the sink that a manifest names. The table libraries are imported only where they are needed."""
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        return self.table.discard(key, targets, files)
+
+
+def open_sink(spec: SinkSpec, settings: Settings, catalogs: CatalogBook | None = None) -> Sink:
+    """Return the sink that a manifest names. The table libraries are imported only where they are needed.
+
+    `catalogs`: shared by all sinks of a process that has many.
+    """
     if spec.iceberg is not None:
         from checkpoint_operator.commit import iceberg
         from checkpoint_operator.commit.iceberg_table import PyicebergTable
 
-        return _TableSink(PyicebergTable(spec.iceberg.catalog, spec.iceberg.table, settings), spec, iceberg.commit)
+        iceberg_table = PyicebergTable(spec.iceberg.catalog, spec.iceberg.table, settings, catalogs)
+        return _TableSink(iceberg_table, spec, iceberg.commit, iceberg.bury)
     if spec.lance is not None:
         from checkpoint_operator.commit import lance
         from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
         from checkpoint_operator.commit.lance_table import PylanceTable
 
         refuse_lance_without_fences()
-        return _TableSink(PylanceTable(spec.lance.uri, settings), spec, lance.commit)
+        return _TableSink(PylanceTable(spec.lance.uri, settings), spec, lance.commit, lance.bury)
     return _NoSink()
 
 
@@ -80,3 +97,9 @@ class _NoSink:
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         raise AssertionError("a write without a table has no files to commit")
+
+    def bury(self, ledger: Ledger) -> BurialOutcome:
+        raise AssertionError("a write without a table claims nothing")
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        return 0

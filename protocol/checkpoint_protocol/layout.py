@@ -2,6 +2,8 @@
 
     names/<namespace>/<name>.json                 which uid a name means (local runner only)
     control/<uid>/write.json                      who this is
+    control/<uid>/deleted.json                    the write was deleted: nothing of it may be committed any more
+    control/<uid>/code/<sha256>.zip               code that attempts were recorded with, by the digest of the archive
     control/<uid>/<epoch>/launch/<n>.json         what driver n is told
     control/<uid>/<epoch>/target/<n>.json         the table made for driver n's proposed output
     control/<uid>/<epoch>/closed/<n>.json         the seals of attempt n that count
@@ -27,6 +29,8 @@ _NUMBERED = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
 _CLAIM = re.compile(r"claim-(0|[1-9][0-9]{0,9})\.json")
 _SEAL = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})\.json")
 _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
+_CODE = re.compile(r"[0-9a-f]{64}\.zip")
+_SEAL_OF_EPOCH = re.compile(r"([1-9][0-9]{0,9})/[1-9][0-9]{0,9}/seals/" + _SEAL.pattern)
 
 CONTROL = "control"
 STAGED = "staged"
@@ -41,8 +45,29 @@ def write_path(uid: str) -> str:
     return f"{CONTROL}/{uid}/write.json"
 
 
+def deleted_path(uid: str) -> str:
+    return f"{CONTROL}/{uid}/deleted.json"
+
+
+def code_folder(uid: str) -> str:
+    return f"{CONTROL}/{uid}/code/"
+
+
+def code_path(uid: str, digest: str) -> str:
+    return f"{code_folder(uid)}{digest}.zip"
+
+
+def is_code(path: str, uid: str) -> bool:
+    """Whether an object is an archive of a write's code."""
+    return _CODE.fullmatch(_below(path, code_folder(uid))) is not None
+
+
 def control_folder(uid: str) -> str:
     return f"{CONTROL}/{uid}/"
+
+
+def staged_folder(uid: str) -> str:
+    return f"{STAGED}/{uid}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +158,9 @@ def seal_of(path: str, folder: str) -> tuple[int, int] | None:
     """Return (task, link) of `<folder><task>/<link>.json`, or None."""
     match = _SEAL.fullmatch(_below(path, folder))
     return (int(match[1]), int(match[2])) if match else None
+
+
+def epoch_of_seal(path: str, folder: str) -> int | None:
+    """Return e of `<staged folder><e>/<n>/seals/<task>/<link>.json`, or None for any other object."""
+    match = _SEAL_OF_EPOCH.fullmatch(_below(path, folder))
+    return int(match[1]) if match else None

@@ -18,6 +18,7 @@ from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.records import (
     ClaimRecord,
     ClosedRecord,
+    DeletedRecord,
     FailureRecord,
     InputRecord,
     LaunchRecord,
@@ -101,6 +102,19 @@ def read_write(store: ObjectStore, uid: str) -> WriteRecord | None:
 
 def put_write(store: ObjectStore, record: WriteRecord) -> WriteRecord:
     return put_once(store, layout.write_path(record.uid), record)
+
+
+def put_deleted(store: ObjectStore, uid: str, pause: Callable[[float], None] = time.sleep) -> DeletedRecord:
+    """Note that a write is deleted; from then on no new claim of it leads to a commit.
+
+    Idempotent. Claims that were put before must be looked for afterwards, by `Ledger.read_claim`: see `Ledger.is_deleted`.
+    """
+    return put_once(store, layout.deleted_path(uid), DeletedRecord(token=new_token(), uid=uid), pause)
+
+
+def read_deleted(store: ObjectStore, uid: str) -> DeletedRecord | None:
+    """Return the note that a write is deleted, or None."""
+    return read(store, layout.deleted_path(uid), DeletedRecord)
 
 
 def list_epochs(store: ObjectStore, uid: str) -> list[int]:
@@ -329,6 +343,14 @@ class Ledger:
 
     def read_claim(self, index: int) -> ClaimRecord | None:
         return self._read(self.at.claim(index), ClaimRecord)
+
+    def is_deleted(self) -> bool:
+        """Whether the write was deleted. A committer asks this after its claim stands and before any request to the table.
+
+        Deletion does the same crosswise: it puts its note and then looks for claims. Whatever the order of these four, either
+        the committer finds the note and sends nothing, or deletion finds the claim and buries what may be on its way.
+        """
+        return self._read(layout.deleted_path(self.key.uid), DeletedRecord) is not None
 
     def put_mark(self, record: MarkRecord) -> MarkRecord:
         """Note that the commit was seen in the table. Never to be called before it was seen."""

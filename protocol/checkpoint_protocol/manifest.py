@@ -1,7 +1,9 @@
-"""The CheckpointedWrite manifest: what a user applies, field for field the CRD's spec.
+"""The CheckpointedWrite manifest: what a user applies, field for field the CRD's spec (which is generated from these models).
 
 Strict: an unknown field or a wrong type is an error that names the field's path and, where one is close, the field that was
-meant. Identity (source, sink, checkpoint) is immutable for the life of a write; code, arguments and sizes are not.
+meant. Identity (source, sink, checkpoint) is immutable for the life of a write; code, arguments and sizes are not. What only a
+cluster can do (images, pod templates, Secrets) is accepted and passed over on one machine. `description` and the first line of
+a docstring are what `kubectl explain` shows.
 """
 
 from __future__ import annotations
@@ -12,41 +14,35 @@ import json
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.quantities import Duration, Size
+from checkpoint_protocol.sections import Label, ObjectName, Seconds, Section, Uri
+from checkpoint_protocol.workloads import Code as Code
+from checkpoint_protocol.workloads import DriverSpec as DriverSpec
+from checkpoint_protocol.workloads import ExecutorSpec as ExecutorSpec
 
 API_VERSION: Final = "checkpointed.dev/v1alpha1"
 KIND: Final = "CheckpointedWrite"
 PARTITION_TRANSFORMS: Final = ("identity", "year", "month", "day", "hour")
 
-_NAME = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=253)]
-_URI = Annotated[str, Field(min_length=1, max_length=1024)]
+#: The name of a driver's pod is <write>-<8 hex digits>-<epoch>-<attempt>, and a pod's host name has 63 characters at most.
+MAX_NAME_LENGTH: Final = 45
+
+_ColumnName = Annotated[str, Field(max_length=512)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-    )
-
-
-class SourceOptions(_Section):
+class SourceOptions(Section):
     """How to read text files. Parquet files need none of these."""
 
     header: bool = Field(default=True, description="CSV: the first line of each file names the columns.")
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="CSV: the character between fields.")
     quote: str = Field(default='"', max_length=1, description="CSV: the character around fields; empty for none.")
     escape: str = Field(default="", max_length=1, description="CSV: the character before a special one; empty for none.")
-    null_values: tuple[str, ...] = Field(
+    null_values: tuple[Annotated[str, Field(max_length=256)], ...] = Field(
         default=("", "NA", "null", "NULL"), max_length=64, description="CSV: texts that mean NULL when not quoted."
     )
     multi_line: bool = Field(
@@ -58,21 +54,25 @@ class SourceOptions(_Section):
     )
 
 
-class Source(_Section):
+class Source(Section):
     """Where the rows come from. Immutable."""
 
-    format: Literal["parquet", "csv", "json"] = Field(description="json means one JSON object a line.")
-    path: _URI | None = Field(default=None, description="A file, a folder or a pattern with *.")
-    paths: tuple[_URI, ...] = Field(default=(), max_length=1024, description="Several of the same.")
+    format: Literal["parquet", "csv", "json"] = Field(description="The files' format; json means one JSON object a line.")
+    path: Uri | None = Field(
+        default=None, description="A file, a folder or a pattern with *: s3://, gs://, az://, or on this machine."
+    )
+    paths: tuple[Uri, ...] = Field(default=(), max_length=1024, description="Several of the same, instead of path.")
     options: SourceOptions = Field(default_factory=SourceOptions)
-    columns: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=2048, description="Read these columns only.")
-    types: dict[str, str] = Field(
+    columns: Annotated[tuple[_ColumnName, ...], Field(min_length=1, max_length=2048)] | None = Field(
+        default=None, description="Read these columns only."
+    )
+    types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
         max_length=2048,
         description="Text: the type of a column where the inferred one is not right, e.g. int64, string, "
         "timestamp[us], decimal(10,2).",
     )
-    key_columns: tuple[str, ...] = Field(
+    key_columns: tuple[_ColumnName, ...] = Field(
         default=(), max_length=16, description="Columns that identify a row. Files do not need them: position is used."
     )
     split_size: Size = Field(default=128 << 20, gt=0, description="The most bytes of input of one split.")
@@ -88,7 +88,7 @@ class Source(_Section):
         return self.paths if self.path is None else (self.path,)
 
 
-class Step(_Section):
+class Step(Section):
     """One Python callable, applied in the order of the list."""
 
     call: str = Field(
@@ -104,7 +104,8 @@ class Step(_Section):
     name: str | None = Field(default=None, max_length=128, description="Used in messages; the callable by default.")
     arguments: dict[str, JsonValue] = Field(
         default_factory=dict,
-        description="Keyword arguments: of the function at each call, of the class when it is made.",
+        description="Keyword arguments: of the function at each call, of the class when it is made. Kubernetes keeps numbers as "
+        "JSON does: 1.0 arrives as 1, and digits beyond 64 bits are lost; quote what must stay as it is.",
     )
 
     @property
@@ -112,19 +113,17 @@ class Step(_Section):
         return self.name or self.call
 
 
-class Code(_Section):
-    """Where the steps' code lies. Without it, modules are taken from the installed packages."""
+class IcebergSink(Section):
+    """An Iceberg table."""
 
-    path: _URI | None = Field(default=None, description="A folder that is put on the import path.")
-
-
-class IcebergSink(_Section):
     catalog: str = Field(min_length=1, max_length=128, description="A catalog of the operator's (or runner's) settings.")
-    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table")
+    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table, its name in the catalog.")
 
 
-class LanceSink(_Section):
-    uri: _URI = Field(description="The dataset, e.g. s3://bucket/name.lance")
+class LanceSink(Section):
+    """A Lance dataset."""
+
+    uri: Uri = Field(description="The dataset, e.g. s3://bucket/name.lance")
 
     @model_validator(mode="after")
     def _is_what_lance_reads(self) -> LanceSink:
@@ -133,22 +132,26 @@ class LanceSink(_Section):
         return self
 
 
-class NoSink(_Section):
+class NoSink(Section):
     """No table: the steps run once per row, for what they do."""
 
 
-class PartitionField(_Section):
-    column: str = Field(min_length=1, max_length=512)
-    transform: Literal["identity", "year", "month", "day", "hour"] = "identity"
+class PartitionField(Section):
+    """One field of the new table's partitioning."""
+
+    column: str = Field(min_length=1, max_length=512, description="A column of the steps' output.")
+    transform: Literal["identity", "year", "month", "day", "hour"] = Field(
+        default="identity", description="What is made of the column's value; year to hour are for dates and timestamps."
+    )
 
 
-class Sink(_Section):
+class Sink(Section):
     """Where the rows go. Immutable. Exactly one of iceberg, lance and none."""
 
     iceberg: IcebergSink | None = None
     lance: LanceSink | None = None
     none: NoSink | None = None
-    mode: str = Field(default="append", description="append")
+    mode: str = Field(default="append", max_length=32, description="What the commit does to the table; append only, so far.")
     create: bool = Field(default=False, description="Make the target from the steps' output if it does not exist.")
     partition_by: tuple[PartitionField, ...] = Field(
         default=(), max_length=16, description="Iceberg, with create: how the new table is partitioned."
@@ -176,32 +179,28 @@ class Sink(_Section):
         return "lance" if self.lance is not None else "none"
 
 
-class CheckpointSpec(_Section):
+class CheckpointSpec(Section):
     """Where finished work is sealed, and how often. The uri is immutable."""
 
-    uri: _URI = Field(description="A folder in an object store (s3://, gs://, az://) or on disk.")
-    interval: Duration = Field(default=60.0, gt=0, description="A task seals what it finished after this long ...")
+    uri: Uri = Field(description="A folder in an object store (s3://, gs://, az://) or on disk.")
+    interval: Duration = Field(
+        default=60.0,
+        gt=0,
+        description="A task seals what it has after this long (90s, 5m) and minimumBytes of output.",
+    )
     minimum_bytes: Size = Field(
-        default=8 << 20, description="... and at least this much output, counted in memory; or after ten intervals."
+        default=8 << 20,
+        description="A task seals what it has after interval and this much output, counted in memory; or after ten intervals.",
     )
 
 
-class DriverSpec(_Section):
-    cores: int = Field(default=1, ge=1, le=1024)
-    memory: Size = Field(default=1 << 30, gt=0)
-
-
-class ExecutorSpec(_Section):
-    instances: int = Field(default=1, ge=1, le=10_000)
-    cores: int = Field(default=2, ge=1, le=1024)
-    memory: Size = Field(default=2 << 30, gt=0)
-
-
-class Spec(_Section):
+class Spec(Section):
     """What a CheckpointedWrite asks for."""
 
     source: Source
-    steps: tuple[Step, ...] = Field(default=(), max_length=64)
+    steps: tuple[Step, ...] = Field(
+        default=(), max_length=64, description="What is done with each row, in this order. Without steps, rows are copied."
+    )
     code: Code = Field(default_factory=Code)
     sink: Sink
     checkpoint: CheckpointSpec
@@ -214,10 +213,37 @@ class Spec(_Section):
         description="A later epoch meets a known file with new content: stop, take it as new, or pass it over.",
     )
     run_nonce: str = Field(default="", max_length=128, description="Change it to take the files that came since the last run.")
+    suspend: bool = Field(
+        default=False, description="Cluster: end the driver and start none. What is sealed stays; false goes on from there."
+    )
     backoff_limit: int = Field(default=3, ge=0, le=1000, description="Attempts that may fail, beyond the first.")
+    active_deadline_seconds: Annotated[Seconds, Field(ge=1)] | None = Field(
+        default=None, description="Cluster: an epoch that has taken longer gets no more drivers, and waits for a person."
+    )
+    progress_deadline_seconds: Seconds = Field(
+        default=600,
+        ge=10,
+        description="Cluster: an attempt without a new seal for this long is given up for the next one.",
+    )
+    ttl_seconds_after_finished: Annotated[Seconds, Field(ge=0)] | None = Field(
+        default=None, description="Cluster: the object is deleted this long after its commit. The table keeps the rows."
+    )
+    image: Annotated[str, Field(pattern=r"^\S+$", max_length=512)] | None = Field(
+        default=None, description="Cluster: the image of driver and executors; the operator's default if absent."
+    )
+    service_account_name: ObjectName | None = Field(
+        default=None, description="Cluster: the driver's ServiceAccount; the operator's default if absent."
+    )
+    storage_secret_name: ObjectName | None = Field(
+        default=None,
+        description="Cluster: a Secret in this namespace whose key storage.json has the storage settings of driver and "
+        "executors; the operator's default if absent.",
+    )
     driver: DriverSpec = Field(default_factory=DriverSpec)
     executor: ExecutorSpec = Field(default_factory=ExecutorSpec)
-    spark_conf: dict[str, str] = Field(default_factory=dict, max_length=256)
+    spark_conf: dict[str, Annotated[str, Field(max_length=8192)]] = Field(
+        default_factory=dict, max_length=256, description="Properties of Spark; their names start with 'spark.'."
+    )
 
     @model_validator(mode="after")
     def _leaves_the_plan_of_spark_alone(self) -> Spec:
@@ -244,16 +270,16 @@ class Spec(_Section):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Metadata(_Section):
+class Metadata(Section):
     """The part of Kubernetes' object metadata that we read; the rest is passed over, as kubectl does."""
 
     model_config = ConfigDict(extra="ignore")
 
-    name: _NAME
-    namespace: _NAME = "default"
+    name: Annotated[Label, Field(max_length=MAX_NAME_LENGTH)]
+    namespace: Label = "default"
 
 
-class CheckpointedWrite(_Section):
+class CheckpointedWrite(Section):
     """A whole manifest."""
 
     api_version: Literal["checkpointed.dev/v1alpha1"]

@@ -32,7 +32,23 @@ STAGED_FILE_MISSING: Final = "StagedFileMissing"  # a staged file is gone or has
 STAGED_RESULT_REFUSED: Final = "StagedResultRefused"  # a seal names a file that it must not name
 COMMIT_OUTCOME_UNKNOWN: Final = "CommitOutcomeUnknown"  # whether the commit landed cannot be known any more
 COMMIT_CONTENDED: Final = "CommitContended"  # other writers kept moving the table
+WRITE_DELETED: Final = "WriteDeleted"  # the write was deleted before it was committed: its results are thrown away
+COMMIT_QUEUED: Final = "CommitQueued"  # as many commits as allowed are at work already
+# the cluster
+API_UNAVAILABLE: Final = "ApiUnavailable"  # the Kubernetes API server did not answer
+API_FORBIDDEN: Final = "ApiForbidden"  # a role of the operator is missing
+API_CONFLICT: Final = "ApiConflict"  # an object was changed since it was read
 # the driver
 DRIVER_FAILED: Final = "DriverFailed"  # a driver ended without telling why
+DRIVER_OUT_OF_MEMORY: Final = "DriverOutOfMemory"  # the kernel ended a driver that took more memory than its limit
+DRIVER_EVICTED: Final = "DriverEvicted"  # the cluster took a driver's place away: drain, preemption, pressure, node lost
+DRIVER_REPLACED: Final = "DriverReplaced"  # a driver that could not start was given up for one of a changed manifest
+IMAGE_UNAVAILABLE: Final = "ImageUnavailable"  # the driver's image cannot be pulled, or has no such command
+POD_UNSCHEDULABLE: Final = "PodUnschedulable"  # no node has room for the driver
+POD_INCOMPLETE: Final = "PodIncomplete"  # a Secret, ConfigMap or volume that the driver's pod names is not there
+POD_REFUSED: Final = "PodRefused"  # the API server does not admit the driver's pod: quota, security level, a wrong template
+NO_PROGRESS: Final = "NoProgress"  # a driver sealed nothing for too long
+WRITE_SUSPENDED: Final = "WriteSuspended"  # spec.suspend is set
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"  # the epoch has taken longer than spec.activeDeadlineSeconds
 BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"  # too many attempts failed
 JAVA_UNSUITABLE: Final = "JavaUnsuitable"  # no Java, or not one that Spark runs on (local runner)

@@ -79,6 +79,14 @@ class WriteRecord(Record):
     identity_digest: Digest
 
 
+class DeletedRecord(Record):
+    """The write was deleted: whoever claims after this was put, and finds it, commits nothing."""
+
+    kind: Literal["deleted"] = "deleted"
+    version: Literal[1] = 1
+    uid: Uid
+
+
 # --- the input ------------------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +168,7 @@ class LaunchRecord(Record):
 
     `counted` are the closed attempts whose seals stand: the driver skips what they cover, and when this attempt is complete
     the commit takes exactly theirs and its own. `target` is None where the table is to be made from the steps' output.
+    `code` is the digest of the archive with the steps' code in the store; None: it is installed, or on the import path already.
     `recorded_by` names who watches the driver: a machine, for local runners; empty in a cluster, where everybody can see pods.
     """
 
@@ -177,6 +186,7 @@ class LaunchRecord(Record):
     minimum_bytes: Count
     counted: tuple[Number, ...]
     recorded_by: str = ""
+    code: Digest | None = None
     on_replaced: Literal["Fail", "Process", "Skip"]
 
 

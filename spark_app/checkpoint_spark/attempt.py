@@ -19,6 +19,7 @@ from checkpoint_protocol.positions import merge
 from checkpoint_protocol.records import InputRecord, LaunchRecord, OutputRecord, PlanRecord, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import decode_schema, encode_schema
+from checkpoint_spark.code import use_code
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input
 from checkpoint_spark.pace import Pace
@@ -39,6 +40,7 @@ def run_attempt(ledger: Ledger, attempt: int, storage: StorageSettings, parallel
     launch = ledger.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri} has no launch record of attempt {attempt}")
+    use_code(ledger.store, ledger.key.uid, launch.code)
     reader = reader_for(launch.source, storage)
     input_record = fix_input(ledger, launch, reader)
     plan = _plan(ledger, launch, input_record, reader, parallelism)

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -45,19 +46,34 @@ class Orders:
 
 
 def main() -> int:
-    orders = _parse(sys.argv[1:])
+    orders = parse(sys.argv[1:])
     if orders.ends_with_parent:
         threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
-    storage = storage_settings()
-    ledger = Ledger(open_store(orders.uri, storage), orders.key)
+    return drive(orders)
+
+
+def say(text: str) -> None:
+    """Say a line in the driver's log."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
+    """Do the attempt and return the exit code; `tell` is told in one line why it failed, also where no store can be reached."""
+    try:
+        storage = storage_settings()
+        ledger = Ledger(open_store(orders.uri, storage), orders.key)
+    except CheckpointError as error:
+        tell(f"{error.reason}: {error.message}")
+        return EXIT_FAILED
     try:
         ship = ship_by_spark(f"checkpointed-write {orders.key}", orders.master, orders.spark_conf)
         run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship)
     except Superseded as superseded:
-        _say(superseded.message)
+        tell(superseded.message)
         return EXIT_SUPERSEDED
     except CheckpointError as error:
-        _say(f"{error.reason}: {error.message}")
+        tell(f"{error.reason}: {error.message}")
         _leave_failure(ledger, orders.attempt, error)
         return EXIT_FAILED
     except Exception as error:
@@ -77,7 +93,7 @@ def _leave_failure(ledger: Ledger, attempt: int, error: CheckpointError) -> None
             )
         )
     except CheckpointError as second:
-        _say(f"the failure could not be recorded: {second.message}")
+        say(f"the failure could not be recorded: {second.message}")
 
 
 def family_of(error: CheckpointError) -> Literal["Retryable", "NeedsChange", "Corrupt"]:
@@ -97,18 +113,15 @@ def _end_with_parent() -> None:
     os._exit(EXIT_FAILED)
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
-
-
-def _parse(arguments: list[str]) -> Orders:
+def parse(arguments: list[str], master: str | None = None) -> Orders:
+    """Read the command line; `master` is given where it is not said there."""
     parser = argparse.ArgumentParser(prog="checkpoint_spark.driver")
     parser.add_argument("--uri", required=True)
     parser.add_argument("--uid", required=True)
     parser.add_argument("--epoch", required=True, type=int)
     parser.add_argument("--attempt", required=True, type=int)
-    parser.add_argument("--master", required=True)
+    if master is None:
+        parser.add_argument("--master", required=True)
     parser.add_argument("--parallelism", required=True, type=int)
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--end-with-parent", action="store_true")
@@ -117,7 +130,7 @@ def _parse(arguments: list[str]) -> Orders:
         uri=parsed.uri,
         key=EpochKey(parsed.uid, parsed.epoch),
         attempt=parsed.attempt,
-        master=parsed.master,
+        master=parsed.master if master is None else master,
         parallelism=parsed.parallelism,
         spark_conf=dict(item.split("=", 1) for item in parsed.conf),
         ends_with_parent=parsed.end_with_parent,

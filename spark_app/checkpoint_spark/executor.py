@@ -1,28 +1,34 @@
-"""What one Spark task runs. Gets plain JSON, never objects; reaches the store with the settings file that its process has."""
+"""What one Spark task runs. Gets plain JSON, never objects; reaches the store with the settings that its process has."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
 from typing import Final
 
-from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import ManifestInvalid, validate_model
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import InputRecord, LaunchRecord, Part, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.arrow_schema import decode_schema
+from checkpoint_spark.code import use_code
 from checkpoint_spark.failures import wrap
 from checkpoint_spark.formats.stagers import stager_for
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.staging import Task, run_task
 from checkpoint_spark.steps import Pipeline
 
-#: Path of the file with the storage settings: a private file on one machine, a mounted Secret in a pod.
+#: Path of the file with the storage settings: a private file on one machine, or one that a pod template mounts. It comes first.
 STORAGE_FILE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE_FILE"
+#: The storage settings themselves, as JSON: in a pod, a key of a Secret.
+STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
 
 
 class TaskOrder(Part):
@@ -38,9 +44,36 @@ class TaskOrder(Part):
 
 
 def storage_settings() -> StorageSettings:
-    """Return the storage settings of this process; none are needed for folders and instance roles."""
-    path = os.environ.get(STORAGE_FILE_VARIABLE)
-    return StorageSettings.model_validate_json(Path(path).read_bytes()) if path else StorageSettings()
+    """Return the storage settings of this process; none are needed for folders and instance roles.
+
+    NeedsChange says what is wrong with them, and quotes none of their values: they are secrets.
+    """
+    path, text = os.environ.get(STORAGE_FILE_VARIABLE), os.environ.get(STORAGE_VARIABLE)
+    if path:
+        try:
+            return _read_storage(Path(path).read_text(encoding="utf-8"), f"the file {path} (${STORAGE_FILE_VARIABLE})")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            message = f"the storage settings in {path} (${STORAGE_FILE_VARIABLE}) cannot be read: {why}"
+            raise NeedsChange(reasons.MANIFEST_INVALID, message) from None
+    if text is not None:
+        return _read_storage(text, f"${STORAGE_VARIABLE} (in a pod, the key storage.json of its Secret)")
+    return StorageSettings()
+
+
+def _read_storage(text: str, place: str) -> StorageSettings:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        message = (
+            f'the storage settings in {place} are not JSON{where}; they look like {{"storage": [{{"prefix": "s3://bucket/"}}]}}'
+        )
+        raise NeedsChange(reasons.MANIFEST_INVALID, message) from None
+    try:
+        return validate_model(StorageSettings, document)
+    except ManifestInvalid as error:
+        raise NeedsChange(reasons.MANIFEST_INVALID, f"the storage settings in {place} are wrong: {error.message}") from None
 
 
 _records: dict[tuple[str, str, int, int], tuple[LaunchRecord, InputRecord]] = {}
@@ -72,6 +105,7 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
     key = EpochKey(order.uid, order.epoch)
     ledger = Ledger(open_store(order.uri, storage), key)
     launch, input_record = _records_of(ledger, order)
+    use_code(ledger.store, order.uid, launch.code)
     label = f"{order.attempt}-{order.task}"
     run_task(
         task=Task(

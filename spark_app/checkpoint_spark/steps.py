@@ -64,7 +64,8 @@ def _make(step: Step) -> _Callable:
     except ModuleNotFoundError as error:
         raise NeedsChange(
             reasons.CODE_MISSING,
-            f"step {step.label!r}: there is no module {error.name!r}; put it into the folder of code.path or install its package",
+            f"step {step.label!r}: there is no module {error.name!r}; put it where spec.code says (code.path, code.uri or "
+            "code.configMap), or install its package",
         ) from error
     except Exception as error:
         raise NeedsChange(

@@ -34,13 +34,15 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.commit import iceberg
 from checkpoint_operator.commit.iceberg import IcebergLook, IcebergTable
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
-from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected
+from checkpoint_operator.commit.outcomes import Buried, Committed, Landed, Refused, Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import IcebergFile, IcebergTarget
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_spark.formats.iceberg import IcebergStager
 from tests.services.s3_server import S3Server
@@ -48,7 +50,8 @@ from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles
 from tests.support.places import IcebergPlace, on_disk, on_s3
-from tests.support.records import KEY, iceberg_file
+from tests.support.records import KEY, iceberg_file, ledger_over
+from tests.support.stores import MemoryStore
 from tests.support.tables import FakeIceberg
 from tests.support.writes import SCHEMA, rows_of
 
@@ -345,6 +348,176 @@ def test_a_property_that_somebody_has_written_over_is_no_evidence_and_does_not_s
     assert bare.place.table().properties[KEY.property_name] == "1"
 
 
+# --- tombstones -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tombstone_is_found_as_one_by_every_later_look_of_that_epoch_and_of_no_other(world: World) -> None:
+    world.append_as_stranger()
+    port, look = world.looked()
+
+    assert port.bury(look, KEY) == Landed(KEY.snapshot_id)
+
+    world.append_as_stranger()
+    _, later = world.looked()
+    assert (later.committed, later.is_tombstone) == (KEY.snapshot_id, True)
+    assert world.looked(OTHER)[1].committed is None
+    assert world.looked(SECOND)[1].committed is None
+
+
+def test_a_swap_that_was_prepared_before_a_tombstone_is_refused_after_it(world: World) -> None:
+    world.append_as_stranger()
+    stale, look = world.looked()
+    files = world.stage(1)
+    port, fresh = world.looked()
+    assert isinstance(port.bury(fresh, KEY), Landed)
+
+    assert isinstance(stale.swap(look, KEY, files), Refused)
+    assert world.looked()[1].is_tombstone
+
+
+def test_a_swap_to_an_empty_table_is_refused_after_a_tombstone(world: World) -> None:
+    stale, look = world.looked()
+    port, fresh = world.looked()
+    assert isinstance(port.bury(fresh, KEY), Landed)
+
+    assert isinstance(stale.swap(look, KEY, world.stage(1)), Refused)
+
+
+def test_a_tombstone_that_was_prepared_before_the_commit_landed_is_refused(world: World) -> None:
+    port, look = world.looked()
+    world.commit(1)
+
+    assert isinstance(port.bury(look, KEY), Refused)
+    _, later = world.looked()
+    assert (later.committed, later.is_tombstone) == (KEY.snapshot_id, False)
+
+
+def test_a_tombstone_of_a_later_epoch_leaves_the_earlier_one_committed(world: World) -> None:
+    world.commit(1)
+    port, look = world.looked(SECOND)
+    assert isinstance(port.bury(look, SECOND), Landed)
+
+    assert not world.looked()[1].is_tombstone
+    assert world.looked()[1].committed == KEY.snapshot_id
+    assert world.looked(SECOND)[1].is_tombstone
+    world.append_as_stranger()
+    world.expire_all_but_the_head()
+    assert not world.looked()[1].is_tombstone
+    assert world.looked(SECOND)[1].is_tombstone
+
+
+def test_a_tombstone_is_found_in_the_property_after_its_snapshot_has_expired(world: World) -> None:
+    port, look = world.looked()
+    port.bury(look, KEY)
+    world.append_as_stranger()
+    world.expire_all_but_the_head()
+
+    _, later = world.looked()
+    assert (later.committed, later.is_tombstone) == (KEY.snapshot_id, True)
+    assert KEY.snapshot_id not in later.ancestry
+
+
+def claimed_ledger(base: IcebergLook) -> Ledger:
+    ledger = ledger_over(MemoryStore())
+    claimed = IcebergBase(table_uuid=base.table_uuid, snapshot_id=base.head)
+    ledger.put_claim(ClaimRecord(token=new_token(), index=0, base=claimed))
+    return ledger
+
+
+def test_the_protocol_buries_a_claimed_epoch_once_and_readers_see_no_change(world: World) -> None:
+    world.append_as_stranger()
+    stale, look = world.looked()
+    files, ledger = world.stage(1), claimed_ledger(look)
+
+    for _ in range(2):
+        assert iceberg.bury(world.port(), ledger, lambda _: None) == Buried(look.table_uuid)
+
+    assert isinstance(stale.swap(look, KEY, files), Refused)
+    assert world.looked()[1].ancestry == (KEY.snapshot_id, look.head)
+    if isinstance(world, RealWorld):
+        assert world.ids() == [1_000_000]
+        snapshot = world.place.table().current_snapshot()
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        said = snapshot.summary.additional_properties
+        assert said["checkpointed-write.key"] == str(KEY)
+        assert said["checkpointed-write.tombstone"] == "true"
+        assert said["total-records"] == "1"
+        assert KEY.property_name not in world.place.table().properties, "nothing of the write is in the table"
+
+
+def test_the_protocol_finds_a_commit_that_has_landed_and_does_not_bury_it(world: World) -> None:
+    _, base = world.looked()
+    world.commit(1, 2)
+    world.append_as_stranger()
+
+    outcome = iceberg.bury(world.port(), claimed_ledger(base), lambda _: None)
+
+    assert outcome == Committed(base.table_uuid, KEY.snapshot_id, by_us=False)
+    if isinstance(world, RealWorld):
+        assert world.ids() == [1, 2, 1_000_000]
+
+
+def test_a_table_that_was_rolled_back_behind_its_tombstone_still_refuses_the_swap(real: RealWorld) -> None:
+    """The head is where the stale swap had looked; the snapshot id is taken."""
+    real.append_as_stranger()
+    stale, look = real.looked()
+    files = real.stage(1)
+    port, fresh = real.looked()
+    port.bury(fresh, KEY)
+    assert look.head is not None
+    with real.place.table().manage_snapshots() as manage:
+        manage.rollback_to_snapshot(look.head)
+
+    assert real.looked()[1].head == look.head
+    assert not isinstance(stale.swap(look, KEY, files), Landed)
+    assert real.looked()[1].is_tombstone
+    assert real.ids() == [1_000_000]
+
+
+def test_no_table_has_nothing_to_bury(bare: RealWorld) -> None:
+    assert iceberg.bury(bare.port(), claimed_ledger(IcebergLook("u", None, None, (), True)), lambda _: None) == Buried(None)
+
+
+# --- data files of a deleted write ------------------------------------------------------------------------------------------
+
+
+def exists(world: RealWorld, *files: IcebergFile) -> list[bool]:
+    io = world.place.table().io
+    return [io.new_input(file.path).exists() for file in files]
+
+
+def test_only_files_that_are_surely_the_epochs_own_are_discarded(real: RealWorld) -> None:
+    mine, also_mine = *real.stage(1), *real.stage(2)
+    others = [
+        stager.stage(iter([rows_of([3]).to_batches()[0].cast(stager.arrow_schema)]))[0]
+        for key in (OTHER, SECOND, EpochKey(KEY.uid, 11))
+        for stager in [IcebergStager(real.target(), key, "1-0", 1 << 20, real.place.settings.for_drivers())]
+    ]
+    real.append_as_stranger()
+    lies = [HOSTILE[lie](mine) for lie in HOSTILE if lie not in _OF_ANOTHER_KIND]
+    before = real.port().discard(KEY, [], [mine])
+
+    gone = real.port().discard(KEY, [real.target()], [mine, *others, *lies])
+
+    assert (before, gone) == (0, 1)
+    assert exists(real, mine, also_mine, *others) == [False, True, True, True, True]
+    assert real.ids() == [1_000_000]
+    assert real.port().discard(KEY, [real.target()], [mine]) == 1, "again: what is not there is passed over"
+
+
+def test_files_below_an_awkward_name_in_a_bucket_are_discarded(s3_server: S3Server, tmp_path: Path) -> None:
+    place = on_s3(tmp_path, "iceberg", s3_server)
+    catalog = CatalogSettings(type="sql", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"{place.base_uri}/größe & maß %20+/w")
+    settings = Settings(catalogs={"test": catalog}, storage=place.settings.storage)
+    world = RealWorld(IcebergPlace(tmp_path, settings, place.checkpoint_uri, place.base_uri))
+    world.place.create(SCHEMA)
+    mine, other = *world.stage(1), *world.stage(2)
+
+    assert world.port().discard(KEY, [world.target()], [mine]) == 1
+    assert exists(world, mine, other) == [False, True]
+
+
 # --- real tables: what readers see ----------------------------------------------------------------------------------------
 
 
@@ -496,8 +669,13 @@ HOSTILE: dict[str, Callable[[IcebergFile], IcebergFile]] = {
     "another bucket": elsewhere("s3://another-bucket/{staged}/{name}"),
     "another scheme": elsewhere("http://host/{staged}/{name}"),
     "a folder that only begins like the table's": elsewhere("{data}2/{staged}/{name}"),
+    "another epoch of the write": elsewhere("{folder}/2-{name}"),
+    "an epoch whose number begins alike": elsewhere("{folder}/1{name}"),
+    "a name with a percent sign": elsewhere("{folder}/1-%2e%2e%2f{name}"),
     "a spec that the table does not have": lambda file: changed(file, spec_id=7),
 }
+#: Lies that are not about the name.
+_OF_ANOTHER_KIND = {"a spec that the table does not have"}
 
 
 @pytest.mark.parametrize("lie", HOSTILE)
@@ -626,6 +804,19 @@ def test_a_table_of_format_version_3_is_refused(on_rest: RealWorld) -> None:
     on_rest.create(FLAT, properties={"format-version": "3"})
 
     assert "format version 3" in refused(on_rest)
+
+
+def test_a_table_that_became_version_3_is_not_buried_in_and_a_person_is_told(on_rest: RealWorld) -> None:
+    on_rest.create(FLAT)
+    _, look = on_rest.looked()
+    table = on_rest.place.table()
+    table.catalog.commit_table(table, (), (UpgradeFormatVersionUpdate(**{"format-version": 3}),))
+
+    outcome = iceberg.bury(on_rest.port(), claimed_ledger(look), lambda _: None)
+
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason == reasons.TABLE_UNSUPPORTED
+    assert on_rest.looked()[1].head is None
 
 
 def test_a_table_that_became_version_3_while_the_write_was_running_is_refused(on_rest: RealWorld) -> None:

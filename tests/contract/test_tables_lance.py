@@ -18,22 +18,25 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_operator.arrow_schema import encode_schema
+from checkpoint_operator.commit import lance as lance_protocol
 from checkpoint_operator.commit.lance import LanceLook, LanceTable
 from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
 from checkpoint_operator.commit.lance_table import PylanceTable
-from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome
+from checkpoint_operator.commit.outcomes import Buried, Committed, Landed, Refused, Rejected, RequestOutcome
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import LanceSink, Sink
-from checkpoint_protocol.records import LanceFragment, LanceTarget
+from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
 from checkpoint_spark.formats.lance import LanceStager
 from tests.services.s3_server import S3Server
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles
 from tests.support.places import LancePlace, on_disk, on_s3
-from tests.support.records import KEY, lance_fragment
+from tests.support.records import KEY, TOKEN, lance_fragment, ledger_over
+from tests.support.stores import MemoryStore
 from tests.support.tables import FakeLance
 from tests.support.writes import SCHEMA, rows_of
 
@@ -279,6 +282,126 @@ def test_of_many_committers_that_fence_and_append_at_once_one_copy_lands(real: R
 
     assert landed <= 1
     assert real.ids() == [1, 2] * landed
+
+
+# --- tombstones -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tombstone_is_found_as_one_by_every_later_look_of_that_epoch_and_of_no_other(world: World) -> None:
+    base = world.latest
+    landed = world.port().bury(base, KEY)
+    assert isinstance(landed, Landed)
+
+    world.append_as_stranger()
+    look = world.looked(since=base)
+    assert (look.committed, look.is_tombstone, look.history_reaches_back) == (landed.commit_id, True, True)
+    assert world.looked(OTHER, since=base).committed is None
+    assert world.looked(SECOND, since=base).committed is None
+
+
+def test_an_append_or_a_fence_that_was_prepared_before_a_tombstone_is_refused_after_it(world: World) -> None:
+    based_on = world.latest
+    assert isinstance(world.port().bury(based_on, KEY), Landed)
+    world.append_as_stranger()
+
+    assert isinstance(world.append(based_on, 1), Refused)
+    assert isinstance(world.port().fence(based_on), Refused)
+    assert isinstance(world.port().bury(based_on, KEY), Refused)
+    if isinstance(world, RealWorld):
+        assert world.ids() == [1_000_000]
+
+
+def test_an_append_that_is_based_on_a_fence_is_refused_after_a_tombstone(world: World) -> None:
+    fence = world.port().fence(world.latest)
+    assert isinstance(fence, Landed)
+    assert isinstance(world.port().bury(fence.commit_id, KEY), Landed)
+
+    assert isinstance(world.append(fence.commit_id, 1), Refused)
+
+
+def test_a_tombstone_that_was_prepared_before_the_commit_landed_is_refused(world: World) -> None:
+    base = world.latest
+    landed = world.append(base, 1)
+    assert isinstance(landed, Landed)
+
+    assert isinstance(world.port().bury(base, KEY), Refused)
+    look = world.looked(since=base)
+    assert (look.committed, look.is_tombstone) == (landed.commit_id, False)
+
+
+def test_a_real_commit_goes_before_a_tombstone_that_is_newer(world: World) -> None:
+    base = world.latest
+    landed = world.append(base, 1)
+    assert isinstance(landed, Landed)
+    assert isinstance(world.port().bury(landed.commit_id, KEY), Landed)
+
+    look = world.looked(since=base)
+    assert (look.committed, look.is_tombstone) == (landed.commit_id, False)
+
+
+def claimed_ledger(look: LanceLook) -> Ledger:
+    ledger = ledger_over(MemoryStore())
+    base = LanceBase(identity=look.identity or "", at_version=look.at_version)
+    ledger.put_claim(ClaimRecord(token=new_token(), index=0, base=base))
+    return ledger
+
+
+def test_the_protocol_buries_a_claimed_epoch_once_and_readers_see_no_change(world: World) -> None:
+    world.append_as_stranger()
+    base = world.looked()
+    files, ledger = world.stage(1), claimed_ledger(base)
+
+    for _ in range(2):
+        assert lance_protocol.bury(world.port(), ledger, lambda _: None) == Buried(base.identity)
+
+    assert world.latest == base.at_version + 1
+    assert isinstance(world.port().append(base.at_version, KEY, files), Refused)
+    if isinstance(world, RealWorld):
+        assert world.ids() == [1_000_000]
+        target = world.target()
+        assert world.port().find_misfit(world.looked(), [target], files) is None
+        assert world.port().find_schema_change(world.latest, [target]) is None
+        properties = world.place.dataset().read_transaction(world.latest).transaction_properties
+        assert properties["checkpointed-write.key"] == str(KEY)
+        assert properties["checkpointed-write.tombstone"] == "true"
+
+
+def test_the_protocol_finds_a_commit_that_has_landed_and_does_not_bury_it(world: World) -> None:
+    base = world.looked()
+    landed = world.append(base.at_version, 1, 2)
+    assert isinstance(landed, Landed)
+    world.append_as_stranger()
+    before = world.latest
+
+    outcome = lance_protocol.bury(world.port(), claimed_ledger(base), lambda _: None)
+
+    assert outcome == Committed(base.identity or "", landed.commit_id, by_us=False)
+    assert world.latest == before
+    if isinstance(world, RealWorld):
+        assert world.ids() == [1, 2, 1_000_000]
+
+
+def test_a_strangers_append_lands_after_a_tombstone_and_another_writes_commit_too(world: World) -> None:
+    world.port().bury(world.latest, KEY)
+    world.append_as_stranger()
+
+    assert isinstance(world.append(world.latest, 2, key=OTHER), Landed)
+    if isinstance(world, RealWorld):
+        assert world.ids() == [2, 1_000_000]
+
+
+def test_no_dataset_has_nothing_to_bury(bare: RealWorld) -> None:
+    ledger = claimed_ledger(LanceLook(TOKEN, 3, None, True))
+
+    assert lance_protocol.bury(bare.port(), ledger, lambda _: None) == Buried(None)
+
+
+def test_data_files_of_a_deleted_write_are_left_to_lances_own_cleaner(real: RealWorld) -> None:
+    files = real.stage(1)
+
+    assert real.port().discard(KEY, [real.target()], files) == 0
+    assert isinstance(real.port().append(real.latest, KEY, files), Landed)
+    assert real.ids() == [1]
 
 
 # --- looks ----------------------------------------------------------------------------------------------------------------

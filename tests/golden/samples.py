@@ -16,6 +16,7 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     ClaimRecord,
     ClosedRecord,
+    DeletedRecord,
     FailureRecord,
     FieldMetrics,
     IcebergBase,
@@ -97,6 +98,7 @@ _LAUNCH = LaunchRecord(
     minimum_bytes=8388608,
     counted=(1,),
     recorded_by="some-machine",
+    code="a5c1" * 16,
     on_replaced="Process",
 )
 _SEAL = Seal(
@@ -142,6 +144,7 @@ SAMPLES: Final[dict[str, Record]] = {
         },
         identity_digest="1d" * 32,
     ),
+    "deleted": DeletedRecord(token=_TOKEN, uid="0123456789abcdef"),
     "input": InputRecord(
         token=_TOKEN,
         files=(
@@ -162,6 +165,7 @@ SAMPLES: Final[dict[str, Record]] = {
             "source": Source(format="parquet", path="/in"),
             "steps": (),
             "run_nonce": "",
+            "code": None,
         }
     ),
     "launch-before-the-table": _LAUNCH.model_copy(update={"target": None}),

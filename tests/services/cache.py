@@ -26,7 +26,7 @@ def ensure(name_with_version: str, build: Callable[[Path], None]) -> Path:
     if entry.is_dir():
         return entry
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / f".{name_with_version}.lock"):
+    with locked(root / f".{name_with_version}.lock"):
         if entry.is_dir():
             return entry
         unfinished = f".{name_with_version}.unfinished-"
@@ -43,7 +43,7 @@ def ensure(name_with_version: str, build: Callable[[Path], None]) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Held by an open file: the kernel lets go of it when the process dies, however it dies."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

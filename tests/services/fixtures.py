@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.services.kubernetes.api_server_only import ApiServer, start_api_server_only
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3_server import S3Server
 
@@ -21,3 +22,9 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
     with RestCatalog(tmp_path_factory.mktemp("rest_catalog")) as catalog:
         yield catalog
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with start_api_server_only(tmp_path_factory.mktemp("api_server")) as server:
+        yield server

@@ -9,12 +9,12 @@ LOOPBACK = "127.0.0.1"
 CANDIDATES = range(20_000, 32_000)
 
 
-def free_port() -> int:
+def free_port(host: str = LOOPBACK) -> int:
     for port in random.sample(CANDIDATES, 100):
         with socket.socket() as attempt:
             try:
-                attempt.bind((LOOPBACK, port))
+                attempt.bind((host, port))
             except OSError:
                 continue
             return port
-    raise OSError("no free port on loopback")
+    raise OSError(f"no free port on {host}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.services.build_tools import BuildToolFailed
 from tests.services.cache import cache_root
+from tests.services.kubernetes import binaries
 from tests.services.rest_catalog import server_classes
 from tests.services.s3_server import gateway_binary
 from tests.services.spark_iceberg import iceberg_spark_runtime
@@ -15,6 +16,8 @@ ENTRIES: tuple[tuple[str, Callable[[], Path]], ...] = (
     ("S3 server (versitygw, built with Go)", gateway_binary),
     ("Iceberg REST catalog (100 MB of jars by Maven)", server_classes),
     ("Iceberg runtime for Spark (one jar by Maven)", iceberg_spark_runtime),
+    ("etcd (built with Go)", binaries.etcd),
+    ("Kubernetes' API server, controllers and kubectl (built with Go, for minutes)", binaries.control_plane),
 )
 
 

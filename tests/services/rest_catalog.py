@@ -33,7 +33,7 @@ JARS = (
     f"software.amazon.awssdk:kms:{AWS_SDK}",
     f"software.amazon.awssdk:sts:{AWS_SDK}",
 )
-MAIN_CLASS = "LoopbackRestCatalog"
+MAIN_CLASS = "BoundRestCatalog"
 SOURCE = Path(__file__).with_name(f"{MAIN_CLASS}.java")
 
 
@@ -56,10 +56,10 @@ class RestCatalog:
     The warehouse is a folder, or, given an S3 server, a bucket of its own there.
     """
 
-    def __init__(self, directory: Path, s3: S3Server | None = None) -> None:
+    def __init__(self, directory: Path, s3: S3Server | None = None, host: str = LOOPBACK) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        port = free_port()
-        self.uri = f"http://{LOOPBACK}:{port}"
+        port = free_port(host)
+        self.uri = f"http://{host}:{port}"
         self._s3 = s3
         if s3 is None:
             self.warehouse = f"file://{directory.absolute()}/warehouse"
@@ -86,8 +86,10 @@ class RestCatalog:
                 "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
                 *("-cp", f"{entry / 'classes'}{os.pathsep}{entry / 'jars'}/*"),
                 MAIN_CLASS,
+                host,
                 str(port),
             ],
+            host=host,
             port=port,
             ready_path="/v1/config",
             log=directory / "rest_catalog.log",

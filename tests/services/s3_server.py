@@ -31,12 +31,12 @@ def _build(target: Path) -> None:
 class S3Server:
     """Runs inside `with`. Stopped or killed, it can be started again: same port, same keys, same objects."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host: str = LOOPBACK) -> None:
         self.region = REGION
         self.access_key = secrets.token_hex(10)
         self.secret_key = secrets.token_hex(20)
-        port = free_port()
-        self.endpoint = f"http://{LOOPBACK}:{port}"
+        port = free_port(host)
+        self.endpoint = f"http://{host}:{port}"
         self._objects = directory / "objects"
         self._objects.mkdir(parents=True, exist_ok=True)
         self._binary = str(gateway_binary())
@@ -45,13 +45,14 @@ class S3Server:
         self._process = ServerProcess(
             [
                 self._binary,
-                f"--port={LOOPBACK}:{port}",
+                f"--port={host}:{port}",
                 f"--region={REGION}",
                 f"--health={HEALTH_PATH}",
                 "--quiet",
                 "posix",
                 str(self._objects),
             ],
+            host=host,
             port=port,
             ready_path=HEALTH_PATH,
             log=directory / "s3_server.log",

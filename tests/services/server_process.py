@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import ssl
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,10 @@ class ServerProcess:
         log: Path,
         environment: Mapping[str, str],
         host: str = LOOPBACK,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._host = host
+        self._tls = tls
         self.port = port
         self._command = list(command)
         self._ready_path = ready_path
@@ -101,7 +104,7 @@ class ServerProcess:
         raise ServerFailed(f"not ready within {READY_SECONDS:.0f} s:\n{self._last_words()}")
 
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection(self._host, self.port, timeout=5)
+        connection = self._connection()
         try:
             connection.request("GET", self._ready_path)
             return connection.getresponse().status == http.HTTPStatus.OK
@@ -109,6 +112,11 @@ class ServerProcess:
             return False
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self.port, timeout=5)
+        return http.client.HTTPSConnection(self._host, self.port, timeout=5, context=self._tls)
 
     def _last_words(self) -> str:
         return self._log.read_text(errors="replace")[-4000:]

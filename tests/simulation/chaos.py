@@ -10,18 +10,20 @@ from dataclasses import replace
 from typing import Final
 
 from tests.simulation.choices import Choices, weighted
+from tests.simulation.deleters import start_deleter
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.runners import start_runner
 from tests.simulation.scheduler import EFFECTS, VARIED, Actor, Order, Point
 from tests.simulation.tempers import ANYTHING, Focus, Scene, Temper, one_of
 from tests.simulation.turns import A_LITTLE, ONE_CALL, TO_A_CROSSING, TO_ITS_SLEEP, Turns
-from tests.simulation.world import Format, Job, RunnerLog, World
+from tests.simulation.world import DeletionLog, Format, Job, RunnerLog, World
 
 _VARIED_BEFOREHAND: Final = frozenset({"read", "cores", "ship", "start"})
-_REQUESTS: Final = frozenset({"swap", "append", "fence"})
+_REQUESTS: Final = frozenset({"swap", "append", "fence", "bury"})
 
 _ZOMBIE_STRIDES: Final = (TO_ITS_SLEEP, TO_A_CROSSING, A_LITTLE, ONE_CALL)
 _MOST_RUNNERS: Final = 4
+_MOST_DELETERS: Final = 3
 _LEAP_S: Final = 10_000.0
 #: Faults have stopped: so many steps are enough for a fresh runner to end, whatever was left behind.
 _BOUND: Final = 6_000
@@ -33,10 +35,13 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION, focus: Foc
     try:
         _set_up(world, choices, focus)
         torment(world, choices, focus.temper(choices), one_of(choices, focus.steps))
+        if focus.deletes:
+            _end_with_deletion(world, choices, focus)
+            return world
         for job in world.jobs:
             settle(world, choices, job)
         if choices.below(focus.extras) == 1:
-            _start_second_epoch(world.jobs[0])
+            world.jobs[0].begin_next_epoch(2)
             settle(world, choices, world.jobs[0])
         let_zombies_end(world, choices)
     except BaseException:
@@ -58,6 +63,8 @@ def _set_up(world: World, choices: Choices, focus: Focus) -> None:
     for job in world.jobs:
         start_runner(world, job)
     _play_until(world, choices, one_of(choices, focus.scenes))
+    if focus.deletes:
+        start_deleter(world, world.jobs[0])
 
 
 def _play_until(world: World, choices: Choices, scene: Scene) -> None:
@@ -71,9 +78,20 @@ def _play_until(world: World, choices: Choices, scene: Scene) -> None:
         start_runner(world, job)
 
 
-def _start_second_epoch(job: Job) -> None:
-    job.input.sizes.append(2)
-    job.run_nonce = "2"
+def _end_with_deletion(world: World, choices: Choices, focus: Focus) -> None:
+    """Delete the first write, in its first epoch or after it; a runner that does not know may come afterwards."""
+    deleted, *others = world.jobs
+    if not world.is_deleted(deleted) and choices.below(4) == 1:
+        settle(world, choices, deleted)
+        deleted.begin_next_epoch(2)
+        start_runner(world, deleted)
+        torment(world, choices, focus.temper(choices), one_of(choices, focus.steps))
+    settle_deletion(world, choices, deleted)
+    for job in others:
+        settle(world, choices, job)
+    if choices.below(2) == 1:
+        start_runner(world, deleted)
+    let_zombies_end(world, choices)
 
 
 # --- chaos ----------------------------------------------------------------------------------------------------------------
@@ -114,6 +132,7 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
             temper.strangers,
             (8 if idle_runners == 0 else 1) if may_run_more else 0,
             temper.leap,
+            temper.deletes if len(world.deletions) < _MOST_DELETERS else 0,
             1,
         ),
     ):
@@ -143,6 +162,8 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
         case 9:
             scheduler.now_s += _LEAP_S
             scheduler.say("(the clock leaps)")
+        case 10:
+            start_deleter(world, world.jobs[0])
         case _:
             pass
 
@@ -197,25 +218,37 @@ def settle(world: World, choices: Choices, job: Job) -> RunnerLog:
     """Start a fresh runner and let it end: first among the zombies, then with its own drivers alone."""
     fresh = start_runner(world, job)
     world.scheduler.say("(faults stop; a fresh runner)")
+    _let_end(world, choices, fresh.actor)
+    return fresh
+
+
+def settle_deletion(world: World, choices: Choices, job: Job) -> DeletionLog:
+    """Start a fresh deleter and let it end, as a fresh runner."""
+    fresh = start_deleter(world, job)
+    world.scheduler.say("(faults stop; a fresh deleter)")
+    _let_end(world, choices, fresh.actor)
+    return fresh
+
+
+def _let_end(world: World, choices: Choices, fresh: Actor) -> None:
     turns = Turns(world)
     for _ in range(choices.below(4) * 20):
         candidates = turns.candidates(world.scheduler.actors)
-        if fresh.actor.ended or not candidates:
+        if fresh.ended or not candidates:
             break
         if world.raw_store.flying and choices.below(16) == 1:
             _land_or_drop(world, choices)
         turns.take(candidates[choices.below(len(candidates))], one_of(choices, _ZOMBIE_STRIDES))
     for _ in range(_BOUND):
-        if fresh.actor.ended:
-            return fresh
-        family = [actor for actor in world.scheduler.actors if actor.descends_from(fresh.actor)]
+        if fresh.ended:
+            return
+        family = [actor for actor in world.scheduler.actors if actor.descends_from(fresh)]
         ready = turns.candidates(family)
         if not ready:
             world.scheduler.say("(nothing can go on)")
             break
         turns.take(ready[0])
-    world.scheduler.say(f"({fresh.actor.name} does not end)")
-    return fresh
+    world.scheduler.say(f"({fresh.name} does not end)")
 
 
 def let_zombies_end(world: World, choices: Choices) -> None:

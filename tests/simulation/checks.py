@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_operator.deletion import Deleted, DeletionOutcome, Kept
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import overlap
 from checkpoint_protocol.records import MarkRecord
+from tests.simulation.scheduler import Actor
 from tests.simulation.tables import Row
 from tests.simulation.world import Job, RunnerLog, World
 
@@ -19,7 +21,12 @@ def violations(world: World) -> list[str]:
     """Return what is wrong, a line each; the last runner of each write is the one that had to finish it."""
     found = _of_actors(world)
     lawful_stalls = set()
+    deleted = [job for job in world.jobs if world.is_deleted(job)]
+    for job in deleted:
+        found += _of_deletion(world, job)
     for job in world.jobs:
+        if job in deleted:
+            continue
         last = [log for log in world.runners if log.job is job][-1]
         if _is_lawful_stall(world, last):
             lawful_stalls.add(job.uid)
@@ -30,13 +37,19 @@ def violations(world: World) -> list[str]:
     found += [
         f"{log.actor.name} stalled: {log.outcome.reason}: {log.outcome.message}"
         for log in world.runners
-        if isinstance(log.outcome, Stall) and not _is_lawful_stall(world, log)
+        if isinstance(log.outcome, Stall) and not _is_lawful_stall(world, log) and log.job not in deleted
     ]
     found += _of_rows(world, lawful_stalls)
     found += [
         f"{landing.key} landed {landing.files} under a schema that they were not staged for"
         for landing in world.table.landings
         if landing.key is not None and any(world.files.layouts[path] != landing.layout for path in landing.files)
+    ]
+    found += [
+        f"{path} of {landing.key} was removed, and the table names it"
+        for landing in world.table.landings
+        for path in landing.files
+        if path in world.files.removed
     ]
     return found
 
@@ -58,9 +71,59 @@ def _of_actors(world: World) -> list[str]:
     for actor in world.scheduler.actors:
         if not actor.ended:
             found.append(f"{actor.name} has not ended")
-        elif actor.error is not None and not (actor.role == "task" and isinstance(actor.error, Retryable)):
+        elif actor.error is not None and not _is_lawful_error(world, actor, actor.error):
             found.append(f"{actor.name} ended with {type(actor.error).__name__}: {actor.error}")
     return found
+
+
+def _is_lawful_error(world: World, actor: Actor, error: BaseException) -> bool:
+    """A task tries again where the store does not answer; records of a deleted write vanish under whoever reads them."""
+    if any(actor.contest.split("/")[0] == job.uid and world.is_deleted(job) for job in world.jobs):
+        return actor.role != "deleter" and isinstance(error, Corrupt | Retryable)
+    return actor.role == "task" and isinstance(error, Retryable)
+
+
+def _of_deletion(world: World, job: Job) -> list[str]:
+    """The last deleter of a write must have ended it; nothing has landed since any deleter said so, nor where it said not."""
+    found = []
+    last = [log for log in world.deletions if log.job is job][-1]
+    if not isinstance(last.outcome, Deleted) and not _is_lawful_keeping(world, last.outcome):
+        found.append(f"{job.uid}: the last deleter did not finish: {last.outcome or last.actor.error or 'it goes on'}")
+    keys = {str(EpochKey(job.uid, epoch)): epoch for epoch in range(1, world.last_epoch(job) + 1)}
+    landed = {landing.key for landing in world.table.landings if landing.key in keys}
+    for log in world.deletions:
+        if log.job is not job or not isinstance(log.outcome, Deleted):
+            continue
+        found += [f"{key} landed after {log.actor.name} had ended" for key in sorted(landed - log.landed)]
+        told = {key for key, epoch in keys.items() if epoch in log.outcome.committed_epochs}
+        found += [f"{log.actor.name} says that {key} is not committed, and it is" for key in sorted(landed - told)]
+        found += [
+            f"{log.actor.name} says that {key} is committed, and it was never committed"
+            for key in sorted(told - landed)
+            if (mark := world.plain_ledger(EpochKey(job.uid, keys[key])).read_mark()) is None or mark.commit_id is not None
+        ]
+    for key, epoch in keys.items():
+        landings = world.table.landings_of(EpochKey(job.uid, epoch))
+        if len(landings) > 1:
+            found.append(f"{key} was committed {len(landings)} times")
+        ledger = world.plain_ledger(EpochKey(job.uid, epoch))
+        mark = ledger.read_mark()
+        found += [] if mark is None else _of_mark(world, ledger, mark)
+    return found
+
+
+def _is_lawful_keeping(world: World, outcome: DeletionOutcome | None) -> bool:
+    """Evidence was removed by a stranger: then asking a person is right."""
+    return world.table.evidence_was_removed and isinstance(outcome, Kept) and outcome.reason == reasons.COMMIT_OUTCOME_UNKNOWN
+
+
+def _rows_of_the_deleted(world: World, job: Job) -> Counter[Row]:
+    """Return the rows that must be in the table all the same: of the epochs that had landed, each as a whole."""
+    rows: Counter[Row] = Counter()
+    for epoch in range(1, len(job.epoch_ends) + 2):
+        if world.table.landings_of(EpochKey(job.uid, epoch)):
+            rows += job.expected_of(epoch)
+    return rows
 
 
 def _of_rows(world: World, lawful_stalls: set[str]) -> list[str]:
@@ -68,7 +131,7 @@ def _of_rows(world: World, lawful_stalls: set[str]) -> list[str]:
     found = _compared("a stranger", rows, world.table.strangers_rows)
     expected = Counter(world.table.strangers_rows)
     for job in world.jobs:
-        ours = job.input.expected()
+        ours = _rows_of_the_deleted(world, job) if world.is_deleted(job) else job.input.expected()
         if job.uid in lawful_stalls and not any(rows[row] for row in ours):
             continue
         found += _compared(job.uid, rows, ours)

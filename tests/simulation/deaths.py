@@ -7,9 +7,10 @@ from typing import Final, Literal
 
 from checkpoint_protocol.identity import EpochKey
 from tests.simulation.choices import Dull
+from tests.simulation.deleters import start_deleter
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.runners import start_runner
-from tests.simulation.scheduler import EFFECTS, Order, Point
+from tests.simulation.scheduler import EFFECTS, Actor, Order, Point
 from tests.simulation.turns import ONE_CALL, Turns
 from tests.simulation.world import Format, Job, World
 
@@ -41,12 +42,20 @@ def live(world: World, job: Job, death: Death | None = None) -> list[str]:
 
     After the death of one actor the others go on as far as they can.
     """
-    runner = start_runner(world, job)
+    return _play_out(world, start_runner(world, job).actor, death)
+
+
+def delete(world: World, job: Job, death: Death | None = None) -> list[str]:
+    """Run a new deleter of the write, in the same way."""
+    return _play_out(world, start_deleter(world, job).actor, death)
+
+
+def _play_out(world: World, root: Actor, death: Death | None) -> list[str]:
     turns = Turns(world)
     effects: list[str] = []
     for _ in range(_BOUND):
-        candidates = turns.candidates([actor for actor in world.scheduler.actors if actor.descends_from(runner.actor)])
-        if not candidates or runner.actor.ended:
+        candidates = turns.candidates([actor for actor in world.scheduler.actors if actor.descends_from(root)])
+        if not candidates or root.ended:
             return effects
         actor = candidates[0]
         order = ONE_CALL

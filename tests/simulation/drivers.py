@@ -2,7 +2,7 @@
 
 Faults of the port:
     start    lost: it was started, and the answer is lost. twice: the request was repeated. dropped: nothing was started
-    state    gone, running, unborn: what is said whatever is true. No safety may depend on it
+    state    gone, running, unborn, starting: what is said whatever is true. No safety may depend on it
     stop     ignored: it goes on as a zombie
 """
 
@@ -12,7 +12,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkpoint_operator.core.observation import DriverState
+from checkpoint_operator.core.observation import DriverSight, DriverState
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -41,17 +41,18 @@ class SimulatedDrivers:
     _own: dict[tuple[EpochKey, int], list[Actor]] = field(default_factory=dict)
     _expected: set[tuple[EpochKey, int]] = field(default_factory=set)
 
-    def state(self, key: EpochKey, attempt: int) -> DriverState:
-        def effect(order: Order) -> DriverState:
-            if order.fault is not None:
-                return DriverState(order.fault)
-            known = (self.world.drivers if self.world.is_cluster else self._own).get((key, attempt))
-            if known:
-                return DriverState.GONE if all(actor.ended for actor in known) else DriverState.RUNNING
-            is_unborn = self.world.is_cluster or (key, attempt) in self._expected
-            return DriverState.UNBORN if is_unborn else DriverState.GONE
+    def look(self, key: EpochKey, attempt: int) -> DriverSight:
+        def effect(order: Order) -> DriverSight:
+            return DriverSight(self._state(key, attempt) if order.fault is None else DriverState(order.fault))
 
-        return self.world.scheduler.at("state", f"driver {attempt}", effect, ("gone", "running", "unborn"))
+        return self.world.scheduler.at("state", f"driver {attempt}", effect, ("gone", "running", "unborn", "starting"))
+
+    def _state(self, key: EpochKey, attempt: int) -> DriverState:
+        known = (self.world.drivers if self.world.is_cluster else self._own).get((key, attempt))
+        if known:
+            return DriverState.GONE if all(actor.ended for actor in known) else DriverState.RUNNING
+        is_unborn = self.world.is_cluster or (key, attempt) in self._expected
+        return DriverState.UNBORN if is_unborn else DriverState.GONE
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         self._expected.add((key, attempt))

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checkpoint_operator.commit.iceberg import IcebergLook
-from checkpoint_operator.commit.outcomes import Refused, Rejected, RequestOutcome
+from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import IcebergFile, IcebergTarget, Target
+from checkpoint_protocol.records import IcebergFile, IcebergTarget, StagedFile, Target
 from tests.simulation.scheduler import Order
 from tests.simulation.tables import READ_FAULTS, SimulatedTable
 
@@ -23,6 +23,7 @@ class _Snapshot:
     parent: int | None
     key: str | None
     files: tuple[str, ...]
+    is_tombstone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,21 @@ class SimulatedIceberg(SimulatedTable):
 
         return self._request("swap", f"{key} on {base.head}", apply)
 
+    def request_tombstone(self, base: Metadata, key: EpochKey) -> RequestOutcome:
+        """Ask that the table moves from exactly that version to one with the same files and a tombstone."""
+
+        def apply() -> RequestOutcome:
+            now = self.metadata
+            if (now.head, now.schema_id) != (base.head, base.schema_id) or key.snapshot_id in self._all_snapshots:
+                return Refused("the branch or the schema has moved, or there is a snapshot of this id")
+            self._add(
+                _Snapshot(key.snapshot_id, now.head, str(key), self.current_files(), is_tombstone=True),
+                {**now.properties, f"{key.property_name}.deleted": str(key.epoch)},
+            )
+            return Landed(key.snapshot_id)
+
+        return self._request("bury", f"{key} on {base.head}", apply)
+
     def _add(self, snapshot: _Snapshot, properties: Mapping[str, str]) -> None:
         self._all_snapshots[snapshot.snapshot_id] = snapshot
         known = {**self.metadata.snapshots, snapshot.snapshot_id: snapshot}
@@ -153,12 +169,15 @@ class IcebergPort:
 
         metadata = self.table.scheduler.at("look", str(key), effect, ("stale", *READ_FAULTS))
         ancestry = metadata.ancestry()
+        committed = _committed(metadata, ancestry, key)
+        is_tombstone = committed is None and _is_buried(metadata, ancestry, key)
         look = IcebergLook(
             table_uuid=_UUID,
             head=metadata.head,
-            committed=_committed(metadata, ancestry, key),
+            committed=key.snapshot_id if is_tombstone else committed,
             ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
             ancestry_is_whole=not ancestry or ancestry[-1].parent is None,
+            is_tombstone=is_tombstone,
         )
         self.looked = (look, metadata)
         return look
@@ -172,7 +191,7 @@ class IcebergPort:
             if any(target.table_schema_json != str(metadata.layout) for target in targets):
                 return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
             for file in files:
-                if file.path not in self.table.files.rows or self.table.files.size_of(file.path) != file.size_bytes:
+                if not self.table.files.has(file.path, file.size_bytes):
                     return Rejected(reasons.STAGED_FILE_MISSING, file.path)
             return None
 
@@ -186,6 +205,20 @@ class IcebergPort:
     def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
         return self.table.request_swap(self._metadata_of(look), key, tuple(file.path for file in files), key.snapshot_id)
 
+    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
+        return self.table.request_tombstone(self._metadata_of(look), key)
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        """Remove what it is given, if there is a target: whose files they are is the real port's affair."""
+        paths = [file.path for file in files if isinstance(file, IcebergFile)] if targets else []
+
+        def effect(_: Order) -> int:
+            for path in paths:
+                self.table.files.remove(path)
+            return len(paths)
+
+        return self.table.scheduler.at("discard", f"{key}: {', '.join(paths)}", effect)
+
     def _metadata_of(self, look: IcebergLook) -> Metadata:
         if self.looked is None or self.looked[0] is not look:
             raise Corrupt("StaleLook", "not the latest look")
@@ -194,6 +227,12 @@ class IcebergPort:
 
 def _committed(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey) -> int | None:
     for snapshot in ancestry:
-        if snapshot.snapshot_id == key.snapshot_id or snapshot.key == str(key):
+        if snapshot.key == str(key) and not snapshot.is_tombstone:
             return snapshot.snapshot_id
     return key.snapshot_id if int(metadata.properties.get(key.property_name, "0")) >= key.epoch else None
+
+
+def _is_buried(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey) -> bool:
+    if any(snapshot.key == str(key) and snapshot.is_tombstone for snapshot in ancestry):
+        return True
+    return int(metadata.properties.get(f"{key.property_name}.deleted", "0")) >= key.epoch

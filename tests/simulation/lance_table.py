@@ -17,7 +17,7 @@ from checkpoint_operator.commit.outcomes import Refused, Rejected, RequestOutcom
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import LanceField, LanceFragment, LanceTarget, Target
+from checkpoint_protocol.records import LanceField, LanceFragment, LanceTarget, StagedFile, Target
 from tests.simulation.scheduler import Order
 from tests.simulation.tables import READ_FAULTS, SimulatedTable
 
@@ -32,6 +32,10 @@ class _Version:
     files: tuple[str, ...]
     layout: int
     is_cleaned: bool = False
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.kind == "project" and self.key is not None
 
 
 @dataclass(slots=True)
@@ -108,16 +112,20 @@ class SimulatedLance(SimulatedTable):
             _check_up(order)
             at_version = up_to or self.latest
             self._check_openable(at_version)
-            found = None
+            committed: int | None = None
+            tombstone: int | None = None
             is_whole = True
             for number in range(at_version, since, -1):
                 version = self.versions[number - 1]
                 if version.is_cleaned:
                     is_whole = False
+                elif version.key == str(key) and version.is_tombstone:
+                    tombstone = number
                 elif version.key == str(key):
-                    found = number
+                    committed = number
                     break
-            return LanceLook(_IDENTITY, at_version, found, is_whole)
+            is_tombstone = committed is None and tombstone is not None
+            return LanceLook(_IDENTITY, at_version, tombstone if is_tombstone else committed, is_whole, is_tombstone)
 
         return self.scheduler.at("look", f"{key} {since}..{up_to or 'latest'}", effect, READ_FAULTS)
 
@@ -132,7 +140,7 @@ class SimulatedLance(SimulatedTable):
             if twice := [path for path in _paths(files) if path in held]:
                 return Rejected(reasons.STAGED_RESULT_REFUSED, f"{twice[0]} is in the dataset already")
             for path, size in ((file.path, file.size_bytes) for fragment in files for file in fragment.files):
-                if path not in self.files.rows or self.files.size_of(path) != size:
+                if not self.files.has(path, size):
                     return Rejected(reasons.STAGED_FILE_MISSING, path)
             return None
 
@@ -165,15 +173,24 @@ class SimulatedLance(SimulatedTable):
         return self._request("append", f"{key} based on {read_version}", apply)
 
     def fence(self, read_version: int) -> RequestOutcome:
+        return self._fence("fence", read_version, None)
+
+    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
+        return self._fence("bury", read_version, str(key))
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        return 0
+
+    def _fence(self, name: str, read_version: int, key: str | None) -> RequestOutcome:
         def apply() -> RequestOutcome:
             if self.versions[read_version - 1].is_cleaned:
                 return Unanswered(f"version {read_version} was not found")
             if any(version.kind in ("append", "project", "merge") for version in self.versions[read_version:]):
                 return Refused("preempted")
-            self._add("project", None, self.current_files())
+            self._add("project", key, self.current_files())
             return self._landed(self.latest, None, ())
 
-        return self._request("fence", f"based on {read_version}", apply)
+        return self._request(name, f"{key or ''} based on {read_version}".lstrip(), apply)
 
     # --- inside -----------------------------------------------------------------------------------------------------------
 

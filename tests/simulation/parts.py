@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from checkpoint_operator.commit import iceberg, lance
-from checkpoint_operator.commit.outcomes import CommitOutcome
+from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
+from checkpoint_operator.deletion import DeletionOutcome, delete_write
 from checkpoint_operator.reconcile import Reconciler
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -55,6 +56,9 @@ class Parts:
     reconciler: type[LockstepReconciler] = LockstepReconciler
     commit_to_iceberg: Callable[..., CommitOutcome] = iceberg.commit
     commit_to_lance: Callable[..., CommitOutcome] = lance.commit
+    bury_in_iceberg: Callable[..., BurialOutcome] = iceberg.bury
+    bury_in_lance: Callable[..., BurialOutcome] = lance.bury
+    delete: Callable[..., DeletionOutcome] = delete_write
     table_port: Callable[[Any], Any] = _as_it_is
     store_port: Callable[[SimulatedStore], ObjectStore] = _as_it_is
     stager: type[SimulatedStager] = SimulatedStager

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from checkpoint_operator.commit.outcomes import CommitOutcome
+from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.reconcile import Write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Source, Spec
-from checkpoint_protocol.records import Target
+from checkpoint_protocol.records import StagedFile, Target
 from tests.simulation.drivers import SimulatedDrivers
 from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
 from tests.simulation.lance_table import SimulatedLance
@@ -38,7 +40,7 @@ def start_runner(world: World, job: Job) -> RunnerLog:
 
 
 def _run(world: World, write: Write, log: RunnerLog) -> None:
-    sink = SimulatedSink(world, IcebergPort(world.table) if isinstance(world.table, SimulatedIceberg) else world.table)
+    sink = open_sink(world)
     drivers = SimulatedDrivers(world, log.job, log)
     reconciler: LockstepReconciler = world.parts.reconciler(write, world.store, drivers, sink, clock=world.scheduler.clock)
     reconciler.open_ledger = world.open_ledger
@@ -94,3 +96,15 @@ class SimulatedSink:
         parts = self.world.parts
         commit = parts.commit_to_iceberg if self.world.format == "iceberg" else parts.commit_to_lance
         return commit(parts.table_port(self.port), ledger, results, self.world.scheduler.sleep)
+
+    def bury(self, ledger: Ledger) -> BurialOutcome:
+        parts = self.world.parts
+        bury = parts.bury_in_iceberg if self.world.format == "iceberg" else parts.bury_in_lance
+        return bury(parts.table_port(self.port), ledger, self.world.scheduler.sleep)
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        return self.port.discard(key, targets, files)
+
+
+def open_sink(world: World) -> SimulatedSink:
+    return SimulatedSink(world, IcebergPort(world.table) if isinstance(world.table, SimulatedIceberg) else world.table)

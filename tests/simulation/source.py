@@ -46,9 +46,10 @@ class Input:
     def number(self, file: int, position: int) -> int:
         return self.first + 100 * file + position
 
-    def expected(self) -> Counter[Row]:
-        """Return what must be in the table."""
-        numbers = [self.number(file, position) for file, size in enumerate(self.sizes) for position in range(size)]
+    def expected(self, first_file: int = 0, end: int | None = None) -> Counter[Row]:
+        """Return what must be in the table, of all files or of some."""
+        files = list(enumerate(self.sizes))[first_file:end]
+        numbers = [self.number(file, position) for file, size in files for position in range(size)]
         if not self.explodes:
             return Counter((number, None) for number in numbers)
         return Counter((number, copy) for number in numbers for copy in range(number % 3))

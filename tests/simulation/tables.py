@@ -1,6 +1,6 @@
 """What both simulated tables share: data files that nobody names yet, requests whose answers get lost, the log of landings.
 
-Faults of a request (a swap, an append, a fence):
+Faults of a request (a swap, an append, a fence, a tombstone):
     lost           it is carried out, and the answer is lost
     late           no answer; it is carried out at any later time if the table then still takes it, or never
     dropped        no answer, and no effect
@@ -33,6 +33,7 @@ class DataFiles:
 
     rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     layouts: dict[str, int] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
 
     def new_name(self, label: str) -> str:
         return f"{label}-{len(self.rows)}.data"
@@ -40,6 +41,14 @@ class DataFiles:
     def put(self, path: str, rows: Iterable[Row], layout: int) -> None:
         self.rows[path] = tuple(rows)
         self.layouts[path] = layout
+
+    def remove(self, path: str) -> None:
+        """Remove a file. Its rows stay known, so that the checks can say what is missing."""
+        assert path in self.rows
+        self.removed.add(path)
+
+    def has(self, path: str, size_bytes: int) -> bool:
+        return path in self.rows and path not in self.removed and self.size_of(path) == size_bytes
 
     def size_of(self, path: str) -> int:
         return 100 + len(self.rows[path])

@@ -33,6 +33,7 @@ class Temper:
     strangers: int
     leap: int
     removes_history: bool
+    deletes: int = 0
 
 
 #: Where an example begins: when this is so for the actor whose turn it is. Until then nothing goes wrong.
@@ -56,6 +57,14 @@ def a_commit_begins(world: World, actor: Actor) -> bool:
     return actor.point.kind == "look"
 
 
+def a_claim_begins(world: World, actor: Actor) -> bool:
+    return actor.point.kind == "put" and "/claim-" in actor.point.what
+
+
+def a_request_begins(world: World, actor: Actor) -> bool:
+    return actor.point.kind in ("swap", "append")
+
+
 _STRIDES: Final = (
     (TO_ITS_SLEEP, TO_A_CROSSING, TO_A_CROSSING, A_LITTLE, ONE_CALL),
     (TO_ITS_SLEEP, TO_A_CROSSING, TO_A_CROSSING),
@@ -68,7 +77,8 @@ _STRIDES: Final = (
 class Focus:
     """What examples are drawn from: one of each, the dullest first.
 
-    `extras`: 1 in so many examples has a second write, and 1 in so many a second epoch.
+    `extras`: 1 in so many examples has a second write, and 1 in so many a second epoch. `deletes`: how likely somebody deletes
+    the first write meanwhile; if at all, it ends with its deletion.
     """
 
     scenes: tuple[Scene, ...]
@@ -77,10 +87,12 @@ class Focus:
     steps: tuple[int, ...]
     extras: int
     weights: Mapping[str, tuple[int, ...]]
+    deletes: int = 0
 
     def temper(self, choices: Choices) -> Temper:
         drawn = {name: one_of(choices, weights) for name, weights in self.weights.items()}
-        return Temper(strides=one_of(choices, _STRIDES), removes_history=drawn.pop("removes_history") == 1, **drawn)
+        removes_history = drawn.pop("removes_history") == 1
+        return Temper(strides=one_of(choices, _STRIDES), removes_history=removes_history, deletes=self.deletes, **drawn)
 
 
 def one_of(choices: Choices, alternatives: tuple[_T, ...]) -> _T:
@@ -151,4 +163,20 @@ TASKS: Final = replace(
 #: Strangers who compact, and remove the history in which a commit is looked for.
 STRANGERS: Final = replace(
     COMMITS, weights={**COMMITS.weights, "strangers": (4, 12), "crash": (0, 1, 3), "removes_history": (0, 1, 1)}
+)
+#: A write that is deleted while committers of it are at work, asleep, or not yet there.
+DELETIONS: Final = replace(
+    COMMITS,
+    scenes=(a_claim_begins, a_claim_begins, a_request_begins, a_commit_begins, tasks_begin),
+    steps=(12, 40),
+    weights={
+        **COMMITS.weights,
+        "rival": (40, 120),
+        "requests": (0, 0, 12, 40),
+        "crash": (0, 1, 2),
+        "pause": (0, 1, 3),
+        "strangers": (0, 0, 2),
+        "removes_history": (0, 0, 0, 1),
+    },
+    deletes=1,
 )

@@ -13,7 +13,7 @@ from tests.simulation.profile import IS_LONG
 from tests.simulation.world import FORMATS, Format
 
 _EVERY_RUN: frozenset[str] = frozenset(
-    {"put launch", "start", "put input", "put plan", "stage", "put seals", "put closed", "put claim", "put done", "stop"}
+    {"put launch", "start", "put input", "put plan", "stage", "put seals", "put closed", "put claim", "put done"}
 )
 _REQUESTS = {"iceberg": "swap", "lance": "append"}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from hypothesis.vendor.pretty import RepresentationPrinter
 
 from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_operator.deletion import DeletionOutcome
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import ObjectStore
@@ -17,7 +19,7 @@ from tests.simulation.parts import PRODUCTION, Parts, ledger_in_lockstep
 from tests.simulation.scheduler import Actor, Scheduler
 from tests.simulation.source import Input, SimulatedReader
 from tests.simulation.store import SimulatedStore
-from tests.simulation.tables import DataFiles
+from tests.simulation.tables import DataFiles, Row
 
 Format = Literal["iceberg", "lance"]
 FORMATS: Final[tuple[Format, ...]] = ("iceberg", "lance")
@@ -33,6 +35,18 @@ class Job:
     on_code_change: Literal["Continue", "Restart"] = "Continue"
     code_digest: str = "0" * 64
     name: str = "write"
+    epoch_ends: list[int] = field(default_factory=list)
+
+    def begin_next_epoch(self, rows: int) -> None:
+        """Ask for another run, and give it a file of its own to read."""
+        self.epoch_ends.append(len(self.input.sizes))
+        self.input.sizes.append(rows)
+        self.run_nonce = str(len(self.epoch_ends) + 1)
+
+    def expected_of(self, epoch: int) -> Counter[Row]:
+        """Return the rows of one epoch."""
+        ends = [0, *self.epoch_ends, len(self.input.sizes)]
+        return self.input.expected(ends[epoch - 1], ends[epoch])
 
 
 @dataclass(slots=True)
@@ -44,6 +58,16 @@ class RunnerLog:
     outcome: Finish | Stall | None = None
     epoch: int = 0
     drivers_started: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeletionLog:
+    """What a deleter did, and how it ended; `landed` are the keys that were in the table then."""
+
+    actor: Actor
+    job: Job
+    outcome: DeletionOutcome | None = None
+    landed: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, repr=False)
@@ -61,6 +85,7 @@ class World:
     files: DataFiles = field(default_factory=DataFiles)
     jobs: list[Job] = field(default_factory=list)
     runners: list[RunnerLog] = field(default_factory=list)
+    deletions: list[DeletionLog] = field(default_factory=list)
     drivers: dict[tuple[EpochKey, int], list[Actor]] = field(default_factory=dict)
     raw_store: SimulatedStore = field(init=False)
     store: ObjectStore = field(init=False)
@@ -100,5 +125,10 @@ class World:
 
     def last_epoch(self, job: Job) -> int:
         prefix = f"control/{job.uid}/"
-        epochs = {int(path.removeprefix(prefix).split("/")[0]) for path in self.raw_store.objects if path.startswith(prefix)}
-        return max(epochs, default=1)
+        below = (path.removeprefix(prefix) for path in self.raw_store.objects if path.startswith(prefix))
+        epochs = (path.partition("/")[0] for path in below)
+        return max((int(epoch) for epoch in epochs if epoch.isdecimal()), default=1)
+
+    def is_deleted(self, job: Job) -> bool:
+        """Whether the note of a deletion stands, in the store as it is now."""
+        return f"control/{job.uid}/deleted.json" in self.raw_store.objects

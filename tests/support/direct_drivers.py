@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from checkpoint_operator.core.observation import DriverState
+from checkpoint_operator.core.observation import DriverSight, DriverState
 from checkpoint_protocol.errors import CheckpointError, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
@@ -38,11 +38,11 @@ class DirectDrivers:
     def expect(self, key: EpochKey, attempt: int) -> None:
         self._expected.add((key, attempt))
 
-    def state(self, key: EpochKey, attempt: int) -> DriverState:
+    def look(self, key: EpochKey, attempt: int) -> DriverSight:
         thread = self._threads.get((key, attempt))
         if thread is not None:
-            return DriverState.RUNNING if thread.is_alive() else DriverState.GONE
-        return DriverState.UNBORN if (key, attempt) in self._expected else DriverState.GONE
+            return DriverSight(DriverState.RUNNING if thread.is_alive() else DriverState.GONE)
+        return DriverSight(DriverState.UNBORN if (key, attempt) in self._expected else DriverState.GONE)
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         self.started += 1

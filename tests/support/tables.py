@@ -1,6 +1,6 @@
 """Small stateful tables under the commit protocols, with faults by script. What they do is checked against the real ones.
 
-A request (swap, append, fence) takes the next fault of its script:
+A request (swap, append, fence, bury) takes the next fault of its script:
     stranger       a stranger's append lands just before it
     lost           carried out, and the answer is lost
     dropped        not carried out, and no answer
@@ -84,6 +84,7 @@ class FakeSnapshot:
     parent: int | None
     key: str | None
     files: tuple[str, ...]
+    is_tombstone: bool = False
 
 
 @dataclass
@@ -93,6 +94,7 @@ class FakeIceberg(ScriptedTable):
     uuid: str = "the-table"
     history: list[FakeSnapshot] = field(default_factory=list)
     properties: dict[str, int] = field(default_factory=dict)
+    buried: dict[str, int] = field(default_factory=dict)
     expired: int = 0
 
     # --- strangers
@@ -106,7 +108,10 @@ class FakeIceberg(ScriptedTable):
     # --- checks
 
     def commits_of(self, key: EpochKey) -> list[FakeSnapshot]:
-        return [snapshot for snapshot in self.history if snapshot.key == str(key)]
+        return [snapshot for snapshot in self.history if snapshot.key == str(key) and not snapshot.is_tombstone]
+
+    def tombstones_of(self, key: EpochKey) -> list[FakeSnapshot]:
+        return [snapshot for snapshot in self.history if snapshot.key == str(key) and snapshot.is_tombstone]
 
     # --- the port
 
@@ -115,15 +120,17 @@ class FakeIceberg(ScriptedTable):
         if not self.exists:
             return None
         known = self.history[self.expired :]
-        found = next((snapshot.id for snapshot in reversed(known) if snapshot.key == str(key)), None)
-        if found is None and self.properties.get(key.property_name, 0) >= key.epoch:
-            found = key.snapshot_id
+        ours = [snapshot for snapshot in known if snapshot.key == str(key)]
+        is_committed = any(not snapshot.is_tombstone for snapshot in ours)
+        is_committed = is_committed or self.properties.get(key.property_name, 0) >= key.epoch
+        is_tombstone = not is_committed and (bool(ours) or self.buried.get(key.property_name, 0) >= key.epoch)
         return IcebergLook(
             table_uuid=self.uuid,
             head=self._head,
-            committed=found,
+            committed=key.snapshot_id if is_committed or is_tombstone else None,
             ancestry=tuple(snapshot.id for snapshot in reversed(known)),
             ancestry_is_whole=self.expired == 0,
+            is_tombstone=is_tombstone,
         )
 
     def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
@@ -145,6 +152,16 @@ class FakeIceberg(ScriptedTable):
 
         return self._request(f"swap on {look.head}", apply)
 
+    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
+        def apply() -> RequestOutcome:
+            if self._head != look.head:
+                return Refused("the branch has moved")
+            self._add(FakeSnapshot(key.snapshot_id, look.head, str(key), (), is_tombstone=True))
+            self.buried[key.property_name] = key.epoch
+            return Landed(key.snapshot_id)
+
+        return self._request(f"bury on {look.head}", apply)
+
     @property
     def _head(self) -> int | None:
         return self.history[-1].id if self.history else None
@@ -158,6 +175,10 @@ class FakeVersion:
     kind: Literal["create", "append", "fence", "merge"]
     key: str | None = None
     files: tuple[str, ...] = ()
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.kind == "fence" and self.key is not None
 
 
 @dataclass
@@ -184,7 +205,10 @@ class FakeLance(ScriptedTable):
     # --- checks
 
     def commits_of(self, key: EpochKey) -> list[FakeVersion]:
-        return [version for version in self.versions if version.key == str(key)]
+        return [version for version in self.versions if version.key == str(key) and not version.is_tombstone]
+
+    def tombstones_of(self, key: EpochKey) -> list[FakeVersion]:
+        return [version for version in self.versions if version.key == str(key) and version.is_tombstone]
 
     # --- the port
 
@@ -199,12 +223,15 @@ class FakeLance(ScriptedTable):
         at_version = up_to or len(self.versions)
         searched = range(at_version, since, -1)
         readable = [number for number in searched if number > self.cleaned]
-        found = next((number for number in readable if self.versions[number - 1].key == str(key)), None)
+        ours = [number for number in readable if self.versions[number - 1].key == str(key)]
+        committed = next((number for number in ours if not self.versions[number - 1].is_tombstone), None)
+        found = next(iter(ours), None) if committed is None else committed
         return LanceLook(
             identity=self.identity,
             at_version=at_version,
             committed=found,
-            history_reaches_back=found is not None or len(readable) == len(searched),
+            history_reaches_back=committed is not None or len(readable) == len(searched),
+            is_tombstone=committed is None and found is not None,
         )
 
     def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
@@ -232,13 +259,19 @@ class FakeLance(ScriptedTable):
         return self._request(f"append on {read_version}", apply)
 
     def fence(self, read_version: int) -> RequestOutcome:
+        return self._fence("fence", read_version, None)
+
+    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
+        return self._fence("bury", read_version, str(key))
+
+    def _fence(self, name: str, read_version: int, key: str | None) -> RequestOutcome:
         def apply() -> RequestOutcome:
             if len(self.versions) > read_version:
                 return Refused("something landed after what the fence is based on")
-            self.versions.append(FakeVersion("fence"))
+            self.versions.append(FakeVersion("fence", key))
             return Landed(len(self.versions))
 
-        return self._request(f"fence on {read_version}", apply)
+        return self._request(f"{name} on {read_version}", apply)
 
 
 def down(what: str = reasons.CATALOG_UNAVAILABLE) -> Retryable:

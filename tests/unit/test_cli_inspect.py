@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ GOLDEN = """
       "namespace": "default",
       "name": "nightly",
       "names": ["default/nightly"],
+      "isDeleted": false,
       "source": {"format": "parquet", "path": "/in"},
       "sink": {"iceberg": {"catalog": "lake", "table": "db.rows"}},
       "epochs": [
@@ -112,6 +114,7 @@ GOLDEN = """
       "namespace": "default",
       "name": "planned",
       "names": ["default/planned"],
+      "isDeleted": false,
       "source": null,
       "sink": null,
       "epochs": []
@@ -223,6 +226,7 @@ def test_results_of_other_code_that_a_restart_dropped_are_not_in_the_sum(tmp_pat
 #: A record, the field that is null then, and what the table says of it.
 BREAKABLE = (
     ("control/UID/write.json", "source", "? source and sink cannot be read"),
+    ("control/UID/deleted.json", "isDeleted", "? whether it was deleted cannot be read"),
     ("control/UID/1/launch/1.json", "codeDigest", "1 ? 2/2"),
     ("control/UID/1/closed/1.json", "closed", "? whether it is closed cannot be read"),
     ("control/UID/1/commit/claim-0.json", "tableIdentity", "epoch 1"),
@@ -239,6 +243,7 @@ def test_an_unreadable_record_is_named_and_the_rest_is_shown(path: str, field: s
     write.begin()
     write.commit()
     write.fail("Retryable", "DriverFailed", "late")
+    rules.put_deleted(write.store, write.uid)
     other = StoredWrite(tmp_path, name="other", uid="00000000000000bb")
     other.begin()
     other.commit()
@@ -309,6 +314,22 @@ def test_a_record_that_others_rest_on_and_that_is_gone_is_an_error(gone: str, wh
     (error,) = json.loads(result.stdout)["errors"]
     assert error["object"] == gone.replace("UID", write.uid)
     assert why in error["message"]
+
+
+def test_a_deleted_write_is_shown_as_such_and_what_deletion_has_removed_is_not_missed(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.commit()
+    rules.put_deleted(write.store, write.uid)
+    shutil.rmtree(write.uri / "staged")
+
+    result = run(str(write.uri))
+
+    assert result.exit_code == 0, result.output
+    assert "deleted: nothing of it is committed any more" in result.stdout
+    answer = shown(str(write.uri))
+    assert answer["writes"][0]["isDeleted"] is True
+    assert (answer["errors"], answer["strays"]) == ([], [])
 
 
 def test_a_closed_list_that_a_later_attempt_builds_on_and_that_is_gone_is_an_error(tmp_path: Path) -> None:
@@ -417,7 +438,9 @@ def test_objects_that_are_no_records_are_strays_and_no_errors(tmp_path: Path) ->
     write = StoredWrite(tmp_path)
     write.begin()
     write.commit()
+    write.store.put_if_absent(f"control/{write.uid}/code/{'0a' * 32}.zip", b"an archive is no stray")
     strays = [
+        f"control/{write.uid}/code/flights.zip",
         "names/readme",
         f"control/{write.uid}/lock",
         f"control/{write.uid}/01/launch/1.json",

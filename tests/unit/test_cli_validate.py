@@ -21,6 +21,7 @@ from checkpoint_operator.cli.files import load_manifest
 from checkpoint_operator.cli.main import main
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from tests.services.s3_server import S3Server
+from tests.support.archives import HOSTILE, zip_of
 from tests.support.places import on_s3
 from tests.support.stored_writes import StoredWrite
 from tests.support.writes import manifest_for, rows_of
@@ -782,3 +783,55 @@ def test_an_unreadable_record_of_the_write_is_a_problem_of_the_checkpoint(ground
 
     assert path == "spec.checkpoint.uri"
     assert write.ledger.at.mark in message
+
+
+# --- code in an archive ---------------------------------------------------------------------------------------------------
+
+
+def test_the_steps_in_an_archive_are_found_and_read(ground: Ground) -> None:
+    (ground.folder / "code.zip").write_bytes(zip_of({"package/__init__.py": "", "package/steps.py": "def clean(rows): ..."}))
+    ground.use_step("package.steps:clean")
+    ground.spec["code"] = {"uri": "code.zip"}
+    assert ground.problems() == []
+
+    ground.use_step("package.steps:claen")
+    ground.spec["code"] = {"uri": "code.zip"}
+
+    path, message = ground.only_problem()
+    assert path == "spec.steps.0.call"
+    assert f"{ground.folder}/code.zip/package/steps.py defines no 'claen'; did you mean 'clean'?" in message
+
+
+def test_a_module_of_its_own_is_named_as_it_was_given(ground: Ground) -> None:
+    (ground.folder / "flights.py").write_text("def clean(rows)\n")
+    ground.use_step("flights:clean")
+    ground.spec["code"] = {"uri": "flights.py"}
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.steps.0.call"
+    assert message.startswith(f"{ground.folder}/flights.py, line 1:")
+
+
+@pytest.mark.parametrize("kind", ["a name that climbs out", "no zip"])
+def test_an_archive_that_cannot_be_used_is_a_problem_of_code_uri(ground: Ground, kind: str) -> None:
+    (ground.folder / "code.zip").write_bytes(HOSTILE[kind][0]())
+    ground.use_step("flights:clean")
+    ground.spec["code"] = {"uri": "code.zip"}
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.code.uri"
+    assert HOSTILE[kind][1] in message
+
+
+def test_what_only_a_cluster_has_is_a_problem_with_a_way_out(ground: Ground) -> None:
+    ground.use_step("flights:clean")
+    ground.spec["code"] = {"configMap": {"name": "flights"}}
+    ground.spec["suspend"] = True
+
+    problems = dict(ground.problems())
+
+    assert problems.keys() == {"spec.code.configMap", "spec.suspend"}
+    assert "code.path" in problems["spec.code.configMap"]
+    assert "take it out" in problems["spec.suspend"]

@@ -10,8 +10,18 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.commit import iceberg
-from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Rejected, TryLater, Unknown
+from checkpoint_operator.commit.outcomes import (
+    BurialOutcome,
+    Buried,
+    CommitOutcome,
+    Committed,
+    Refused,
+    Rejected,
+    TryLater,
+    Unknown,
+)
 from checkpoint_operator.commit.results import Results
+from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -436,3 +446,194 @@ class DiesAfterItsSwap:
     def swap(self, *arguments: Any) -> Any:
         self._table.swap(*arguments)
         die()
+
+
+# --- deletion -------------------------------------------------------------------------------------------------------------
+
+
+def delete(world: World) -> None:
+    """Put the note, as deletion does before anything else."""
+    store_rules.put_deleted(world.store, KEY.uid)
+
+
+def bury(world: World, *faults: Fault) -> BurialOutcome:
+    world.table.faults = deque(faults)
+    return iceberg.bury(world.table, world.ledger(), world.pauses.append)
+
+
+def burials(world: World) -> list[str]:
+    return [entry for entry in world.table.log if entry.startswith("bury")]
+
+
+def claimed() -> World:
+    world = with_history()
+    world.claim(2)
+    return world
+
+
+def test_a_committer_of_a_deleted_write_claims_and_sends_nothing() -> None:
+    world = with_history()
+    delete(world)
+
+    assert isinstance(outcome := world.commit(), Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+    assert world.swaps() == []
+    assert world.ledger().read_claim(0) is not None, "it asks after its claim stands, or deletion could miss it"
+
+
+def test_a_deletion_between_two_swaps_is_seen_before_the_second() -> None:
+    world = with_history()
+    world.table.before_request = lambda: delete(world)
+
+    assert isinstance(outcome := world.commit("dropped"), Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+    assert len(world.swaps()) == 1
+
+
+def test_a_deletion_does_not_hide_that_the_commit_is_in_the_table() -> None:
+    world = with_history()
+    world.table.before_request = lambda: delete(world)
+
+    assert world.commit("lost") == Committed("the-table", OURS, by_us=False)
+
+
+def test_a_claimed_epoch_is_buried_by_one_snapshot_without_files() -> None:
+    world = claimed()
+    delete(world)
+
+    assert bury(world) == Buried("the-table")
+
+    assert world.table.log == ["look", "bury on 2"]
+    (tombstone,) = world.table.tombstones_of(KEY)
+    assert (tombstone.id, tombstone.files) == (OURS, ())
+    assert bury(world) == Buried("the-table"), "and is found by whoever buries again"
+    assert len(burials(world)) == 1
+
+
+def test_a_committer_that_finds_a_tombstone_is_told_so_and_never_that_it_has_committed() -> None:
+    world = claimed()
+    bury(world)
+
+    assert isinstance(outcome := world.commit(), Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+    world.store.objects.clear()
+    assert world.commit() == outcome, "also before its first claim"
+    assert world.table.commits_of(KEY) == []
+
+
+def test_a_tombstone_is_known_by_its_property_after_its_snapshot_has_expired() -> None:
+    world = claimed()
+    bury(world)
+    world.table.append_as_stranger()
+    world.table.expire_all_but_the_head()
+
+    assert bury(world) == Buried("the-table")
+    assert isinstance(outcome := world.commit(), Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+
+
+def test_a_swap_that_was_on_its_way_is_refused_after_the_tombstone() -> None:
+    world = with_history()
+    world.commit(*["late"] + ["dropped"] * 20)  # type: ignore[arg-type]
+
+    assert bury(world) == Buried("the-table")
+
+    assert isinstance(world.table.land_late(), Refused)
+    assert world.table.commits_of(KEY) == []
+
+
+def test_a_swap_that_lands_just_before_the_tombstone_is_found() -> None:
+    world = with_history()
+    world.commit(*["late"] + ["dropped"] * 20)  # type: ignore[arg-type]
+
+    def land_once() -> None:
+        world.table.before_request = lambda: None
+        world.table.land_late()
+
+    world.table.before_request = land_once
+
+    assert bury(world) == Committed("the-table", OURS, by_us=False)
+    assert world.table.tombstones_of(KEY) == []
+    world.assert_once()
+
+
+def test_what_is_committed_is_found_and_not_buried() -> None:
+    world = with_history()
+    world.commit()
+
+    assert bury(world) == Committed("the-table", OURS, by_us=False)
+    assert burials(world) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "requests"),
+    [
+        ("lost", ["bury on 2"]),
+        ("misreported", ["bury on 2"]),
+        ("dropped", ["bury on 2", "bury on 2"]),
+        ("stranger", ["bury on 2", "bury on 3"]),
+    ],
+)
+def test_a_tombstone_without_a_believable_answer_is_looked_for_before_the_next(fault: Fault, requests: list[str]) -> None:
+    world = claimed()
+
+    assert bury(world, fault) == Buried("the-table")
+
+    assert burials(world) == requests
+    assert world.table.log.count("look") == 2
+    assert len(world.table.tombstones_of(KEY)) == 1
+
+
+def test_a_table_that_never_answers_a_burial_ends_as_try_later_after_bounded_waiting() -> None:
+    world = claimed()
+
+    outcome = bury(world, *["dropped"] * 100)  # type: ignore[arg-type]
+
+    assert isinstance(outcome, TryLater)
+    assert outcome.reason == reasons.COMMIT_CONTENDED
+    assert len(burials(world)) == len(world.pauses) == 12
+    assert sum(world.pauses) < 60.0
+
+
+def test_where_there_is_no_table_nothing_can_land_and_no_table_is_named() -> None:
+    world = claimed()
+    world.table.exists = False
+
+    assert bury(world) == Buried(None)
+    assert burials(world) == []
+
+
+def test_in_a_table_that_was_made_again_the_tombstone_is_put_and_the_claimed_table_is_not_named() -> None:
+    """The claimed table may come back, with the commit in it."""
+    world = claimed()
+    world.table.uuid = "another"
+    world.table.append_as_stranger()
+    world.table.expire_all_but_the_head()
+
+    assert bury(world) == Buried(None)
+    assert len(world.table.tombstones_of(KEY)) == 1
+    assert bury(world) == Buried(None)
+    assert len(burials(world)) == 1
+
+
+def test_without_evidence_a_burial_is_unknown_and_nothing_is_sent() -> None:
+    world = claimed()
+    world.table.append_as_stranger()
+    world.table.expire_all_but_the_head()
+
+    assert isinstance(outcome := bury(world), Unknown)
+    assert str(KEY) in outcome.message
+    assert burials(world) == []
+
+
+def test_a_commit_whose_snapshot_has_expired_is_found_by_the_burial() -> None:
+    assert bury(landed_and_forgotten()) == Committed("the-table", OURS, by_us=False)
+
+
+def test_a_catalog_that_does_not_answer_a_burial_is_tried_later_and_one_that_refuses_is_for_a_person() -> None:
+    world = claimed()
+    world.table.troubles = deque([down(), NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
+
+    assert bury(world) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
+    assert bury(world) == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
+    assert burials(world) == []

@@ -10,8 +10,18 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.commit import lance
-from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Rejected, TryLater, Unknown
+from checkpoint_operator.commit.outcomes import (
+    BurialOutcome,
+    Buried,
+    CommitOutcome,
+    Committed,
+    Refused,
+    Rejected,
+    TryLater,
+    Unknown,
+)
 from checkpoint_operator.commit.results import Results
+from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -19,7 +29,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, LanceBase
 from tests.support.records import DIGEST, KEY, LANCE, TOKEN, lance_fragment, ledger_over
 from tests.support.stores import LosesAnswers, MemoryStore, Wrapped
-from tests.support.tables import FakeLance, Fault, down
+from tests.support.tables import FakeLance, FakeVersion, Fault, down
 
 FILES = (lance_fragment("a.lance"), lance_fragment("b.lance"))
 RESULTS = Results(files=FILES, targets=(LANCE,), rows_read=2, rows_written=2, attempts=1, code_digests=(DIGEST,))
@@ -556,3 +566,200 @@ def test_a_committer_that_died_at_any_request_is_taken_over_and_one_copy_lands(n
         world.table.land_late()
     assert isinstance(world.commit(), Committed)
     world.assert_once()
+
+
+# --- deletion -------------------------------------------------------------------------------------------------------------
+
+
+def delete(world: World) -> None:
+    """Put the note, as deletion does before anything else."""
+    store_rules.put_deleted(world.store, KEY.uid)
+
+
+def bury(world: World, *faults: Fault) -> BurialOutcome:
+    world.table.faults = deque(faults)
+    return lance.bury(world.table, world.ledger(), world.pauses.append)
+
+
+def burials(world: World) -> list[str]:
+    return [entry for entry in world.table.log if entry.startswith("bury")]
+
+
+def claimed() -> World:
+    world = with_history()
+    world.claim(3)
+    return world
+
+
+def test_the_first_committer_of_a_deleted_write_claims_and_sends_nothing() -> None:
+    world = with_history()
+    delete(world)
+
+    assert isinstance(outcome := world.commit(), Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+    assert world.requests() == []
+    assert world.ledger().list_claims() == [0], "it asks after its claim stands, or deletion could miss it"
+
+
+def test_a_takeover_of_a_deleted_write_claims_and_does_not_fence() -> None:
+    world = claimed()
+    delete(world)
+
+    assert isinstance(outcome := world.commit(), Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+    assert world.requests() == []
+    assert world.ledger().list_claims() == [0, 1]
+
+
+def test_a_deletion_after_the_first_append_is_seen_before_the_takeover_fences() -> None:
+    world = with_history()
+    world.table.before_request = lambda: delete(world)
+
+    assert isinstance(outcome := world.commit("dropped"), Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+    assert world.requests() == ["append on 3"]
+
+
+def test_a_deletion_does_not_hide_that_the_commit_is_in_the_dataset() -> None:
+    world = with_history()
+    world.table.before_request = lambda: delete(world)
+
+    assert world.commit("lost") == Committed(TOKEN, 4, by_us=False)
+
+
+def test_a_claimed_epoch_is_buried_by_one_fence_that_carries_the_key() -> None:
+    world = claimed()
+    delete(world)
+    world.table.log.clear()
+
+    assert bury(world) == Buried(TOKEN)
+
+    assert world.table.log == ["look", "bury on 3", "look"]
+    assert len(world.table.tombstones_of(KEY)) == 1
+    assert bury(world) == Buried(TOKEN), "and is found by whoever buries again"
+    assert len(burials(world)) == 1
+
+
+def test_a_committer_that_finds_a_tombstone_is_told_so_and_never_that_it_has_committed() -> None:
+    world = claimed()
+    bury(world)
+
+    assert isinstance(outcome := world.commit(), Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+    assert world.requests() == ["bury on 3"]
+    assert world.table.commits_of(KEY) == []
+
+
+def test_all_late_appends_and_fences_are_refused_after_the_tombstone() -> None:
+    world = with_history()
+    world.commit(*["late", *["", "late"] * 6, *["late"] * 100])  # type: ignore[arg-type]
+
+    assert bury(world) == Buried(TOKEN)
+
+    assert len(world.table._late) > 3
+    while world.table._late:
+        assert isinstance(world.table.land_late(), Refused)
+    assert world.table.commits_of(KEY) == []
+
+
+def test_an_append_that_lands_just_before_the_tombstone_is_found() -> None:
+    world = claimed()
+
+    def land() -> None:
+        world.table.before_request = lambda: None
+        world.table.append(3, KEY, FILES)
+
+    world.table.before_request = land
+
+    assert bury(world) == Committed(TOKEN, 4, by_us=False)
+    assert world.table.tombstones_of(KEY) == []
+
+
+def test_an_append_that_is_in_the_dataset_goes_before_a_tombstone_that_landed_after_it_all_the_same() -> None:
+    """No Lance that we accept does that; were it so, the rows must be known to be there."""
+    world = claimed()
+
+    def slip_in() -> None:
+        world.table.before_request = lambda: None
+        world.table.append(3, KEY, FILES)
+        world.table.versions.append(FakeVersion("fence", str(KEY)))
+
+    world.table.before_request = slip_in
+
+    assert bury(world, "", "dropped") == Committed(TOKEN, 4, by_us=False)
+    assert isinstance(world.commit(), Committed)
+
+
+def test_what_is_committed_is_found_and_not_buried() -> None:
+    world = with_history()
+    world.commit()
+
+    assert bury(world) == Committed(TOKEN, 4, by_us=False)
+    assert burials(world) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "requests"),
+    [
+        ("lost", ["bury on 3"]),
+        ("misreported", ["bury on 3"]),
+        ("dropped", ["bury on 3", "bury on 3"]),
+        ("stranger", ["bury on 3", "bury on 4"]),
+    ],
+)
+def test_a_tombstone_without_a_believable_answer_is_looked_for_before_the_next(fault: Fault, requests: list[str]) -> None:
+    world = claimed()
+
+    assert bury(world, fault) == Buried(TOKEN)
+
+    assert burials(world) == requests
+    assert len(world.table.tombstones_of(KEY)) == 1
+
+
+def test_a_dataset_that_never_answers_a_burial_ends_as_try_later_after_bounded_waiting() -> None:
+    world = claimed()
+
+    outcome = bury(world, *["dropped"] * 100)  # type: ignore[arg-type]
+
+    assert isinstance(outcome, TryLater)
+    assert outcome.reason == reasons.COMMIT_CONTENDED
+    assert len(burials(world)) == len(world.pauses) == 12
+    assert sum(world.pauses) < 60.0
+
+
+def test_where_there_is_no_dataset_nothing_can_land_and_none_is_named() -> None:
+    world = claimed()
+    world.table.exists = False
+
+    assert bury(world) == Buried(None)
+    assert burials(world) == []
+
+
+def test_in_a_dataset_that_was_made_again_one_tombstone_is_put_and_the_claimed_one_is_not_named() -> None:
+    """Its versions count from 1 again, so that the claim's version means nothing there."""
+    world = World(FakeLance(identity="f" * 32))
+    world.claim(50)
+
+    assert bury(world) == Buried(None)
+    assert bury(world) == Buried(None)
+    assert len(burials(world)) == len(world.table.tombstones_of(KEY)) == 1
+
+
+def test_without_evidence_a_burial_is_unknown_and_nothing_is_sent() -> None:
+    world = claimed()
+    world.table.append_as_stranger()
+    world.table.append_as_stranger()
+    world.table.clean_all_but_the_latest()
+
+    assert isinstance(outcome := bury(world), Unknown)
+    assert str(KEY) in outcome.message
+    assert burials(world) == []
+
+
+def test_a_store_that_does_not_answer_a_burial_is_tried_later_and_one_that_refuses_is_for_a_person() -> None:
+    world = claimed()
+    world.table.troubles = deque([down(), NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
+
+    assert bury(world) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
+    assert bury(world) == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
+    assert burials(world) == []

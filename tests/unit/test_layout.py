@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from checkpoint_protocol import layout
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.layout import EpochLayout, claim_index_of, epoch_of, number_of, seal_of
+from checkpoint_protocol.layout import EpochLayout, claim_index_of, epoch_of, epoch_of_seal, number_of, seal_of
 
 AT = EpochLayout(EpochKey("0123abcd", 3))
 numbers = st.integers(0, 10**9)
@@ -18,6 +18,8 @@ def test_every_record_has_the_name_that_the_documentation_gives_it() -> None:
     """A store outlives the program that wrote it: these names never change."""
     assert layout.name_path("team", "flights") == "names/team/flights.json"
     assert layout.write_path("0123abcd") == "control/0123abcd/write.json"
+    assert layout.deleted_path("0123abcd") == "control/0123abcd/deleted.json"
+    assert layout.code_path("0123abcd", "ab" * 32) == f"control/0123abcd/code/{'ab' * 32}.zip"
     assert AT.launch(1) == "control/0123abcd/3/launch/1.json"
     assert AT.target(1) == "control/0123abcd/3/target/1.json"
     assert AT.closed(12) == "control/0123abcd/3/closed/12.json"
@@ -32,7 +34,15 @@ def test_every_record_has_the_name_that_the_documentation_gives_it() -> None:
 
 def test_what_drivers_may_write_and_what_only_the_operator_may_lie_under_different_prefixes() -> None:
     by_drivers = {AT.input, AT.plan(1), AT.output(1), AT.failure(1), AT.seal(1, 0, 0)}
-    by_the_operator = {layout.write_path("u"), AT.launch(1), AT.target(1), AT.closed(1), AT.claim(0), AT.mark}
+    by_the_operator = {
+        layout.write_path("u"),
+        layout.code_path("u", "0" * 64),
+        AT.launch(1),
+        AT.target(1),
+        AT.closed(1),
+        AT.claim(0),
+        AT.mark,
+    }
 
     assert all(path.startswith("staged/") for path in by_drivers)
     assert all(path.startswith("control/") for path in by_the_operator)
@@ -98,6 +108,15 @@ def test_an_object_of_another_folder_is_nobodys_record() -> None:
     assert seal_of(AT.seal(11, 0, 0), AT.seals(1)) is None
 
 
+def test_the_epoch_of_a_seal_is_read_and_that_of_nothing_else() -> None:
+    folder = layout.staged_folder("0123abcd")
+    others = (AT.input, AT.plan(2), AT.output(2), AT.failure(2), f"{AT.seal(2, 1, 0)}x", f"{AT.seals(2)}01/0.json", AT.mark)
+
+    assert epoch_of_seal(AT.seal(2, 10, 0), folder) == 3
+    assert [epoch_of_seal(path, folder) for path in others] == [None] * len(others)
+    assert epoch_of_seal(AT.seal(2, 10, 0), layout.staged_folder("0123abc")) is None
+
+
 def test_an_epoch_is_read_from_any_of_its_control_records() -> None:
     folder = layout.control_folder("0123abcd")
 
@@ -105,7 +124,8 @@ def test_an_epoch_is_read_from_any_of_its_control_records() -> None:
 
 
 @pytest.mark.parametrize(
-    "stray", ["write.json", "3", "03/launch/1.json", "0/launch/1.json", "²/launch/1.json", "3x/a", "-3/a", "/a", "3/"]
+    "stray",
+    ["write.json", "deleted.json", "3", "03/launch/1.json", "0/launch/1.json", "²/launch/1.json", "3x/a", "-3/a", "/a", "3/"],
 )
 def test_a_stray_object_beside_the_epochs_is_nobodys_epoch(stray: str) -> None:
     folder = layout.control_folder("0123abcd")

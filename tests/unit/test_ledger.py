@@ -180,6 +180,29 @@ def test_a_stray_object_beside_the_epochs_is_nobodys_epoch(stray: str) -> None:
     assert store_rules.list_epochs(store, KEY.uid) == []
 
 
+def test_a_deletion_is_noted_once_and_every_epochs_ledger_sees_it_from_then_on() -> None:
+    store = MemoryStore()
+    before = ledger_over(store)
+    assert not before.is_deleted()
+    assert store_rules.read_deleted(store, KEY.uid) is None
+
+    note = store_rules.put_deleted(store, KEY.uid)
+
+    assert store_rules.put_deleted(store, KEY.uid) == note == store_rules.read_deleted(store, KEY.uid)
+    assert before.is_deleted(), "that it was not there is not remembered"
+    assert Ledger(store, EpochKey(KEY.uid, 7)).is_deleted()
+    assert not Ledger(store, EpochKey(f"{KEY.uid}0", 1)).is_deleted()
+    assert store_rules.list_epochs(store, KEY.uid) == []
+
+
+def test_an_unreadable_note_of_a_deletion_is_corrupt_and_never_no() -> None:
+    store = MemoryStore()
+    store.put_if_absent(layout.deleted_path(KEY.uid), b"garbage")
+
+    with pytest.raises(Corrupt, match="deleted"):
+        ledger_over(store).is_deleted()
+
+
 # --- records of an epoch --------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 from typing import Any
 
@@ -11,32 +10,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import API_VERSION, KIND, LanceSink, ManifestInvalid, Spec, parse_manifest
-
-SMALLEST: dict[str, Any] = {
-    "apiVersion": API_VERSION,
-    "kind": KIND,
-    "metadata": {"name": "flights"},
-    "spec": {
-        "source": {"format": "csv", "path": "/in/*.csv"},
-        "sink": {"iceberg": {"catalog": "local", "table": "db.flights"}},
-        "checkpoint": {"uri": "/checkpoints"},
-    },
-}
-
-
-def manifest(**changes: Any) -> dict[str, Any]:
-    """Return the smallest manifest with values at dotted paths (`__` for the dot; ... removes)."""
-    document = copy.deepcopy(SMALLEST)
-    for path, value in changes.items():
-        *folders, last = path.split("__")
-        section = document
-        for folder in folders:
-            section = section.setdefault(folder, {})
-        if value is ...:
-            del section[last]
-        else:
-            section[last] = value
-    return document
+from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, SMALLEST, manifest
 
 
 def spec(**changes: Any) -> Spec:
@@ -67,6 +41,25 @@ def test_the_smallest_manifest_gets_every_default() -> None:
     assert parsed.spec.on_code_change == "Continue"
     assert parsed.spec.on_replaced == "Fail"
     assert parsed.spec.backoff_limit == 3
+    assert parsed.spec.suspend is False
+    assert parsed.spec.progress_deadline_seconds == 600
+    assert parsed.spec.active_deadline_seconds is None
+    assert parsed.spec.ttl_seconds_after_finished is None
+    assert parsed.spec.image is None
+    assert parsed.spec.driver.memory_overhead is None
+    assert parsed.spec.executor.template == {}
+
+
+@pytest.mark.parametrize("changes", GOOD.values(), ids=GOOD)
+def test_a_right_manifest_is_taken(changes: dict[str, Any]) -> None:
+    parsed = parse_manifest(manifest(**changes))
+
+    assert parse_manifest(parsed.model_dump(mode="json", by_alias=True)) == parsed
+
+
+@pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
+def test_a_wrong_manifest_is_refused(changes: dict[str, Any]) -> None:
+    assert problems(manifest(**changes))
 
 
 def test_a_manifest_survives_its_own_printing() -> None:
@@ -82,6 +75,10 @@ def test_a_manifest_survives_its_own_printing() -> None:
         spec__sparkConf={"spark.executor.memoryOverhead": "1g"},
         spec__onCodeChange="Restart",
         spec__runNonce="2",
+        spec__code={"configMap": {"name": "code"}},
+        spec__image="spark:1",
+        spec__activeDeadlineSeconds=60,
+        spec__driver={"memoryOverhead": "1Gi", "template": {"spec": {"nodeSelector": {"disk": "ssd"}}}},
     )
     parsed = parse_manifest(full)
 
@@ -143,7 +140,7 @@ def test_each_sink_knows_its_format(sink: dict[str, Any], format: str) -> None:
         ),
         ({"spec__backoffLimt": 3}, "spec.backoffLimt: unknown field; did you mean 'backoffLimit'?"),
         ({"spce": {}}, "spce: unknown field; did you mean 'spec'?"),
-        ({"spec__driver": {"xyzzy": 1}}, "spec.driver.xyzzy: unknown field; known here: cores, memory"),
+        ({"spec__driver": {"xyzzy": 1}}, "spec.driver.xyzzy: unknown field; known here: cores, memory, memoryOverhead, template"),
         ({"spec__sink": {"none": {"table": "x"}}}, "spec.sink.none.table: unknown field; known here: "),
     ],
 )
@@ -256,6 +253,24 @@ def test_a_property_that_is_not_sparks_is_refused_and_named() -> None:
     assert line == "spec: sparkConf: 'executor.memory' is not a Spark property (they start with 'spark.')"
 
 
+def test_two_places_of_code_are_refused() -> None:
+    code = {"path": "/code", "configMap": {"name": "code"}}
+    assert problems(manifest(spec__code=code)) == ("spec.code: at most one of path, configMap and uri is expected",)
+
+
+def test_a_pod_template_has_metadata_and_spec_and_says_so() -> None:
+    (line,) = problems(manifest(spec__executor={"template": {"sepc": {}}}))
+    assert line == "spec.executor.template: unknown field 'sepc'; known here: metadata, spec"
+    (line,) = problems(manifest(spec__executor={"template": {"spec": []}}))
+    assert line == "spec.executor.template: spec: a mapping is expected"
+
+
+def test_a_name_leaves_room_for_what_the_names_of_its_pods_add() -> None:
+    assert parse_manifest(manifest(metadata__name="a" * 45)).metadata.name == "a" * 45
+    (line,) = problems(manifest(metadata__name="a" * 46))
+    assert line == "metadata.name: String should have at most 45 characters"
+
+
 # --- documents that are no manifest ---------------------------------------------------------------------------------------
 
 
@@ -315,6 +330,16 @@ def test_the_identity_of_a_manifest_is_the_same_in_every_release() -> None:
         {"checkpoint__minimumBytes": "1"},
         {"steps": [{"call": "m:f"}]},
         {"code": {"path": "/code"}},
+        {"code": {"configMap": {"name": "code"}}},
+        {"code": {"uri": "s3://bucket/code.zip"}},
+        {"image": "spark:1"},
+        {"serviceAccountName": "a"},
+        {"storageSecretName": "a"},
+        {"suspend": True},
+        {"activeDeadlineSeconds": 5},
+        {"progressDeadlineSeconds": 60},
+        {"ttlSecondsAfterFinished": 5},
+        {"executor": {"memoryOverhead": "1Gi", "template": {"spec": {}}}},
         {"onCodeChange": "Restart"},
         {"onReplaced": "Skip"},
         {"runNonce": "2"},
@@ -356,6 +381,16 @@ def test_sizes_code_and_spelled_out_defaults_do_not_change_the_identity(changes:
 )
 def test_another_source_sink_or_checkpoint_is_another_identity(changes: dict[str, Any]) -> None:
     assert spec(**changes).identity_digest != spec().identity_digest
+
+
+@pytest.mark.parametrize("changes", FORBIDDEN_EDITS.values(), ids=FORBIDDEN_EDITS)
+def test_what_the_cluster_does_not_let_change_is_what_makes_the_identity(changes: dict[str, Any]) -> None:
+    assert parse_manifest(manifest(**changes)).spec.identity_digest != spec().identity_digest
+
+
+@pytest.mark.parametrize("changes", ALLOWED_EDITS.values(), ids=ALLOWED_EDITS)
+def test_what_the_cluster_lets_change_leaves_the_identity(changes: dict[str, Any]) -> None:
+    assert parse_manifest(manifest(**changes)).spec.identity_digest == spec().identity_digest
 
 
 def test_the_order_of_keys_in_the_manifest_does_not_change_the_identity() -> None:

@@ -26,10 +26,18 @@ from checkpoint_operator.core.rules import RULES, decide, progress_deadline_s
 from checkpoint_protocol import reasons
 
 NOW, BEFORE = "code now", "code before"
-UNBORN, RUNNING, GONE, ELSEWHERE = DriverState.UNBORN, DriverState.RUNNING, DriverState.GONE, DriverState.ELSEWHERE
+UNBORN, STARTING, RUNNING = DriverState.UNBORN, DriverState.STARTING, DriverState.RUNNING
+GONE, ELSEWHERE = DriverState.GONE, DriverState.ELSEWHERE
 RETRYABLE = Failure("Retryable", reasons.DRIVER_FAILED, "the driver's memory ended")
 BROKEN = Failure("NeedsChange", reasons.CODE_FAILED, "step 'x' raised on row 7")
 UNREADABLE = Failure("Corrupt", reasons.RECORD_UNREADABLE, "a record is garbage")
+
+
+SUSPENDED = Failure("Retryable", reasons.WRITE_SUSPENDED, "the write is suspended")
+TOO_LATE = Failure("Retryable", reasons.DEADLINE_EXCEEDED, "activeDeadlineSeconds has passed")
+REPLACED = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver could not start, and the manifest has changed since")
+NO_IMAGE = Failure("Retryable", reasons.IMAGE_UNAVAILABLE, "no such image")
+OUT_OF_MEMORY = Failure("Retryable", reasons.DRIVER_OUT_OF_MEMORY, "more than 1 GiB")
 
 
 def seen(*attempts: Attempt, **fields: object) -> Observation:
@@ -160,16 +168,68 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         seen(at_work(driver=ELSEWHERE, is_sealed=True)),
         (Close(1, "all its tasks are sealed"),),
     ),
+    "what ended a driver that is gone is recorded": (
+        "close_what_nobody_drives",
+        seen(at_work(driver=GONE, trouble=OUT_OF_MEMORY)),
+        (Close(1, "its driver is gone", OUT_OF_MEMORY),),
+    ),
+    # --- give_up_past_the_active_deadline, stall_past_the_active_deadline
+    "past its active deadline an attempt is closed, its driver stopped": (
+        "give_up_past_the_active_deadline",
+        seen(at_work(), is_past_deadline=True),
+        (Close(1, TOO_LATE.message, TOO_LATE), StopDriver(1)),
+    ),
+    "past its active deadline a write stalls": (
+        "stall_past_the_active_deadline",
+        seen(closed(failure=TOO_LATE), is_past_deadline=True),
+        (
+            Stall(
+                reasons.DEADLINE_EXCEEDED,
+                "the write has taken longer than activeDeadlineSeconds; what is sealed stays: raise it, or unset it, to go on",
+            ),
+        ),
+    ),
+    "past its active deadline what is complete is committed": (
+        "commit_what_is_complete",
+        seen(closed(complete=True), is_past_deadline=True),
+        (Commit(1),),
+    ),
+    "past its active deadline what is sealed is closed": (
+        "close_what_is_sealed",
+        seen(at_work(is_sealed=True), is_past_deadline=True),
+        (Close(1, "all its tasks are sealed"),),
+    ),
+    # --- replace_what_cannot_start
+    "a driver that cannot start is waited for, and why is told": (
+        "wait_for_the_driver",
+        seen(at_work(driver=STARTING, trouble=NO_IMAGE)),
+        (Wait("the driver of attempt 1 to start", NO_IMAGE),),
+    ),
+    "a driver that cannot start is replaced when the manifest has changed": (
+        "replace_what_cannot_start",
+        seen(at_work(driver=STARTING, trouble=NO_IMAGE, is_outdated=True)),
+        (Close(1, REPLACED.message, REPLACED), StopDriver(1)),
+    ),
+    "a driver at work is not replaced when the manifest has changed": (
+        "wait_for_the_driver",
+        seen(at_work(is_outdated=True)),
+        (Wait("the driver of attempt 1"),),
+    ),
+    "a driver that could not start for too long is given up with its reason": (
+        "give_up_what_makes_no_progress",
+        seen(at_work(driver=STARTING, trouble=NO_IMAGE, idle_s=601.0)),
+        (Close(1, "no new seal for 601 s", NO_IMAGE), StopDriver(1)),
+    ),
     # --- give_up_what_makes_no_progress
     "an attempt without progress is closed first and its driver stopped then": (
         "give_up_what_makes_no_progress",
         seen(at_work(idle_s=601.0)),
-        (Close(1, "no new seal for 601 s"), StopDriver(1)),
+        (Close(1, "no new seal for 601 s", Failure("Retryable", reasons.NO_PROGRESS, "no new seal for 601 s")), StopDriver(1)),
     ),
     "an attempt after one that failed has twice the time": (
         "give_up_what_makes_no_progress",
         seen(closed(1), at_work(2, idle_s=1201.0)),
-        (Close(2, "no new seal for 1201 s"), StopDriver(2)),
+        (Close(2, "no new seal for 1201 s", Failure("Retryable", reasons.NO_PROGRESS, "no new seal for 1201 s")), StopDriver(2)),
     ),
     "an attempt within its doubled time is waited for": (
         "wait_for_the_driver",
@@ -190,12 +250,12 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     "a suspended write closes its attempt and stops its driver": (
         "wait_while_suspended",
         seen(at_work(), is_suspended=True),
-        (Close(1, "the write is suspended"), StopDriver(1)),
+        (Close(1, "the write is suspended", SUSPENDED), StopDriver(1)),
     ),
     "a suspended write does not start a recorded driver": (
         "wait_while_suspended",
         seen(at_work(driver=UNBORN), is_suspended=True),
-        (Close(1, "the write is suspended"), StopDriver(1)),
+        (Close(1, "the write is suspended", SUSPENDED), StopDriver(1)),
     ),
     "a suspended write starts nothing": ("wait_while_suspended", seen(is_suspended=True), (Wait("suspend to be unset"),)),
     "a suspended write does not go on after a failure": (
@@ -289,6 +349,32 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
             ),
         ),
     ),
+    "attempts that were suspended or replaced do not count as failed": (
+        "record_the_next_attempt",
+        seen(closed(1, SUSPENDED), closed(2, REPLACED), backoff_limit=0),
+        (RecordAttempt(3, (1, 2)),),
+    ),
+    # --- pause_before_the_next_attempt
+    "after a failure there is a pause": (
+        "pause_before_the_next_attempt",
+        seen(closed(1, RETRYABLE), pause_left_s=3.0),
+        (Wait("the pause before attempt 2", RETRYABLE),),
+    ),
+    "after the pause the next attempt is recorded": (
+        "record_the_next_attempt",
+        seen(closed(1, RETRYABLE), pause_left_s=0.0),
+        (RecordAttempt(2, (1,)),),
+    ),
+    "code that was changed does not wait": (
+        "record_the_next_attempt",
+        seen(closed(1, RETRYABLE, code=BEFORE), pause_left_s=3.0),
+        (RecordAttempt(2, (1,)),),
+    ),
+    "what was suspended goes on at once": (
+        "record_the_next_attempt",
+        seen(closed(1, SUSPENDED), pause_left_s=3.0),
+        (RecordAttempt(2, (1,)),),
+    ),
     # --- record_the_next_attempt
     "a new write begins with attempt 1, which takes nothing over": ("record_the_next_attempt", seen(), (RecordAttempt(1, ()),)),
     "the attempt after a failure takes over what is sealed": (
@@ -376,7 +462,8 @@ def attempts(draw: st.DrawFn, number: int, is_last: bool) -> Attempt:
         is_closed=is_closed,
         is_complete=is_closed and draw(st.booleans()),
         awaits_table=draw(st.booleans()),
-        failure=draw(st.none() | st.sampled_from([RETRYABLE, BROKEN, UNREADABLE])),
+        failure=draw(st.none() | st.sampled_from([RETRYABLE, BROKEN, UNREADABLE, SUSPENDED])),
+        is_outdated=draw(st.booleans()),
         idle_s=draw(st.floats(0, 1e6)),
         counted=tuple(sorted(draw(st.sets(st.integers(1, number - 1))))) if number > 1 else (),
     )
@@ -395,6 +482,8 @@ def observations(draw: st.DrawFn) -> Observation:
         progress_deadline_s=draw(st.floats(1, 1e4)),
         first_counted_failure=draw(st.integers(1, 7)),
         is_suspended=draw(st.booleans()),
+        is_past_deadline=draw(st.booleans()),
+        pause_left_s=draw(st.floats(-10, 10)),
     )
 
 
@@ -427,7 +516,7 @@ def test_whatever_is_seen_something_follows_and_it_is_safe(observation: Observat
                 assert last is not None
                 assert attempt == last.number
                 assert not observation.is_suspended
-            case Close(attempt, why):
+            case Close(attempt, why, _):
                 assert is_open
                 assert last is not None
                 assert attempt == last.number

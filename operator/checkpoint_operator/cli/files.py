@@ -71,7 +71,12 @@ def _absolute(manifest: CheckpointedWrite, folder: Path) -> CheckpointedWrite:
     if sink.lance is not None:
         sink = sink.model_copy(update={"lance": sink.lance.model_copy(update={"uri": _absolute_uri(sink.lance.uri, folder)})})
     checkpoint = spec.checkpoint.model_copy(update={"uri": _absolute_uri(spec.checkpoint.uri, folder)})
-    code = spec.code.model_copy(update={"path": spec.code.path and _absolute_uri(spec.code.path, folder)})
+    code = spec.code.model_copy(
+        update={
+            "path": spec.code.path and _absolute_uri(spec.code.path, folder),
+            "uri": spec.code.uri and _absolute_uri(spec.code.uri, folder),
+        }
+    )
     absolute = spec.model_copy(update={"source": source, "sink": sink, "checkpoint": checkpoint, "code": code})
     return manifest.model_copy(update={"spec": absolute})
 

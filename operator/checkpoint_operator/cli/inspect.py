@@ -70,6 +70,10 @@ def _print(out: Console, store: ShownStore) -> None:
 def _print_write(out: Console, write: ShownWrite, unreadable: Set[str]) -> None:
     title = ", ".join(write.names) or (f"{write.namespace}/{write.name}" if write.name else "(no name)")
     out.print(f"[bold]{escape(title)}[/bold]  uid {write.uid}")
+    if write.is_deleted is None:
+        out.print(f"  {_UNREADABLE} whether it was deleted cannot be read")
+    elif write.is_deleted:
+        out.print("  deleted: nothing of it is committed any more")
     if layout.write_path(write.uid) in unreadable:
         out.print(f"  {_UNREADABLE} source and sink cannot be read")
     if write.source is not None:

@@ -125,7 +125,7 @@ class _Display:
     def _tell(self, done: Round) -> None:
         for action in done.actions:
             match action:
-                case Close(attempt, why) if "sealed" not in why:
+                case Close(attempt, why, _) if "sealed" not in why:
                     self.console.print(f"attempt {attempt} is closed: {why}")
                 case RecordAttempt() if (last := done.seen.last) is not None and last.failure is not None:
                     self.console.print(f"attempt {last.number} said: {last.failure.message}", markup=False, soft_wrap=True)

@@ -3,12 +3,16 @@
     claim-0, naming the head that was looked at        no claim = never tried, which needs no catalog to know
     loop, bounded:
         look: is the key in the table?                 yes: already committed
-        does it still fit?                             no: rejected
+        was the write deleted? does it still fit?      deleted, or no fit: rejected
         ONE request: requirements are exactly what was looked at
         refused, or no believable answer               loop, which looks first
 
 A late request of a dead committer lands only on the head that it had looked at; then ours is refused, and the look finds its
 key. Clocks, locks and leases have no part in it.
+
+Deletion of a write whose commit may be on its way makes the same move, with nothing in it: `bury` puts a snapshot without files
+that carries the key (a tombstone). A committer that has looked before it is refused by the table, and finds the tombstone when it
+looks again; one that has not yet sent anything finds the note of the deletion (`Ledger.is_deleted`).
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from checkpoint_operator.commit.outcomes import (
+    BurialOutcome,
+    Buried,
     CommitOutcome,
     Committed,
     Landed,
@@ -44,7 +50,8 @@ _MOST_PAUSE_S: Final = 5.0
 class IcebergLook:
     """One metadata version of the table, as far as a commit depends on it.
 
-    `committed` is the snapshot id that carries the key, if the key is in the table. `ancestry` are the ids of the snapshots of
+    `committed` is the snapshot id that carries the key, if the key is in the table; `is_tombstone` if a deletion has put it
+    there, with no rows. A real commit goes before a tombstone, should both be there. `ancestry` are the ids of the snapshots of
     the branch that are still known, head first; `ancestry_is_whole` if it reaches the first snapshot.
     """
 
@@ -53,6 +60,7 @@ class IcebergLook:
     committed: int | None
     ancestry: tuple[int, ...]
     ancestry_is_whole: bool
+    is_tombstone: bool = False
 
     def reaches(self, base: int | None) -> bool:
         """Whether all that was committed after the base can be seen."""
@@ -73,6 +81,13 @@ class IcebergTable(Protocol):
 
     def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
         """Ask once that the table moves from exactly that look to one with the files and the key. Never retries."""
+
+    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
+        """Ask once that the table moves from exactly that look to one with the same files and a tombstone. Never retries.
+
+        The head moves and the key's snapshot id is taken, so that no swap that was prepared before can land. NeedsChange if the
+        table has become one that we do not write.
+        """
 
 
 def commit(table: IcebergTable, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep) -> CommitOutcome:
@@ -100,7 +115,7 @@ def _commit(
     if look is None:
         return _gone(targets)
     if look.committed is not None:
-        return Committed(look.table_uuid, look.committed, by_us=False)
+        return _found(look, key)
     claim = ledger.put_claim(
         ClaimRecord(token=new_token(), index=0, base=IcebergBase(table_uuid=look.table_uuid, snapshot_id=look.head))
     )
@@ -111,7 +126,10 @@ def _commit(
         if look is None:
             return _gone(targets)
         if look.committed is not None:
-            return Committed(look.table_uuid, look.committed, by_us=False)
+            return _found(look, key)
+        # After the claim, before the request, and anew each round: the other half is in `Ledger.is_deleted`.
+        if ledger.is_deleted():
+            return _deleted(key)
         # Before the misfit: "a staged file is gone" would be said of a commit that landed and was compacted and forgotten since.
         if look.table_uuid == claim.base.table_uuid and not look.reaches(claim.base.snapshot_id):
             if table.references_any(look, files):
@@ -133,6 +151,60 @@ def _commit(
                 said = unanswered.message
         pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
     return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the commit of {key} is not in the table: {said}")
+
+
+def bury(table: IcebergTable, ledger: Ledger, pause: Callable[[float], None] = time.sleep) -> BurialOutcome:
+    """See to it that nothing of a claimed epoch lands any more, unless it has landed: then say so.
+
+    To be called after the note of the deletion was put (`put_deleted`) and for an epoch with a claim only: without one, nothing
+    was ever sent to the table, and nothing needs to be. Looks before each request, as the commit does; what was not answered is
+    looked for. Calling it again finds the tombstone. Unknown: whether the commit landed cannot be seen any more; nothing is sent.
+    """
+    try:
+        return _bury(table, ledger, ledger.key, pause)
+    except NeedsChange as error:
+        return Rejected(error.reason, error.message)
+    except Retryable as error:
+        return TryLater(error.reason, error.message)
+
+
+def _bury(table: IcebergTable, ledger: Ledger, key: EpochKey, pause: Callable[[float], None]) -> BurialOutcome:
+    claim = ledger.read_claim(0)
+    assert claim is not None
+    assert isinstance(claim.base, IcebergBase)
+    said = "the table kept moving"
+    for number in range(_ROUNDS):
+        look = table.look(key)
+        if look is None:
+            return Buried(table_identity=None)
+        is_claimed = look.table_uuid == claim.base.table_uuid
+        buried = Buried(look.table_uuid if is_claimed else None)
+        if look.committed is not None:
+            return buried if look.is_tombstone else Committed(look.table_uuid, look.committed, by_us=False)
+        if is_claimed and not look.reaches(claim.base.snapshot_id):
+            return Unknown(
+                f"a commit of {key} was tried on snapshot {claim.base.snapshot_id}, which the table's history no longer reaches "
+                "(it was expired or rolled back), and the key is not in the table; look whether the rows are there"
+            )
+        match table.bury(look, key):
+            case Landed():
+                return buried
+            case Refused(message):
+                said = message
+            case unanswered:
+                said = unanswered.message
+        pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
+    return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the tombstone of {key} is not in the table: {said}")
+
+
+def _found(look: IcebergLook, key: EpochKey) -> Committed | Rejected:
+    """The key is in the table: our commit, or the tombstone of a deletion."""
+    assert look.committed is not None
+    return _deleted(key) if look.is_tombstone else Committed(look.table_uuid, look.committed, by_us=False)
+
+
+def _deleted(key: EpochKey) -> Rejected:
+    return Rejected(reasons.WRITE_DELETED, f"the write of {key} was deleted before its commit; nothing of it is in the table")
 
 
 def _gone(targets: Sequence[IcebergTarget]) -> Rejected:

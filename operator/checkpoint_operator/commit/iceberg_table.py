@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
@@ -55,30 +56,34 @@ from pyiceberg.typedef import Record as PartitionRecord
 from pyiceberg.types import PrimitiveType
 
 from checkpoint_operator.arrow_schema import decode_schema
-from checkpoint_operator.catalogs import CLASS_PROPERTIES, open_catalog, translate_catalog_error
+from checkpoint_operator.catalogs import CLASS_PROPERTIES, CatalogBook, translate_catalog_error
 from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
-from checkpoint_operator.commit.staged_files import find_missing
+from checkpoint_operator.commit.staged_files import find_missing, remove_files
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.manifest import PARTITION_TRANSFORMS, Sink
-from checkpoint_protocol.records import IcebergFile, IcebergTarget
+from checkpoint_protocol.records import IcebergFile, IcebergTarget, StagedFile, Target
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import iceberg_options
 
 _KEY_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}key"
+_TOMBSTONE_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
+#: After a write's own property: the highest epoch that a deletion has buried. Snapshots expire, properties do not.
+_BURIED_SUFFIX: Final = ".deleted"
+_FILE_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+")
 _CODECS: Final = frozenset({"zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"})
 
 
 class PyicebergTable:
     """One table of one catalog. Implements IcebergTable, and makes what staging needs to know of it."""
 
-    def __init__(self, catalog: str, table: str, settings: Settings) -> None:
+    def __init__(self, catalog: str, table: str, settings: Settings, catalogs: CatalogBook | None = None) -> None:
         self._catalog_name = catalog
         self._name = table
         self._settings = settings
-        self._opened: Catalog | None = None
+        self._catalogs = catalogs or CatalogBook(settings)
         self._looked: tuple[IcebergLook, Table, EpochKey] | None = None
 
     @property
@@ -158,21 +163,23 @@ class PyicebergTable:
         metadata = table.metadata
         head = metadata.snapshot_by_name(MAIN_BRANCH)
         ancestry = list(ancestors_of(head, metadata))
+        committed = _committed_snapshot(metadata, ancestry, key)
+        is_buried = committed is None and _is_buried(metadata, ancestry, key)
         look = IcebergLook(
             table_uuid=str(metadata.table_uuid),
             head=head.snapshot_id if head else None,
-            committed=_committed_snapshot(metadata, ancestry, key),
+            committed=key.snapshot_id if is_buried else committed,
             ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
             ancestry_is_whole=not ancestry or _is_first(ancestry[-1]),
+            is_tombstone=is_buried,
         )
         self._looked = (look, table, key)
         return look
 
     def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
         metadata = self._table_of(look).metadata
-        own_folder = f"{STAGED_FOLDER_PREFIX}{self._key_of(look).uid}"
-        if metadata.format_version >= 3 or CLASS_PROPERTIES & metadata.properties.keys():
-            self._refuse_unsupported(metadata)  # it was not so when the write was launched
+        key = self._key_of(look)
+        self._refuse_what_it_has_become(metadata)
         for target in targets:
             if target.table_uuid != look.table_uuid:
                 return Rejected(
@@ -187,18 +194,18 @@ class PyicebergTable:
                     "write under another name",
                 )
         known_specs = {(target.data_location, _spec_id(target)) for target in targets}
+        locations = {location for location, _ in known_specs}
         by_folder: dict[str, dict[str, int]] = defaultdict(dict)
         for file in files:
-            folder, _, name = file.path.rpartition("/")
-            allowed = {location for location, _ in known_specs}
-            location, _, staged = folder.rpartition("/")
-            if location not in allowed or staged != own_folder or name in ("", ".", ".."):
+            location = _location_of_own(file, key, locations)
+            if location is None:
                 return Rejected(
                     reasons.STAGED_RESULT_REFUSED,
-                    f"a seal names the file {file.path}, which is not in the write's staging folder",
+                    f"a seal names the file {file.path}, which is not one that epoch {key.epoch} of the write has staged",
                 )
             if (location, file.spec_id) not in known_specs or file.spec_id not in metadata.specs():
                 return Rejected(reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}")
+            folder, _, name = file.path.rpartition("/")
             by_folder[folder][name] = file.size_bytes
         for folder, expected in by_folder.items():
             if (missing := find_missing(folder, expected, self._settings)) is not None:
@@ -220,15 +227,53 @@ class PyicebergTable:
         )
 
     def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+        metadata = self._table_of(look).metadata
+        return self._request(look, key, files, {key.property_name: str(max(key.epoch, _recorded_epoch(metadata, key)))}, {})
+
+    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
+        self._refuse_what_it_has_become(self._table_of(look).metadata)
+        # The write's own property stays: it says what is in the table.
+        properties = {f"{key.property_name}{_BURIED_SUFFIX}": str(key.epoch)}
+        return self._request(look, key, (), properties, {_TOMBSTONE_SUMMARY: "true"})
+
+    # --- after a deletion -----------------------------------------------------------------------------------------------------
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        """Remove those of the files that are surely this epoch's own, by folder and name; pass over all others."""
+        locations = {target.data_location for target in targets if isinstance(target, IcebergTarget)}
+        by_folder: dict[str, list[str]] = defaultdict(list)
+        for file in files:
+            if isinstance(file, IcebergFile) and _location_of_own(file, key, locations) is not None:
+                folder, _, name = file.path.rpartition("/")
+                by_folder[folder].append(name)
+        for folder, names in by_folder.items():
+            remove_files(folder, names, self._settings)
+        return sum(len(names) for names in by_folder.values())
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _refuse_what_it_has_become(self, metadata: TableMetadata) -> None:
+        """NeedsChange if the table has become one that we do not write; it was not so when the write was launched."""
+        if metadata.format_version >= 3 or CLASS_PROPERTIES & metadata.properties.keys():
+            self._refuse_unsupported(metadata)
+
+    def _request(
+        self,
+        look: IcebergLook,
+        key: EpochKey,
+        files: Sequence[IcebergFile],
+        properties: dict[str, str],
+        said: Mapping[str, str],
+    ) -> RequestOutcome:
+        """Ask once for a snapshot of these files after exactly that look. `said` is added to its summary."""
         table = self._table_of(look)
         metadata = table.metadata
         try:
-            snapshot = self._write_snapshot(table, look.head, key, files)
+            snapshot = self._write_snapshot(table, look.head, key, files, said)
         except (OSError, ValueError) as error:
             raise Retryable(
                 reasons.STORE_UNAVAILABLE, f"writing the manifests of {self.title} failed: {' '.join(str(error).split())[:400]}"
             ) from error
-        epoch = max(key.epoch, _recorded_epoch(metadata, key))
         try:
             self._catalog().commit_table(
                 table,
@@ -246,7 +291,7 @@ class PyicebergTable:
                         snapshot_id=snapshot.snapshot_id,
                         parent_snapshot_id=look.head,
                     ),
-                    SetPropertiesUpdate(updates={key.property_name: str(epoch)}),
+                    SetPropertiesUpdate(updates=properties),
                 ),
             )
         except CommitFailedException as error:
@@ -256,12 +301,8 @@ class PyicebergTable:
             return Unanswered(str(translate_catalog_error(error, self._catalog_name)))
         return Landed(snapshot.snapshot_id)
 
-    # --- inside ---------------------------------------------------------------------------------------------------------------
-
     def _catalog(self) -> Catalog:
-        if self._opened is None:
-            self._opened = open_catalog(self._catalog_name, self._settings)
-        return self._opened
+        return self._catalogs.open(self._catalog_name)
 
     def _load(self) -> Table | None:
         try:
@@ -285,7 +326,9 @@ class PyicebergTable:
         # Our own settings only: never a class or a credential that the catalog hands out.
         return load_file_io(dict(iceberg_options(table.metadata.location, self._settings)), table.metadata.location)
 
-    def _write_snapshot(self, table: Table, head: int | None, key: EpochKey, files: Sequence[IcebergFile]) -> Snapshot:
+    def _write_snapshot(
+        self, table: Table, head: int | None, key: EpochKey, files: Sequence[IcebergFile], said: Mapping[str, str]
+    ) -> Snapshot:
         """Write one manifest per spec and the manifest list, under fresh names; return the snapshot that names them."""
         metadata = table.metadata
         io = self._io(table)
@@ -332,7 +375,7 @@ class PyicebergTable:
             avro_compression="deflate",
         ) as manifest_list:
             manifest_list.add_manifests(manifests)
-        counted = Summary(operation=Operation.APPEND, **summary.build(), **{_KEY_SUMMARY: str(key)})
+        counted = Summary(operation=Operation.APPEND, **summary.build(), **{_KEY_SUMMARY: str(key), **said})
         return Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=head,
@@ -349,18 +392,44 @@ def _is_first(snapshot: Snapshot) -> bool:
 
 
 def _committed_snapshot(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> int | None:
-    """Return the snapshot id of the epoch's commit if the key is in the table: in its properties or on the branch."""
+    """Return the snapshot id of the epoch's commit if it is in the table: by its properties or on the branch."""
     for snapshot in ancestry:
-        if snapshot.snapshot_id == key.snapshot_id:
-            return snapshot.snapshot_id
-        if snapshot.summary is not None and snapshot.summary.additional_properties.get(_KEY_SUMMARY) == str(key):
+        if _carries(snapshot, key) and not _says_tombstone(snapshot):
             return snapshot.snapshot_id
     return key.snapshot_id if _recorded_epoch(metadata, key) >= key.epoch else None
 
 
-def _recorded_epoch(metadata: TableMetadata, key: EpochKey) -> int:
-    recorded = metadata.properties.get(key.property_name, "0")
+def _is_buried(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> bool:
+    """Whether a deletion's tombstone is in the table. It outlives its snapshot by a property, as a commit does."""
+    if any(_carries(snapshot, key) and _says_tombstone(snapshot) for snapshot in ancestry):
+        return True
+    return _recorded_epoch(metadata, key, _BURIED_SUFFIX) >= key.epoch
+
+
+def _carries(snapshot: Snapshot, key: EpochKey) -> bool:
+    if snapshot.snapshot_id == key.snapshot_id:
+        return True
+    return snapshot.summary is not None and snapshot.summary.additional_properties.get(_KEY_SUMMARY) == str(key)
+
+
+def _says_tombstone(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and _TOMBSTONE_SUMMARY in snapshot.summary.additional_properties
+
+
+def _recorded_epoch(metadata: TableMetadata, key: EpochKey, suffix: str = "") -> int:
+    recorded = metadata.properties.get(f"{key.property_name}{suffix}", "0")
     return int(recorded) if recorded.isdecimal() else 0
+
+
+def _location_of_own(file: IcebergFile, key: EpochKey, locations: Container[str]) -> str | None:
+    """Return the data location below which this epoch has staged the file; None if the file is not surely its own.
+
+    A stager names files `<data location>/cw-<uid>/<epoch>-...`. Nothing in a path is resolved or unquoted.
+    """
+    folder, _, name = file.path.rpartition("/")
+    location, _, staged = folder.rpartition("/")
+    is_own = staged == f"{STAGED_FOLDER_PREFIX}{key.uid}" and name.startswith(f"{key.epoch}-") and _FILE_NAME.fullmatch(name)
+    return location if is_own and location in locations else None
 
 
 def _partition_spec(schema: Schema, sink: Sink) -> PartitionSpec:

@@ -11,6 +11,10 @@ append that was based on a version older than a no-op Project transaction (the f
 After f is in the table, no append of an earlier committer can land; one that landed before f is found by the look up to f. An
 append without a fence thus happens at most once per write and epoch.
 
+Deletion of a write whose append may be on its way puts a fence that carries the key (a tombstone, `bury`): older appends are
+refused, and whoever looks finds it. A committer that has not yet sent anything finds the note of the deletion
+(`Ledger.is_deleted`): it asks after its claim stands, and before its append or its fence.
+
 Lance has no compare-and-swap for appends, so a column that is dropped or retyped between the look and the append does not stop
 it. That is looked for afterwards, at the version that carries the key, and told to a person instead of marked as done.
 """
@@ -23,6 +27,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from checkpoint_operator.commit.outcomes import (
+    BurialOutcome,
+    Buried,
     CommitOutcome,
     Committed,
     Landed,
@@ -48,7 +54,8 @@ _MOST_PAUSE_S: Final = 5.0
 class LanceLook:
     """The dataset at one version.
 
-    `committed` is the version that carries the key. `history_reaches_back` if every version after the base that was asked for
+    `committed` is the version that carries the key; `is_tombstone` if a deletion has put it there, with no rows. A real commit
+    goes before a tombstone, should both be there. `history_reaches_back` if every version after the base that was asked for
     could be read, so that "not committed" is knowledge.
     """
 
@@ -56,6 +63,7 @@ class LanceLook:
     at_version: int
     committed: int | None
     history_reaches_back: bool
+    is_tombstone: bool = False
 
 
 class LanceTable(Protocol):
@@ -87,6 +95,9 @@ class LanceTable(Protocol):
 
     def fence(self, read_version: int) -> RequestOutcome:
         """Ask once for a transaction that changes nothing and that older appends conflict with."""
+
+    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
+        """Ask once for a fence that carries the key, as a tombstone."""
 
 
 def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep) -> CommitOutcome:
@@ -128,6 +139,8 @@ class _Committer:
             ours = ClaimRecord(token=new_token(), index=0, base=base)
             first_claim = self.ledger.put_claim(ours)
             if first_claim.token == ours.token:
+                if self.ledger.is_deleted():
+                    return _deleted(self.key)
                 match self.table.append(looked.at_version, self.key, self.files):
                     case Landed(version):
                         return self._committed(base, version, by_us=True)
@@ -155,6 +168,8 @@ class _Committer:
                 return known
             assert look is not None
             index = self._claim_after(index, look, base)
+            if self.ledger.is_deleted():
+                return _deleted(self.key)
             match self.table.fence(look.at_version):
                 case Landed(fence):
                     fenced = self.table.look(self.key, since=base.at_version, up_to=fence)
@@ -186,6 +201,8 @@ class _Committer:
         """Return the outcome if it can be told from a look, or None if the commit is still to be made."""
         if look is None:
             return self._gone()
+        if look.committed is not None and look.is_tombstone:
+            return _deleted(self.key)
         if look.committed is not None:
             return self._committed(base, look.committed, by_us=False)
         is_replaced = look.identity != base.identity
@@ -214,3 +231,55 @@ class _Committer:
         return Rejected(
             reasons.TABLE_MISSING, f"the Lance dataset {name} does not exist any more; staged results cannot go anywhere else"
         )
+
+
+def bury(table: LanceTable, ledger: Ledger, pause: Callable[[float], None] = time.sleep) -> BurialOutcome:
+    """See to it that nothing of a claimed epoch lands any more, unless it has landed: then say so.
+
+    To be called after the note of the deletion was put (`put_deleted`) and for an epoch with a claim only: without one, nothing
+    was ever sent to the dataset, and nothing needs to be. Looks before each request and after it, also where it landed: an append
+    that came before the tombstone is found. Calling it again finds the tombstone, as long as its version was not cleaned up.
+    Unknown: whether the append landed cannot be seen any more; nothing is sent.
+    """
+    try:
+        return _bury(table, ledger, pause)
+    except NeedsChange as error:
+        return Rejected(error.reason, error.message)
+    except Retryable as error:
+        return TryLater(error.reason, error.message)
+
+
+def _bury(table: LanceTable, ledger: Ledger, pause: Callable[[float], None]) -> BurialOutcome:
+    key, claim = ledger.key, ledger.read_claim(0)
+    assert claim is not None
+    assert isinstance(claim.base, LanceBase)
+    base, said = claim.base, "the dataset kept moving"
+    for number in range(_ROUNDS):
+        look = table.look(key, since=base.at_version)
+        if look is not None and look.identity != base.identity:
+            look = table.look(key, since=0)  # another dataset: its versions have nothing to do with those of the claim
+        if look is None:
+            return Buried(table_identity=None)
+        is_claimed = look.identity == base.identity
+        if look.committed is not None and look.is_tombstone:
+            return Buried(base.identity if is_claimed else None)
+        if look.committed is not None:
+            return Committed(base.identity, look.committed, by_us=False)
+        if is_claimed and not look.history_reaches_back:
+            return Unknown(
+                f"a commit of {key} was tried on version {base.at_version}, and versions after it were cleaned up; the key is "
+                "not in the dataset; look whether the rows are there"
+            )
+        match table.bury(look.at_version, key):
+            case Landed():
+                continue
+            case Refused(message):
+                said = message
+            case unanswered:
+                said = unanswered.message
+        pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
+    return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the tombstone of {key} is not in the dataset: {said}")
+
+
+def _deleted(key: EpochKey) -> Rejected:
+    return Rejected(reasons.WRITE_DELETED, f"the write of {key} was deleted before its commit; nothing of it is in the dataset")

@@ -20,12 +20,13 @@ from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
 from checkpoint_protocol.manifest import Sink
-from checkpoint_protocol.records import LanceFragment, LanceTarget
+from checkpoint_protocol.records import LanceFragment, LanceTarget, StagedFile, Target
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import lance_options
 
 _KEY_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}key"
 _FENCE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}fence"
+_TOMBSTONE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 _IDENTITY_TRIES: Final = 5
 _SCHEMA_OPERATIONS: Final = (
@@ -104,21 +105,26 @@ class PylanceTable:
         dataset = self._open(up_to)
         if dataset is None:
             return None
-        committed, is_whole = None, True
+        committed: int | None = None
+        tombstone: int | None = None
+        is_whole = True
         for version in range(dataset.version, since, -1):
             try:
-                found = self._summary_of(dataset, version).key
+                found = self._summary_of(dataset, version)
             except _VersionGone:
                 is_whole = False
                 continue
-            if found == str(key):
+            if found.key == str(key) and found.is_tombstone:
+                tombstone = version
+            elif found.key == str(key):
                 committed = version
                 break
         return LanceLook(
             identity=dataset.config().get(IDENTITY_CONFIG),
             at_version=dataset.version,
-            committed=committed,
+            committed=tombstone if committed is None else committed,
             history_reaches_back=is_whole,
+            is_tombstone=committed is None and tombstone is not None,
         )
 
     def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
@@ -173,10 +179,27 @@ class PylanceTable:
         return self._request(read_version, operation, {_KEY_PROPERTY: str(key)})
 
     def fence(self, read_version: int) -> RequestOutcome:
+        return self._fence(read_version, {})
+
+    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
+        return self._fence(read_version, {_KEY_PROPERTY: str(key), _TOMBSTONE_PROPERTY: "true"})
+
+    # --- after a deletion -----------------------------------------------------------------------------------------------------
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        """Remove nothing: the name of a data file of Lance does not tell whose it is.
+
+        Lance's own `cleanup_old_versions` takes files that no version names once they are seven days old.
+        """
+        return 0
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _fence(self, read_version: int, properties: dict[str, str]) -> RequestOutcome:
         dataset = self._open(read_version)
         if dataset is None:
             return Refused(f"version {read_version} of {self._uri} is gone")
-        return self._request(read_version, fence_operation(dataset), {_FENCE_PROPERTY: new_token()})
+        return self._request(read_version, fence_operation(dataset), {_FENCE_PROPERTY: new_token(), **properties})
 
     def _schema_change(self, dataset: Any, targets: Sequence[LanceTarget]) -> str | None:
         now = fields_of(dataset)
@@ -205,8 +228,6 @@ class PylanceTable:
                     if target.at_version < version and field.id not in then:
                         return field.path
         return None
-
-    # --- inside ---------------------------------------------------------------------------------------------------------------
 
     def _request(self, read_version: int, operation: Any, properties: dict[str, str]) -> RequestOutcome:
         transaction = lance.Transaction(read_version, operation, transaction_properties=properties)
@@ -244,6 +265,7 @@ class PylanceTable:
             properties = transaction.transaction_properties or {}
             self._summaries[version] = _Summary(
                 key=properties.get(_KEY_PROPERTY),
+                is_tombstone=_TOMBSTONE_PROPERTY in properties,
                 changes_schema=_FENCE_PROPERTY not in properties and isinstance(transaction.operation, _SCHEMA_OPERATIONS),
             )
         return self._summaries[version]
@@ -262,6 +284,7 @@ class _Summary:
     """What we want to know of a version's transaction."""
 
     key: str | None
+    is_tombstone: bool
     changes_schema: bool
 
 

@@ -41,6 +41,21 @@ CommitOutcome = Committed | Rejected | Unknown | TryLater
 
 
 @dataclass(frozen=True, slots=True)
+class Buried:
+    """No commit of the epoch is in the table, and none can land any more.
+
+    `table_identity` is the table in which that is known: the one that was claimed. None where there is no table, or another one
+    than was claimed: the claimed table may come back (a drop can be undone, a name given back), perhaps with a commit in it, so
+    that no data file may be removed on the strength of this.
+    """
+
+    table_identity: str | None
+
+
+BurialOutcome = Buried | Committed | Rejected | Unknown | TryLater
+
+
+@dataclass(frozen=True, slots=True)
 class Landed:
     """One request to the table was accepted: this snapshot or version is ours."""
 

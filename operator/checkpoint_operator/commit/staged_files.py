@@ -1,7 +1,9 @@
-"""Whether staged files are still there, with their sizes: neither Iceberg nor Lance asks at commit."""
+"""Staged files in the store: whether they are there, with their sizes, which neither Iceberg nor Lance asks at commit; and their
+removal, after a deletion."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,6 +46,31 @@ def _size(store: obstore.store.ObjectStore, name: str) -> int | None:
         return obstore.head(store, name)["size"]
     except (obstore_errors.NotFoundError, FileNotFoundError):
         return None
+
+
+def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) -> None:
+    """Remove files of a folder; those that are not there are passed over. The caller must know whose they are.
+
+    Names are taken as they are, and must be single names. Raises Retryable where the store does not answer, NeedsChange where it
+    refuses; some may be gone then.
+    """
+    assert not any("/" in name or name in ("", ".", "..") for name in names)
+    local = local_path(folder)
+    try:
+        if local is not None:
+            for name in names:
+                (Path(local) / name).unlink(missing_ok=True)
+            return
+        store = open_raw_store(folder, storage)
+        with ThreadPoolExecutor(_READERS) as removers:
+            list(removers.map(lambda name: _remove(store, name), names))
+    except (obstore_errors.BaseError, OSError) as error:
+        raise translate_store_error(error, folder) from error
+
+
+def _remove(store: obstore.store.ObjectStore, name: str) -> None:
+    with contextlib.suppress(obstore_errors.NotFoundError, FileNotFoundError):
+        obstore.delete(store, name)
 
 
 def find_missing(folder: str, expected: Mapping[str, int], storage: StorageSettings) -> Rejected | None:

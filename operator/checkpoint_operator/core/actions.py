@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checkpoint_operator.core.observation import Failure
+
 
 @dataclass(frozen=True, slots=True)
 class Finish:
@@ -19,10 +21,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Fix which seals of this attempt count."""
+    """Fix which seals of this attempt count. `failure` is recorded first, unless its driver has said why it ended."""
 
     attempt: int
     why: str
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,10 @@ class RecordAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do until something changes."""
+    """Nothing to do until something changes. `trouble`: a person may have to act for that, or it may pass."""
 
     for_what: str
+    trouble: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)

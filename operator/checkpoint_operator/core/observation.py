@@ -9,7 +9,8 @@ from enum import Enum
 class DriverState(Enum):
     """What is known of an attempt's driver. GONE is no proof of death: it says that nobody waits for it any more."""
 
-    UNBORN = "unborn"  # recorded by us, and not started yet
+    UNBORN = "unborn"  # recorded, and not started yet
+    STARTING = "starting"  # asked for, and not at work yet; something may keep it from that
     RUNNING = "running"
     GONE = "gone"
     ELSEWHERE = "elsewhere"  # recorded by another machine, which alone can see it
@@ -17,11 +18,24 @@ class DriverState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a driver said that it ended."""
+    """Why a driver ended, or cannot start: in its own words, or in those of what runs it."""
 
     family: str
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSight:
+    """What the driver port knows of one driver.
+
+    `trouble`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known. `is_outdated`: it was
+    asked for under an earlier manifest, so that one that cannot start might start now.
+    """
+
+    state: DriverState
+    trouble: Failure | None = None
+    is_outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +45,14 @@ class Attempt:
     `is_sealed`: its plan exists and each task shows its last seal, so that it can be closed whatever its driver does.
     `awaits_table`: its driver has proposed an output schema and no table was made for it yet.
     `counted`: the earlier attempts whose seals it takes over.
+    `trouble`, `is_outdated`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
     """
 
     number: int
     code_digest: str
     driver: DriverState
+    trouble: Failure | None = None
+    is_outdated: bool = False
     is_sealed: bool = False
     is_closed: bool = False
     is_complete: bool = False
@@ -50,7 +67,8 @@ class Observation:
     """A write in its current epoch.
 
     `attempts` are those of the epoch, ascending. `first_counted_failure` is the first attempt whose failure counts against
-    the backoff limit: a person who runs a write again asks for new tries.
+    the backoff limit: a person who runs a write again asks for new tries. `pause_left_s`: how long the next attempt waits after a
+    failed one. `is_past_deadline`: the epoch has taken longer than its manifest allows.
     """
 
     epoch: int
@@ -62,6 +80,8 @@ class Observation:
     progress_deadline_s: float
     first_counted_failure: int = 1
     is_suspended: bool = False
+    is_past_deadline: bool = False
+    pause_left_s: float = 0.0
 
     @property
     def last(self) -> Attempt | None:

@@ -17,11 +17,14 @@ from checkpoint_operator.core.actions import (
     StopDriver,
     Wait,
 )
-from checkpoint_operator.core.observation import Attempt, DriverState, Observation
+from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
 from checkpoint_protocol import reasons
 
 #: After so long without a new seal, the driver of another machine is given up. Too early only costs work, never rows.
 _TAKE_OVER_AFTER_S: Final = 60.0
+
+#: Attempts that were ended by what a person wants do not count as failed.
+_NOT_FAILED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED})
 
 Rule = Callable[[Observation], tuple[Action, ...] | None]
 
@@ -52,20 +55,39 @@ def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
     if last is None or last.is_closed:
         return None
     if last.driver is DriverState.GONE:
-        return (Close(last.number, "its driver is gone"),)
+        return (Close(last.number, "its driver is gone", last.trouble),)
     if last.driver is DriverState.ELSEWHERE and last.idle_s > _TAKE_OVER_AFTER_S:
         return (Close(last.number, f"its driver on another machine has sealed nothing for {last.idle_s:.0f} s"),)
     return None
 
 
+def give_up_past_the_active_deadline(seen: Observation) -> tuple[Action, ...] | None:
+    """The manifest bounds the time of an epoch; what is sealed stays, for a person who allows more."""
+    last = seen.last
+    if not seen.is_past_deadline or last is None or last.is_closed:
+        return None
+    failure = Failure("Retryable", reasons.DEADLINE_EXCEEDED, "activeDeadlineSeconds has passed")
+    return (Close(last.number, failure.message, failure), StopDriver(last.number))
+
+
+def replace_what_cannot_start(seen: Observation) -> tuple[Action, ...] | None:
+    """Its pod cannot start (a wrong image, no room), and the manifest has changed since it was asked for."""
+    last = seen.last
+    if last is None or last.is_closed or last.driver is not DriverState.STARTING or not last.is_outdated:
+        return None
+    failure = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver could not start, and the manifest has changed since")
+    return (Close(last.number, failure.message, failure), StopDriver(last.number))
+
+
 def give_up_what_makes_no_progress(seen: Observation) -> tuple[Action, ...] | None:
     """Progress decides, not patience: a driver that is slow but alive goes on as a zombie, and harms nobody."""
     last = seen.last
-    if last is None or last.is_closed or last.driver is not DriverState.RUNNING:
+    if last is None or last.is_closed or last.driver not in (DriverState.RUNNING, DriverState.STARTING):
         return None
     if last.idle_s <= progress_deadline_s(seen):
         return None
-    return (Close(last.number, f"no new seal for {last.idle_s:.0f} s"), StopDriver(last.number))
+    failure = last.trouble or Failure("Retryable", reasons.NO_PROGRESS, f"no new seal for {last.idle_s:.0f} s")
+    return (Close(last.number, f"no new seal for {last.idle_s:.0f} s", failure), StopDriver(last.number))
 
 
 def wait_while_suspended(seen: Observation) -> tuple[Action, ...] | None:
@@ -74,7 +96,8 @@ def wait_while_suspended(seen: Observation) -> tuple[Action, ...] | None:
         return None
     last = seen.last
     if last and not last.is_closed:
-        return (Close(last.number, "the write is suspended"), StopDriver(last.number))
+        failure = Failure("Retryable", reasons.WRITE_SUSPENDED, "the write is suspended")
+        return (Close(last.number, failure.message, failure), StopDriver(last.number))
     return (Wait("suspend to be unset"),)
 
 
@@ -91,6 +114,8 @@ def wait_for_the_driver(seen: Observation) -> tuple[Action, ...] | None:
         return None
     if last.driver is DriverState.RUNNING:
         return (Wait(f"the driver of attempt {last.number}"),)
+    if last.driver is DriverState.STARTING:
+        return (Wait(f"the driver of attempt {last.number} to start", last.trouble),)
     if last.driver is DriverState.ELSEWHERE:
         return (Wait(f"the driver of attempt {last.number}, which another machine has started"),)
     return None
@@ -100,6 +125,17 @@ def start_the_recorded_driver(seen: Observation) -> tuple[Action, ...] | None:
     """The attempt was recorded and its driver was not made."""
     last = seen.last
     return (StartDriver(last.number),) if last and not last.is_closed else None
+
+
+def stall_past_the_active_deadline(seen: Observation) -> tuple[Action, ...] | None:
+    if not seen.is_past_deadline:
+        return None
+    return (
+        Stall(
+            reasons.DEADLINE_EXCEEDED,
+            "the write has taken longer than activeDeadlineSeconds; what is sealed stays: raise it, or unset it, to go on",
+        ),
+    )
 
 
 def stall_on_what_a_person_must_change(seen: Observation) -> tuple[Action, ...] | None:
@@ -125,6 +161,14 @@ def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
     )
 
 
+def pause_before_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
+    """What failed by itself may need a moment; code that was changed need not wait."""
+    last = seen.last
+    if last is None or seen.pause_left_s <= 0 or not _counts(seen, last) or last.code_digest != seen.code_digest:
+        return None
+    return (Wait(f"the pause before attempt {last.number + 1}", last.failure),)
+
+
 def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
     number = seen.last.number + 1 if seen.last else 1
     return (RecordAttempt(number, _still_standing(seen)),)
@@ -135,13 +179,17 @@ RULES: Final[tuple[Rule, ...]] = (
     commit_what_is_complete,
     close_what_is_sealed,
     close_what_nobody_drives,
+    give_up_past_the_active_deadline,
+    replace_what_cannot_start,
     give_up_what_makes_no_progress,
     wait_while_suspended,
     make_the_table_that_is_asked_for,
     wait_for_the_driver,
     start_the_recorded_driver,
+    stall_past_the_active_deadline,
     stall_on_what_a_person_must_change,
     stall_when_too_many_failed,
+    pause_before_the_next_attempt,
     record_the_next_attempt,
 )
 
@@ -158,6 +206,8 @@ def progress_deadline_s(seen: Observation) -> float:
 
 
 def _counts(seen: Observation, attempt: Attempt) -> bool:
+    if attempt.failure is not None and attempt.failure.reason in _NOT_FAILED:
+        return False
     return attempt.is_closed and not attempt.is_complete and attempt.number >= seen.first_counted_failure
 
 

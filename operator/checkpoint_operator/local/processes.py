@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_operator.code import code_folder
-from checkpoint_operator.core.observation import DriverState
+from checkpoint_operator.core.observation import DriverSight, DriverState
 from checkpoint_operator.local.java import check_java
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import Spec
@@ -48,12 +48,12 @@ class DriverProcesses:
         """Note that this runner has recorded the attempt, so that its driver is yet to be started."""
         self._recorded.add((key, attempt))
 
-    def state(self, key: EpochKey, attempt: int) -> DriverState:
+    def look(self, key: EpochKey, attempt: int) -> DriverSight:
         process = self._started.get((key, attempt))
         if process is not None:
-            return DriverState.RUNNING if process.poll() is None else DriverState.GONE
+            return DriverSight(DriverState.RUNNING if process.poll() is None else DriverState.GONE)
         # An attempt that another runner recorded: its driver ended with that runner, or is about to.
-        return DriverState.UNBORN if (key, attempt) in self._recorded else DriverState.GONE
+        return DriverSight(DriverState.UNBORN if (key, attempt) in self._recorded else DriverState.GONE)
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         check_java()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_operator.code import code_digest
+from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.local.lock import hold
 from checkpoint_operator.local.processes import DriverProcesses
@@ -21,7 +22,7 @@ from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token, new_uid
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest import CheckpointedWrite, Spec
 from checkpoint_protocol.records import WriteRecord
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore, local_path, open_store, probe
@@ -76,6 +77,26 @@ def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
     return uid
 
 
+def refusals(spec: Spec) -> dict[str, NeedsChange]:
+    """Return what in a manifest for a cluster keeps it from being run on one machine, by field."""
+    found = {}
+    if spec.suspend:
+        found["spec.suspend"] = NeedsChange(
+            reasons.WRITE_SUSPENDED, "spec.suspend: it is set, so nothing is run; take it out, or say false"
+        )
+    if spec.code.config_map is not None:
+        found["spec.code.configMap"] = NeedsChange(
+            reasons.CODE_MISSING,
+            "spec.code.configMap: one machine has no ConfigMaps; say code.path (a folder) or code.uri (a .py, .zip or .whl file)",
+        )
+    return found
+
+
+def code_archive(spec: Spec, settings: Settings) -> CodeArchive | None:
+    """Fetch the archive of code.uri, if that is where the code lies."""
+    return fetch_uri(spec.code.uri, settings, may_be_local=True) if spec.code.uri is not None else None
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What the runner tells after each round. `attached`: another runner is at work, and this one watches."""
@@ -106,14 +127,20 @@ class Runner:
         Raises CheckpointError where nothing can be done from here. Whatever ends this process, a later run resumes.
         """
         spec = self.manifest.spec
+        for error in refusals(spec).values():
+            raise error
         store = self.store or open_store(spec.checkpoint.uri, self.settings)
         probe(store)
         uid = identify(store, self.manifest)
+        archive = code_archive(spec, self.settings)
+        if archive is not None:
+            put_archive(store, uid, archive)
+        code = archive.digest if archive else None
         folder = state_folder() / uid
         self.drivers = DriverProcesses(
             spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
         )
-        write = Write(uid=uid, spec=spec, code_digest=code_digest(spec))
+        write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code)
         sink = self.sink or open_sink(spec.sink, self.settings)
         reconciler = Reconciler(write, store, self.drivers, sink, recorder=machine_id())
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from checkpoint_operator.local.java import check_java
+from checkpoint_operator.local.runner import refusals
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict
@@ -34,7 +35,9 @@ def check_all(manifest: CheckpointedWrite | None, settings: Settings | None, fin
 
 def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings: Findings) -> Prediction | None:
     spec = manifest.spec
-    check_code(spec, findings)
+    for field, error in refusals(spec).items():
+        findings.error(field, error)
+    check_code(spec, settings, findings)
     source = _source(spec, settings, findings)
     target = _target(spec, settings, findings)
     checkpoint = _checkpoint(manifest, settings, findings)

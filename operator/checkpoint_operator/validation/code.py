@@ -6,55 +6,93 @@ import ast
 import difflib
 import importlib
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from pathlib import Path
 
 from checkpoint_operator.code import code_folder
+from checkpoint_operator.code_archive import fetch_uri
 from checkpoint_operator.validation.report import Findings
+from checkpoint_protocol import archives
+from checkpoint_protocol.archives import ArchiveRefused
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import Spec, Step
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.store import local_path
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def check_code(spec: Spec, findings: Findings) -> None:
-    """Check that a driver on this machine would find each step's callable, as far as the source tells."""
-    try:
-        folder = code_folder(spec)
-    except CheckpointError as error:
-        findings.error("spec.code.path", error)
-        return
-    for number, step in enumerate(spec.steps):
-        _check_step(f"spec.steps.{number}", step, folder, findings)
+def check_code(spec: Spec, settings: Settings | None, findings: Findings) -> None:
+    """Check that a driver on this machine would find each step's callable, as far as the source tells.
+
+    Without settings, code in an object store is not looked at.
+    """
+    if spec.code.config_map is not None:
+        return  # which a run refuses
+    with tempfile.TemporaryDirectory(prefix="checkpointed-write-") as unpacked:
+        try:
+            if spec.code.uri is None:
+                folder = code_folder(spec)
+            elif settings is None and local_path(spec.code.uri) is None:
+                return
+            else:
+                folder = Path(unpacked)
+                archives.unpack(fetch_uri(spec.code.uri, settings or Settings(), may_be_local=True).data, folder)
+        except CheckpointError as error:
+            findings.error("spec.code.uri" if spec.code.uri else "spec.code.path", error)
+            return
+        except ArchiveRefused as error:
+            findings.problem("spec.code.uri", f"{spec.code.uri} cannot be used: {error}")
+            return
+        for number, step in enumerate(spec.steps):
+            _check_step(f"spec.steps.{number}", step, _Code(folder, spec.code.uri), findings)
 
 
-def _check_step(where: str, step: Step, folder: Path | None, findings: Findings) -> None:
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """Where the code can be read; `uri` is where that was unpacked from."""
+
+    folder: Path | None
+    uri: str | None
+
+    def title_of(self, origin: str) -> str:
+        """Name a file as the user knows it."""
+        if self.uri is None or self.folder is None or not Path(origin).is_relative_to(self.folder):
+            return origin
+        return self.uri if self.uri.endswith(".py") else f"{self.uri}/{Path(origin).relative_to(self.folder)}"
+
+
+def _check_step(where: str, step: Step, code: _Code, findings: Findings) -> None:
     module_name, attribute = step.call.split(":")
+    folder = code.folder
     found = _find_module(module_name, folder)
     if isinstance(found, str):
-        place = "the folder of spec.code.path or an installed package" if folder else "an installed package, or in spec.code.path"
+        place = "what spec.code names or in an installed package" if folder else "an installed package, or in spec.code.path"
         findings.problem(f"{where}.call", f"there is no module {found!r} in {place}")
         return
     if found.origin is None or not found.origin.endswith(".py"):
         if found.loader is None:
             findings.problem(f"{where}.call", f"{module_name!r} is a folder without __init__.py, and no module with code")
         return  # built in or compiled: nothing can be told without importing it
+    title = code.title_of(found.origin)
     try:
         with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(Path(found.origin).read_bytes(), found.origin)
+            tree = ast.parse(Path(found.origin).read_bytes(), title)
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         message = error.msg if isinstance(error, SyntaxError) else str(error)
-        findings.problem(f"{where}.call", f"{found.origin}{line}: {message}")
+        findings.problem(f"{where}.call", f"{title}{line}: {message}")
         return
     except OSError as error:
-        findings.problem(f"{where}.call", f"{found.origin} cannot be read: {error.strerror}")
+        findings.problem(f"{where}.call", f"{title} cannot be read: {error.strerror}")
         return
     definition = _find_definition(tree, attribute)
     if definition is None:
-        _say_not_defined(where, found.origin, attribute, tree, findings)
+        _say_not_defined(where, title, attribute, tree, findings)
     elif isinstance(definition, _Definition):
         _check_definition(where, step, definition, findings)
 

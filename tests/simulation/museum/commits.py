@@ -49,6 +49,9 @@ class _LanceWrapper:
     def fence(self, read_version: int) -> RequestOutcome:
         return self.inner.fence(read_version)
 
+    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
+        return self.inner.bury(read_version, key)
+
 
 class WithoutFence(_LanceWrapper):
     """Look, then append: an append of another committer may be on its way."""
@@ -135,6 +138,9 @@ class _IcebergWrapper:
 
     def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
         return self.inner.swap(look, self.key_for(key), files)
+
+    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
+        return self.inner.bury(look, self.key_for(key))
 
 
 class RebasesByItself(_IcebergWrapper):

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tests.simulation.museum import commits, seals
+from tests.simulation.museum import commits, deletions, seals
 from tests.simulation.parts import Parts
-from tests.simulation.tempers import ANYTHING, COMMITS, TASKS, Focus
+from tests.simulation.tempers import ANYTHING, COMMITS, DELETIONS, TASKS, Focus
 from tests.simulation.world import Format
 
 _DOUBLED_OR_LOST: Final = "is in the table"
 _NEVER_ENDS: Final = "did not finish"
+_LANDS_AFTERWARDS: Final = "landed after"
+_NEVER_COMMITTED: Final = "never committed"
+_CLAIMS_FIRST: Final = "deletion looks at the claims before it puts its note"
+_CLAIMS_LISTED: Final = "deletion believes a listing of the claims"
+_ASKED_FIRST: Final = "a committer asks for the note before its claim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +95,50 @@ MUTANTS: Final = (
         TASKS,
     ),
     Mutant("data files are overwritten", "iceberg", Parts(stager=seals.NamesWithoutToken), TASKS),
+    *(
+        Mutant(f"{name}, Iceberg, and nothing looks for the files", "iceberg", parts, DELETIONS, _LANDS_AFTERWARDS)
+        for name, parts in (
+            (_CLAIMS_FIRST, Parts(delete=deletions.claims_before_the_note, table_port=deletions.WithoutMisfit)),
+            (_CLAIMS_LISTED, Parts(delete=deletions.claims_as_listed, table_port=deletions.WithoutMisfit)),
+            (_ASKED_FIRST, Parts(runner_ledger=deletions.AsksBeforeItsClaim, table_port=deletions.WithoutMisfit)),
+        )
+    ),
+    Mutant(f"{_CLAIMS_FIRST}, Lance", "lance", Parts(delete=deletions.claims_before_the_note), DELETIONS, _LANDS_AFTERWARDS),
+    Mutant(f"{_CLAIMS_LISTED}, Lance", "lance", Parts(delete=deletions.claims_as_listed), DELETIONS, _LANDS_AFTERWARDS),
+    Mutant(f"{_ASKED_FIRST}, Lance", "lance", Parts(runner_ledger=deletions.AsksBeforeItsClaim), DELETIONS, _LANDS_AFTERWARDS),
+    Mutant(
+        "deletion looks and puts no tombstone, Iceberg",
+        "iceberg",
+        Parts(bury_in_iceberg=deletions.look_without_a_tombstone),
+        DELETIONS,
+        _LANDS_AFTERWARDS,
+    ),
+    Mutant(
+        "deletion looks and puts no tombstone, Lance",
+        "lance",
+        Parts(bury_in_lance=deletions.look_without_a_tombstone),
+        DELETIONS,
+        _LANDS_AFTERWARDS,
+    ),
+    Mutant(
+        "deletion does not look at the table",
+        "iceberg",
+        Parts(bury_in_iceberg=deletions.bury_unseen),
+        DELETIONS,
+        "was removed, and the table names it",
+    ),
+    Mutant(
+        "a tombstone is taken for the commit, Iceberg",
+        "iceberg",
+        Parts(table_port=deletions.TombstoneTakenForACommit),
+        DELETIONS,
+        _NEVER_COMMITTED,
+    ),
+    Mutant(
+        "a tombstone is taken for the commit, Lance",
+        "lance",
+        Parts(table_port=deletions.LanceTombstoneTakenForACommit),
+        DELETIONS,
+        _NEVER_COMMITTED,
+    ),
 )

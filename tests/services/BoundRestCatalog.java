@@ -11,13 +11,13 @@ import org.eclipse.jetty.servlet.ServletContextHandler;
 import org.eclipse.jetty.servlet.ServletHolder;
 
 /**
- * Iceberg's own REST servlet over any Iceberg catalog, on loopback. Iceberg's RESTCatalogServer does the same but listens on
+ * Iceberg's own REST servlet over any Iceberg catalog, on one address. Iceberg's RESTCatalogServer does the same but listens on
  * all addresses, which a test must not do.
  *
- * <p>The port is the argument; the catalog's properties, one {@code name=value} a line, come in the environment, because some
+ * <p>Address and port are the arguments; the catalog's properties, one {@code name=value} a line, come in the environment, because some
  * are secrets and a command line can be read by anyone.
  */
-public final class LoopbackRestCatalog {
+public final class BoundRestCatalog {
   public static void main(String[] arguments) throws Exception {
     Map<String, String> properties = new HashMap<>();
     System.getenv("REST_CATALOG_PROPERTIES").lines().forEach(line -> {
@@ -27,7 +27,7 @@ public final class LoopbackRestCatalog {
     var catalog = CatalogUtil.buildIcebergCatalog("tests", properties, new Configuration());
     var servlets = new ServletContextHandler(ServletContextHandler.NO_SESSIONS);
     servlets.addServlet(new ServletHolder(new RESTCatalogServlet(new RESTCatalogAdapter(catalog))), "/*");
-    var address = new InetSocketAddress(InetAddress.getLoopbackAddress(), Integer.parseInt(arguments[0]));
+    var address = new InetSocketAddress(InetAddress.getByName(arguments[0]), Integer.parseInt(arguments[1]));
     var server = new Server(address);
     server.setHandler(servlets);
     server.start();

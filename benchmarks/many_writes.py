@@ -1,0 +1,217 @@
+"""1,000 CheckpointedWrites on a real API server without nodes: how fast does the operator ask for their driver pods?
+
+    python -m benchmarks.many_writes [--writes 1000] [--json FILE]
+
+etcd, kube-apiserver and kube-controller-manager run on loopback; the operator is its own process with the rights of the chart's
+service account; checkpoint store and SQLite catalog lie in a temporary folder. In the same run a bare client makes as many pods
+in a plain loop, and as many CheckpointedWrites: what this machine can do at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from kubernetes import client, config
+from pyiceberg.catalog.sql import SqlCatalog
+
+from checkpoint_protocol.manifest import API_VERSION, KIND
+from tests.services.kubernetes import start_api_server_only
+from tests.services.kubernetes.api_server_only import ApiServer
+from tests.services.ports import free_port
+
+_ROOT: Final = Path(__file__).resolve().parent.parent
+_NAMESPACE: Final = "writes"
+_PATIENCE_S: Final = 600.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--writes", type=int, default=1000)
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="many-writes-") as name:
+        figures = measure(Path(name), arguments.writes)
+    print(json.dumps(figures, indent=2))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 0
+
+
+def measure(folder: Path, count: int) -> dict[str, Any]:
+    """Run once and return the figures."""
+    with start_api_server_only(folder / "api") as server:
+        server.kubectl("apply", "--server-side", "-f", str(_ROOT / "crds"))
+        server.kubectl("create", "namespace", "bare")
+        config.load_kube_config(str(server.kubeconfig))
+        bare_pods_s = _make_bare_pods(count)
+        with _operator(folder, server) as (process, metrics_port):
+            made, creating_s = _apply_writes(folder, count)
+            seen, most_bytes = _await_pods(count, process)
+            requests = _writes_to_the_api(metrics_port)
+    ages = sorted(seen[name] - made[name] for name in made)
+    whole_s = max(seen.values()) - min(made.values())
+    return {
+        "figure": "driver pods of many writes",
+        "writes": count,
+        "pods_per_minute": round(count / whole_s * 60),
+        "bare_pods_per_minute": round(count / bare_pods_s * 60),
+        "bare_writes_per_minute": round(count / creating_s * 60),
+        "ratio": round(bare_pods_s / whole_s, 2),
+        "target": 0.5,
+        "seconds_from_write_to_pod": {
+            "p50": round(statistics.median(ages), 2),
+            "p99": round(ages[int(len(ages) * 0.99) - 1], 2),
+            "most": round(ages[-1], 2),
+        },
+        "operator_most_resident_mb": round(most_bytes / 1e6),
+        "api_writes_per_write": round(sum(requests.values()) / count, 2),
+        "api_writes": requests,
+        "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
+    }
+
+
+# --- the cluster's side -----------------------------------------------------------------------------------------------------
+
+
+def _make_bare_pods(count: int) -> float:
+    api = client.CoreV1Api()
+    started = time.monotonic()
+    for number in range(count):
+        spec = {"containers": [{"name": "driver", "image": "none"}]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}"}, "spec": spec}
+        api.create_namespaced_pod("bare", pod, _preload_content=False)
+    return time.monotonic() - started
+
+
+def _apply_writes(folder: Path, count: int) -> tuple[dict[str, float], float]:
+    """Create the writes one after the other; return when each was answered, and how long all took."""
+    source = folder / "input"
+    source.mkdir()
+    pq.write_table(pa.table({"id": [1]}), source / "part.parquet")
+    api = client.CustomObjectsApi()
+    group, version = API_VERSION.split("/")
+    made: dict[str, float] = {}
+    started = time.monotonic()
+    for number in range(count):
+        name = f"write-{number}"
+        spec = {
+            "source": {"format": "parquet", "path": str(source)},
+            "sink": {"iceberg": {"catalog": "local", "table": "db.rows"}},
+            "checkpoint": {"uri": str(folder / "checkpoints")},
+        }
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+        api.create_namespaced_custom_object(group, version, _NAMESPACE, "checkpointedwrites", body)
+        made[name] = time.monotonic()
+    return made, time.monotonic() - started
+
+
+def _await_pods(count: int, process: psutil.Process) -> tuple[dict[str, float], int]:
+    """Watch until each write has its pod; return when each was seen, and the most memory that the operator had."""
+    seen: dict[str, float] = {}
+    most_bytes = 0
+    until = time.monotonic() + _PATIENCE_S
+    api = client.CoreV1Api()
+    while len(seen) < count:
+        if process.status() == psutil.STATUS_ZOMBIE or time.monotonic() > until:
+            raise SystemExit(
+                f"{count - len(seen)} of {count} writes have no pod; the operator ended, or {_PATIENCE_S:.0f} s have passed"
+            )
+        answer = api.list_namespaced_pod(_NAMESPACE, _preload_content=False, resource_version="0")
+        now = time.monotonic()
+        for pod in json.loads(answer.data)["items"]:
+            seen.setdefault(pod["metadata"]["labels"]["checkpointed.dev/write"], now)
+        most_bytes = max(most_bytes, process.memory_info().rss)
+        time.sleep(0.25)
+    for _ in range(40):  # and the statuses that follow
+        most_bytes = max(most_bytes, process.memory_info().rss)
+        time.sleep(0.25)
+    return seen, most_bytes
+
+
+# --- the operator -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process, int]]:
+    """Run the operator's process with the rights that the chart gives it."""
+    server.helm(
+        "install",
+        "operator",
+        str(_ROOT / "charts" / "checkpointed-write-operator"),
+        "--namespace=operator",
+        "--create-namespace",
+        f"--set=watch.namespaces={{{_NAMESPACE}}}",
+        "--skip-crds",
+    )
+    accounts = server.get("serviceaccounts", "-n", "operator")["items"]
+    account = next(item["metadata"]["name"] for item in accounts if item["metadata"]["name"] != "default")
+    kubeconfig = server.service_account_kubeconfig("operator", account)
+    warehouse = folder / "warehouse"
+    warehouse.mkdir()
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{warehouse}"}
+    made = SqlCatalog("local", uri=catalog["uri"], warehouse=catalog["warehouse"])
+    made.create_namespace("db")
+    made.create_table("db.rows", pa.schema([("id", pa.int64())]))
+    ports = {"healthPort": free_port(), "metricsPort": free_port()}
+    operator_config = {"namespaces": [_NAMESPACE], "workloads": {"image": "none"}, **ports}
+    (folder / "operator.yaml").write_text(yaml.safe_dump(operator_config))
+    (folder / "settings.yaml").write_text(yaml.safe_dump({"catalogs": {"local": catalog}}))
+    command = [sys.executable, "-m", "checkpoint_operator.cluster.main"]
+    command += ["--config", str(folder / "operator.yaml"), "--settings", str(folder / "settings.yaml")]
+    with (folder / "operator.log").open("wb") as log:
+        running = subprocess.Popen(command, stderr=log, env={**os.environ, "KUBECONFIG": str(kubeconfig)})
+    try:
+        _await_ready(running, ports["healthPort"], folder / "operator.log")
+        yield psutil.Process(running.pid), ports["metricsPort"]
+    finally:
+        running.send_signal(signal.SIGTERM)
+        killer = threading.Timer(40, running.kill)
+        killer.start()
+        running.wait()
+        killer.cancel()
+
+
+def _await_ready(running: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and running.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.2)
+    raise SystemExit(f"the operator did not become ready:\n{log.read_text()[-4000:]}")
+
+
+def _writes_to_the_api(metrics_port: int) -> dict[str, int]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    found = {}
+    for line in lines:
+        if line.startswith("checkpointed_writes_api_requests_total{") and 'verb="GET"' not in line:
+            labels, number = line.rsplit(" ", 1)
+            found[labels.partition("{")[2].rstrip("}").replace('"', "")] = int(float(number))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+{{- define "cw.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "cw.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "cw.labels" -}}
+{{ include "cw.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* What drivers rest on stays when the operator is uninstalled: running ones finish their work. */}}
+{{- define "cw.keep" -}}
+helm.sh/resource-policy: keep
+{{- end -}}
+
+{{- define "cw.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "cw.fullname" .) -}}
+{{- else -}}
+{{- required "serviceAccount.create is false: give serviceAccount.name" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image's reference, of (list image-values chart). */}}
+{{- define "cw.image" -}}
+{{- $image := index . 0 -}}
+{{- $chart := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository ($image.tag | default $chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "cw.settingsSecretName" -}}
+{{- .Values.settings.existingSecret | default (printf "%s-settings" (include "cw.fullname" .)) -}}
+{{- end -}}
+
+{{- define "cw.storageSecretName" -}}
+{{- if .Values.workloads.storageSecretName -}}
+{{- .Values.workloads.storageSecretName -}}
+{{- else if .Values.workloads.storage -}}
+checkpointed-write-storage
+{{- end -}}
+{{- end -}}
+
+{{/* The operator's configuration file; operator/checkpoint_operator/cluster/config.py reads it. */}}
+{{- define "cw.config" -}}
+{{- if .Values.watch.allNamespaces -}}
+allNamespaces: true
+{{- else if .Values.watch.namespaces -}}
+namespaces: {{ .Values.watch.namespaces | toJson }}
+{{- else -}}
+{{- fail "watch.namespaces: name a namespace, or say watch.allNamespaces: true" -}}
+{{- end }}
+workloads:
+  image: {{ include "cw.image" (list .Values.workloads.image .Chart) | quote }}
+  imagePullPolicy: {{ .Values.workloads.image.pullPolicy }}
+  serviceAccountName: {{ .Values.workloads.serviceAccount.name }}
+  {{- with include "cw.storageSecretName" . }}
+  storageSecretName: {{ . }}
+  {{- end }}
+commitWorkers: {{ .Values.commitWorkers | int }}
+resyncSeconds: {{ .Values.resyncSeconds | int }}
+healthPort: 8080
+metricsPort: 9090
+logLevel: {{ .Values.logLevel }}
+{{- end -}}
+
+{{- define "cw.settings" -}}
+{{- dict "catalogs" .Values.settings.catalogs "storage" .Values.settings.storage | toYaml -}}
+{{- end -}}
+
+{{/* The rest is shared by the operator's pod and the one of `helm test`. */}}
+{{- define "cw.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "cw.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "cw.arguments" -}}
+- --config
+- /etc/checkpointed-writes/operator.yaml
+- --settings
+- /etc/checkpointed-writes/settings/settings.yaml
+{{- end -}}
+
+{{- define "cw.volumeMounts" -}}
+- name: configuration
+  mountPath: /etc/checkpointed-writes
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "cw.volumes" -}}
+- name: configuration
+  projected:
+    defaultMode: 0440
+    sources:
+      - configMap:
+          name: {{ include "cw.fullname" . }}
+          items: [{key: operator.yaml, path: operator.yaml}]
+      - secret:
+          name: {{ include "cw.settingsSecretName" . }}
+          items: [{key: settings.yaml, path: settings/settings.yaml}]
+- name: tmp
+  emptyDir: {sizeLimit: 1Gi}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

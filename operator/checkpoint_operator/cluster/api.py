@@ -1,0 +1,60 @@
+"""The Kubernetes API as the controller needs it: a port, so that its logic is tested without a server.
+
+Objects are plain data, as the API gives them. All methods raise Retryable where the API does not answer, and NeedsChange where
+it refuses what a person must change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
+
+Object = Mapping[str, Any]
+
+
+class Conflict(Retryable):
+    """The object was changed since it was read. Somebody else is at work on it, or our watch lags: look again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(reasons.API_CONFLICT, message)
+
+    def __reduce__(self) -> tuple[type[Conflict], tuple[str]]:  # type: ignore[override]
+        return (type(self), (self.message,))
+
+
+class KubeApi(Protocol):
+    def get_write(self, namespace: str, name: str) -> Object | None:
+        """Return a CheckpointedWrite as it is now, or None."""
+
+    def list_writes(self, namespace: str | None) -> Sequence[Object]:
+        """Return the CheckpointedWrites of a namespace (None: of all), as new as the API server has them at hand."""
+
+    def patch_write(self, namespace: str, name: str, patch: Object) -> Object:
+        """Merge-patch a CheckpointedWrite and return it. Conflict if the patch names a resourceVersion that is not current."""
+
+    def patch_status(self, namespace: str, name: str, patch: Object) -> Object:
+        """The same for its status."""
+
+    def delete_write(self, namespace: str, name: str, uid: str) -> None:
+        """Delete a CheckpointedWrite if it is the one with this uid."""
+
+    def get_pod(self, namespace: str, name: str) -> Object | None:
+        """Return a pod as it is now, or None."""
+
+    def create_pod(self, namespace: str, pod: Object) -> Object | None:
+        """Make a pod and return it; None if there is one of its name."""
+
+    def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Ask that a pod ends, if it is the one with this uid."""
+
+    def get_config_map(self, namespace: str, name: str) -> Object | None:
+        """Return a ConfigMap, or None."""
+
+    def create_event(self, namespace: str, event: Object) -> None:
+        """Tell people something about an object."""
+
+    def check(self) -> None:
+        """Make one round trip. Raises Retryable if the API does not answer, NeedsChange if our kind is not installed."""

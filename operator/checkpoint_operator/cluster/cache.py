@@ -1,0 +1,112 @@
+"""What the watches have told of CheckpointedWrites and driver pods. Only saves questions to the API server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from checkpoint_operator.cluster.pods import UID_LABEL, WRITE_LABEL
+
+
+class WriteName(NamedTuple):
+    """Where a CheckpointedWrite stands: the key of the work queue."""
+
+    namespace: str
+    name: str
+
+
+_POD_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "deletionTimestamp",
+)
+
+
+@dataclass(slots=True)
+class Cache:
+    """Thread-safe. An object that is older than what is known is passed over: events may come after our own writes' answers."""
+
+    _writes: dict[WriteName, Mapping[str, Any]] = field(default_factory=dict)
+    _pods: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put_write(self, body: Mapping[str, Any]) -> WriteName:
+        key = name_of(body)
+        kept = {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != "managedFields"}}
+        with self._lock:
+            if not _is_older(body, self._writes.get(key)):
+                self._writes[key] = kept
+        return key
+
+    def remove_write(self, body: Mapping[str, Any]) -> WriteName:
+        """Forget a write that is gone, unless another has taken its name since."""
+        key = name_of(body)
+        with self._lock:
+            known = self._writes.get(key)
+            if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
+                del self._writes[key]
+        return key
+
+    def write(self, key: WriteName) -> Mapping[str, Any] | None:
+        with self._lock:
+            return self._writes.get(key)
+
+    def is_behind(self, body: Mapping[str, Any]) -> bool:
+        """Whether this object is newer than what is known of it."""
+        with self._lock:
+            known = self._writes.get(name_of(body))
+        return known is None or (known is not body and _is_older(known, body))
+
+    def write_names(self) -> list[WriteName]:
+        with self._lock:
+            return list(self._writes)
+
+    def put_pod(self, body: Mapping[str, Any]) -> None:
+        """Keep what is looked at: a pod's spec is large, and none of it is."""
+        kept = {
+            "metadata": {name: body["metadata"][name] for name in _POD_METADATA if name in body["metadata"]},
+            "status": body.get("status") or {},
+        }
+        place = (body["metadata"]["namespace"], body["metadata"]["name"])
+        with self._lock:
+            if not _is_older(body, self._pods.get(place)):
+                self._pods[place] = kept
+
+    def remove_pod(self, body: Mapping[str, Any]) -> None:
+        place = (body["metadata"]["namespace"], body["metadata"]["name"])
+        with self._lock:
+            known = self._pods.get(place)
+            if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
+                del self._pods[place]
+
+    def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        with self._lock:
+            return self._pods.get((namespace, name))
+
+
+def name_of(body: Mapping[str, Any]) -> WriteName:
+    return WriteName(body["metadata"]["namespace"], body["metadata"]["name"])
+
+
+def write_of(pod: Mapping[str, Any]) -> WriteName | None:
+    """Return the write that a pod belongs to, by its owner; the label alone is anybody's to set."""
+    labels = pod["metadata"].get("labels") or {}
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if WRITE_LABEL in labels and owner.get("uid") == labels.get(UID_LABEL):
+            return WriteName(pod["metadata"]["namespace"], owner["name"])
+    return None
+
+
+def _is_older(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    if known is None or known["metadata"]["uid"] != body["metadata"]["uid"]:
+        return False
+    ours, theirs = known["metadata"].get("resourceVersion", ""), body["metadata"].get("resourceVersion", "")
+    # Versions of one resource can be compared as numbers (KEP-5504). What is no number is taken as it comes.
+    return ours.isdigit() and theirs.isdigit() and int(theirs) < int(ours)

@@ -1,0 +1,391 @@
+"""One look at one CheckpointedWrite: rounds of the reconcile loop until it waits, and the status that follows.
+
+Level-triggered: what woke us does not matter, and every look may be the first or be cut off anywhere. Two controllers at once
+disturb each other's status (the API server refuses the older), never the data.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from checkpoint_operator.cluster import status as statuses
+from checkpoint_operator.cluster.api import Conflict, KubeApi
+from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.code_source import CodeSource
+from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_operator.cluster.events import event_body, warnings_between
+from checkpoint_operator.cluster.metrics import Metrics
+from checkpoint_operator.cluster.object_status import status_of, status_patch
+from checkpoint_operator.cluster.pod_drivers import PodDrivers
+from checkpoint_operator.cluster.pods import Owner, pod_name
+from checkpoint_operator.cluster.session import BoundedSink, Session, open_session
+from checkpoint_operator.cluster.status import Frame
+from checkpoint_operator.core.actions import Close, Commit, Finish, Stall
+from checkpoint_operator.deletion import Kept, delete_write
+from checkpoint_operator.progress import measure
+from checkpoint_operator.reconcile import Round, Sink
+from checkpoint_operator.status_model import Status
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, Retryable
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, Spec, parse_manifest
+from checkpoint_protocol.manifest import Sink as SinkSpec
+from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.store import ObjectStore
+
+FINALIZER: Final = "checkpointed.dev/staged-results"
+#: A person who knows that a store is gone for good lets a deletion end without it.
+ABANDON_ANNOTATION: Final = "checkpointed.dev/abandon"
+
+_MOST_ROUNDS: Final = 50
+_FIRST_LOOK_S, _MOST_LOOK_S = 3.0, 30.0
+_FIRST_PROGRESS_S, _MOST_PROGRESS_S = 10.0, 60.0
+_STALLED_LOOK_S: Final = 60.0
+_LINGER_S: Final = 60.0
+_CONFLICT_PAUSE_S: Final = 0.5
+_MOST_TROUBLE_PAUSE_S: Final = 60.0
+#: What passes by itself within a moment is not told.
+_TROUBLES_BEFORE_TOLD: Final = 2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Controller:
+    """Looks at writes. One thread at a time looks at one write; the work queue sees to that."""
+
+    api: KubeApi
+    cache: Cache
+    config: OperatorConfig
+    settings: Settings
+    metrics: Metrics
+    open_store: Callable[[str], ObjectStore]
+    open_sink: Callable[[SinkSpec], Sink]
+    code_source: CodeSource
+    instance: str
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
+    jitter: Callable[[], float] = random.random
+    _sessions: dict[WriteName, Session] = field(default_factory=dict)
+    _slots: threading.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slots = threading.Semaphore(self.config.commit_workers)
+
+    def look(self, key: WriteName) -> float | None:
+        """Bring one write on as far as it goes now; return after how many seconds to look again, None to wait for an event."""
+        body = self.cache.write(key)
+        if body is None:
+            self._sessions.pop(key, None)
+            return None
+        try:
+            delay = self._look(key, body)
+        except Conflict:
+            return _CONFLICT_PAUSE_S * (1 + self.jitter())
+        except Retryable as trouble:
+            return self._in_trouble(key, trouble)
+        except CheckpointError as error:
+            return self._stall(key, error)
+        if (session := self._sessions.get(key)) is not None:
+            session.troubles = 0
+        return delay
+
+    # --- one look ---------------------------------------------------------------------------------------------------------
+
+    def _look(self, key: WriteName, body: Mapping[str, Any]) -> float | None:
+        metadata = body["metadata"]
+        if metadata.get("deletionTimestamp") is not None:
+            return self._delete(key, body)
+        try:
+            spec = _manifest(body).spec
+        except ManifestInvalid as error:
+            self._stall(key, error)
+            return None
+        status = status_of(body)
+        if statuses.is_finished(status, metadata["uid"], spec, metadata["generation"]):
+            self._sessions.pop(key, None)
+            return self._afterwards(key, body, spec, status)
+        self._hold(key, body)
+        session = self._session(key, spec)
+        done = self._rounds(key, session)
+        return self._after(key, session, done)
+
+    def _hold(self, key: WriteName, body: Mapping[str, Any]) -> None:
+        """Put our finalizer on before anything of the write exists elsewhere."""
+        finalizers = body["metadata"].get("finalizers") or []
+        if FINALIZER not in finalizers:
+            version = body["metadata"]["resourceVersion"]
+            patch = {"metadata": {"resourceVersion": version, "finalizers": [*finalizers, FINALIZER]}}
+            self.cache.put_write(self.api.patch_write(key.namespace, key.name, patch))
+
+    def _session(self, key: WriteName, spec: Spec) -> Session:
+        body = self._body(key)
+        owner = _owner(body)
+        session = self._sessions.get(key)
+        if session is not None and session.owner == owner:
+            return session
+        store = self.open_store(spec.checkpoint.uri)
+        drivers = PodDrivers(
+            api=self.api,
+            known_pod=self.cache.pod,
+            owner=owner,
+            spec=spec,
+            store_uri=store.uri,
+            workloads=self.config.workloads,
+            record=lambda epoch, launch, pod: self._record_start(key, epoch, launch, pod),
+            note=self.cache.put_pod,
+        )
+        session = open_session(
+            owner=owner,
+            spec=spec,
+            store=store,
+            sink=BoundedSink(self.open_sink(spec.sink), self._slots, lambda: self._record_commit(key)),
+            drivers=drivers,
+            resolve_code=lambda: self.code_source.resolve(owner, spec, store),
+            failed_before=lambda numbers: _failed_before(status_of(body), owner.generation, numbers),
+            clock=self.clock,
+        )
+        self._sessions[key] = session
+        return session
+
+    def _rounds(self, key: WriteName, session: Session) -> Round:
+        reconciler = session.reconciler
+        reconciler.is_past_deadline = self._is_past_deadline(key, session.spec)
+        for _ in range(_MOST_ROUNDS):
+            done = reconciler.step()
+            self._count(session, done)
+            if done.outcome is not None or not any(_is_effect(action) for action in done.actions):
+                break
+        return done
+
+    def _after(self, key: WriteName, session: Session, done: Round) -> float | None:
+        ledger = session.reconciler.current_ledger()
+        progress = measure(ledger)
+        self.metrics.staged_rows.inc(max(0, progress.rows_written - session.rows_sealed))
+        session.rows_sealed = max(session.rows_sealed, progress.rows_written)
+        last = done.seen.last
+        pod = pod_name(session.owner, done.key.epoch, last.number) if last is not None else None
+        before = status_of(self._body(key))
+
+        def status(frame: Frame) -> Status:
+            return statuses.after_round(frame, done, progress, session.failed_before, pod)
+
+        if self._is_worth_telling(session, before, status(self._frame(key, session.spec))):
+            self._publish(key, status)
+            session.last_patch_s = self.clock()
+            session.patches += 1
+        match done.outcome:
+            case Finish():
+                self._sessions.pop(key, None)
+                body = self._body(key)
+                return self._afterwards(key, body, session.spec, status_of(body))
+            case Stall():
+                return _STALLED_LOOK_S
+        if last is not None and not last.is_closed:
+            return min(_MOST_LOOK_S, max(_FIRST_LOOK_S, last.idle_s / 10))
+        return max(1.0, min(done.seen.pause_left_s, _MOST_LOOK_S)) if done.seen.pause_left_s > 0 else _MOST_LOOK_S
+
+    def _is_worth_telling(self, session: Session, before: Status, after: Status) -> bool:
+        """Progress alone is told ever more rarely; everything else at once."""
+        counts = {"progress": None, "tasks_sealed": None, "rows_sealed": None}
+        if before.model_copy(update=counts) != after.model_copy(update=counts):
+            return True
+        interval_s = min(_MOST_PROGRESS_S, _FIRST_PROGRESS_S * 2 ** min(session.patches, 8))
+        return before != after and self.clock() - session.last_patch_s >= interval_s
+
+    def _is_past_deadline(self, key: WriteName, spec: Spec) -> bool:
+        """By the wall clock: it bounds effort, and no safety rests on it."""
+        status = status_of(self._body(key))
+        if spec.active_deadline_seconds is None or status.started_at is None or status.run_nonce != spec.run_nonce:
+            return False
+        return self._age_s(status.started_at) > spec.active_deadline_seconds
+
+    def _afterwards(self, key: WriteName, body: Mapping[str, Any], spec: Spec, status: Status) -> float | None:
+        """See a finished write off: a driver that does not end by itself is ended, and a time to live is kept."""
+        delays = (self._end_lingering(body, status), self._expire(key, body, spec, status))
+        return min((delay for delay in delays if delay is not None), default=None)
+
+    def _end_lingering(self, body: Mapping[str, Any], status: Status) -> float | None:
+        """A driver ends soon after its last task; until then its pod, and its log, are left alone."""
+        attempt = (status.attempts or (None,))[-1]
+        if attempt is None or attempt.pod is None or status.commit is None or status.commit.committed_at is None:
+            return None
+        pod = self.cache.pod(body["metadata"]["namespace"], attempt.pod)
+        if pod is None or pod["status"].get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
+            return None
+        left_s = _LINGER_S - self._age_s(status.commit.committed_at)
+        if left_s > 0:
+            return left_s + 1
+        self.api.delete_pod(body["metadata"]["namespace"], attempt.pod, pod["metadata"]["uid"])
+        return None
+
+    def _expire(self, key: WriteName, body: Mapping[str, Any], spec: Spec, status: Status) -> float | None:
+        """Delete a finished write whose time to live has passed."""
+        if spec.ttl_seconds_after_finished is None or status.commit is None or status.commit.committed_at is None:
+            return None
+        left_s = spec.ttl_seconds_after_finished - self._age_s(status.commit.committed_at)
+        if left_s > 0:
+            return left_s + 1
+        self.api.delete_write(key.namespace, key.name, body["metadata"]["uid"])
+        return None
+
+    # --- deletion ---------------------------------------------------------------------------------------------------------
+
+    def _delete(self, key: WriteName, body: Mapping[str, Any]) -> float | None:
+        """End the drivers, see to it that nothing can land any more, remove what is staged, and let the object go."""
+        metadata = body["metadata"]
+        if FINALIZER not in (metadata.get("finalizers") or ()):
+            self._sessions.pop(key, None)
+            return None
+        is_abandoned = (metadata.get("annotations") or {}).get(ABANDON_ANNOTATION) == "true"
+        if not is_abandoned and (held_up := self._clean_up(key, body)) is not None:
+            message = f"{held_up.message}; to delete it without cleaning up, annotate it with {ABANDON_ANNOTATION}=true"
+            self._publish(key, lambda frame: statuses.deleting(frame, held_up.reason, message))
+            return _STALLED_LOOK_S
+        finalizers = [name for name in metadata["finalizers"] if name != FINALIZER]
+        version = self._body(key)["metadata"]["resourceVersion"]
+        self.api.patch_write(
+            key.namespace, key.name, {"metadata": {"resourceVersion": version, "finalizers": finalizers or None}}
+        )
+        self._sessions.pop(key, None)
+        return None
+
+    def _clean_up(self, key: WriteName, body: Mapping[str, Any]) -> Kept | None:
+        owner, status = _owner(body), status_of(body)
+        try:
+            spec = _manifest(body).spec
+            self._stop_drivers(owner, status)
+            ended = delete_write(self.open_store(spec.checkpoint.uri), owner.uid, self.open_sink(spec.sink))
+        except CheckpointError as error:
+            if isinstance(error, ManifestInvalid) and not status.attempt:
+                return None  # it was never accepted, so nothing was begun
+            return Kept(error.reason, error.message)
+        return ended if isinstance(ended, Kept) else None
+
+    def _stop_drivers(self, owner: Owner, status: Status) -> None:
+        for attempt in status.attempts or ():
+            if attempt.pod is None:
+                continue
+            pod = self.api.get_pod(owner.namespace, attempt.pod)
+            if pod is not None and any(by.get("uid") == owner.uid for by in pod["metadata"].get("ownerReferences") or ()):
+                self.api.delete_pod(owner.namespace, attempt.pod, pod["metadata"]["uid"])
+
+    # --- status -----------------------------------------------------------------------------------------------------------
+
+    def _record_start(self, key: WriteName, epoch: EpochKey, launch: LaunchRecord, pod: str) -> None:
+        self._publish(key, lambda frame: statuses.starting(frame, epoch, launch, pod))
+
+    def _record_commit(self, key: WriteName) -> None:
+        self._publish(key, statuses.committing)
+
+    def _publish(self, key: WriteName, make: Callable[[Frame], Status]) -> None:
+        """Write a status unless it is there. Raises Conflict if the object has changed since it was read."""
+        body = self._body(key)
+        try:
+            spec: Spec | None = _manifest(body).spec
+        except ManifestInvalid:
+            spec = None
+        before = status_of(body)
+        after = make(self._frame(key, spec))
+        patch = status_patch(body, after)
+        if patch is None:
+            return
+        self.cache.put_write(self.api.patch_status(key.namespace, key.name, patch))
+        for reason, message in warnings_between(before, after):
+            self._tell(body, reason, message)
+
+    def _tell(self, body: Mapping[str, Any], reason: str, message: str) -> None:
+        name = f"{body['metadata']['name']}.{new_token()[:16]}"
+        now = self.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        _log.warning(message, extra={"write": f"{body['metadata']['namespace']}/{body['metadata']['name']}", "reason": reason})
+        try:
+            self.api.create_event(body["metadata"]["namespace"], event_body(body, name, reason, message, now, self.instance))
+        except CheckpointError as error:
+            # The status says the same; nobody waits for an event.
+            _log.warning("an event could not be written: %s", error.message)
+
+    def _stall(self, key: WriteName, error: CheckpointError) -> float:
+        self.metrics.troubles.labels(error.reason).inc()
+        try:
+            self._publish(key, lambda frame: statuses.stalled(frame, error.reason, error.message))
+        except CheckpointError as second:
+            _log.warning("a status could not be written: %s", second.message)
+        return _STALLED_LOOK_S
+
+    def _in_trouble(self, key: WriteName, trouble: Retryable) -> float:
+        session = self._sessions.get(key)
+        if trouble.reason == reasons.COMMIT_QUEUED:
+            return 1.0 + self.jitter()
+        self.metrics.troubles.labels(trouble.reason).inc()
+        troubles = session.troubles + 1 if session is not None else _TROUBLES_BEFORE_TOLD
+        if session is not None:
+            session.troubles = troubles
+        if troubles >= _TROUBLES_BEFORE_TOLD and trouble.reason != reasons.API_UNAVAILABLE:
+            try:
+                self._publish(key, lambda frame: statuses.in_trouble(frame, trouble.reason, trouble.message))
+            except CheckpointError as error:
+                _log.warning("a status could not be written: %s", error.message)
+        return min(_MOST_TROUBLE_PAUSE_S, 2.0 ** min(troubles, 6)) * (0.5 + self.jitter())
+
+    def _frame(self, key: WriteName, spec: Spec | None) -> Frame:
+        body = self._body(key)
+        return Frame(
+            previous=status_of(body),
+            generation=body["metadata"]["generation"],
+            now=self.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            spec=spec,
+        )
+
+    def _body(self, key: WriteName) -> Mapping[str, Any]:
+        body = self.cache.write(key)
+        if body is None:
+            raise Conflict(f"{key.namespace}/{key.name} is gone")
+        return body
+
+    def _age_s(self, since: str) -> float:
+        return (self.now() - datetime.datetime.fromisoformat(since)).total_seconds()
+
+    def _count(self, session: Session, done: Round) -> None:
+        kind = session.spec.sink.format
+        for action in done.actions:
+            match action:
+                case Commit():
+                    self.metrics.commits.labels(kind, "committed").inc()
+                case Stall(reason, _) if done.seen.last is not None and done.seen.last.is_complete:
+                    self.metrics.commits.labels(kind, reason).inc()
+                case Close(_, _, failure):
+                    cause = statuses.cause_of(failure.reason) if failure is not None else "Completed"
+                    self.metrics.attempts.labels(cause).inc()
+                case Finish() if done.mark is not None:
+                    self.metrics.committed_rows.labels(kind).inc(done.mark.rows_written)
+
+
+def _is_effect(action: object) -> bool:
+    return type(action).__name__ != "Wait"
+
+
+def _manifest(body: Mapping[str, Any]) -> CheckpointedWrite:
+    """Read the manifest in an object, without what the API server has added."""
+    metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
+    return parse_manifest({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata, "spec": body["spec"]})
+
+
+def _owner(body: Mapping[str, Any]) -> Owner:
+    metadata = body["metadata"]
+    return Owner(metadata["namespace"], metadata["name"], metadata["uid"], metadata["generation"])
+
+
+def _failed_before(status: Status, generation: int, numbers: list[int]) -> int:
+    """Return the last attempt whose failure no longer counts: a manifest that was changed asks for new tries."""
+    if status.observed_generation is not None and status.observed_generation != generation:
+        return numbers[-1] if numbers else 0
+    known = status.failed_before or 0
+    return known if numbers and known <= numbers[-1] else 0

@@ -1,0 +1,53 @@
+"""Kubernetes events, for what a person may have to act on. Pure: the transition from one status to the next says what to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from checkpoint_operator.status_model import Status
+from checkpoint_protocol.manifest import API_VERSION, KIND
+
+_MOST_NOTE: Final = 1024
+#: Ends of attempts that a person has asked for.
+_WANTED: Final = frozenset({"Completed", "Suspended"})
+
+
+def warnings_between(before: Status, after: Status) -> list[tuple[str, str]]:
+    """Return (reason, message) for each thing that has come up: a stall, an obstacle, an attempt that failed."""
+    found = []
+    known = {(attempt.number, before.epoch) for attempt in before.attempts or () if attempt.closed_at is not None}
+    for attempt in after.attempts or ():
+        if attempt.closed_at is not None and attempt.cause not in _WANTED and (attempt.number, after.epoch) not in known:
+            why = attempt.message or "its driver did not say why it ended"
+            found.append(("AttemptFailed", f"attempt {attempt.number} ({attempt.cause}): {why}"))
+    last = (after.attempts or (None,))[-1]
+    is_told = after.phase == "Pending" and last is not None and last.closed_at is not None
+    is_trouble = after.phase in ("Stalled", "Deleting", "Pending") and after.reason not in (None, "Waiting", "DriverStarting")
+    if is_trouble and not is_told and (after.reason, after.phase) != (before.reason, before.phase):
+        found.append((after.reason or "", after.message or ""))
+    return found
+
+
+def event_body(body: Mapping[str, Any], name: str, reason: str, message: str, now: str, instance: str) -> dict[str, Any]:
+    """Return an event about a CheckpointedWrite. `now`: RFC 3339 with microseconds."""
+    metadata = body["metadata"]
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": metadata["namespace"]},
+        "eventTime": now,
+        "reportingController": "checkpointed.dev/operator",
+        "reportingInstance": instance[:128],
+        "action": "Reconcile",
+        "type": "Warning",
+        "reason": reason[:128],
+        "note": message[:_MOST_NOTE],
+        "regarding": {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+    }

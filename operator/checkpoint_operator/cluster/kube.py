@@ -1,0 +1,156 @@
+"""The API port over the Kubernetes client. The only module that knows it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubernetes import client, config
+from urllib3.exceptions import HTTPError
+
+from checkpoint_operator.cluster.api import Conflict, Object
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.manifest import API_VERSION, KIND
+
+PLURAL: Final = "checkpointedwrites"
+_TIMEOUT_S: Final = (5.0, 30.0)
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_NOT_FOUND, _CONFLICT, _INVALID, _FORBIDDEN = 404, 409, 422, 403
+_PASSING: Final = frozenset({401, 408, 429})
+
+
+def connect() -> KubernetesApi:
+    """Return the API of the cluster that this process runs in, or of the current kubeconfig."""
+    try:
+        config.load_incluster_config()  # type: ignore[no-untyped-call]
+    except config.ConfigException:
+        try:
+            config.load_kube_config()  # type: ignore[no-untyped-call]
+        except config.ConfigException as error:
+            raise NeedsChange(
+                reasons.API_UNAVAILABLE, f"no cluster: neither a pod's service account nor a kubeconfig was found ({error})"
+            ) from error
+    return KubernetesApi(client.ApiClient())
+
+
+class KubernetesApi:
+    """Implements KubeApi. Each call is one request; nothing is tried again here."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._api = api
+        #: Requests by verb and kind, for the metrics and for whoever counts writes.
+        self.requests: dict[tuple[str, str], int] = {}
+
+    def get_write(self, namespace: str, name: str) -> Object | None:
+        return self._ask("GET", _write_path(namespace, name), "write", absent_is_none=True)
+
+    def list_writes(self, namespace: str | None) -> Sequence[Object]:
+        place = f"namespaces/{namespace}/" if namespace else ""
+        # From the API server's own cache: cheap, and good enough to find out that a watch is far behind.
+        answer = self._ask("GET", f"/apis/{API_VERSION}/{place}{PLURAL}?resourceVersion=0", "writes")
+        assert answer is not None
+        return [{"apiVersion": API_VERSION, "kind": KIND, **item} for item in answer["items"]]
+
+    def patch_write(self, namespace: str, name: str, patch: Object) -> Object:
+        return self._change("PATCH", _write_path(namespace, name), "write", patch)
+
+    def patch_status(self, namespace: str, name: str, patch: Object) -> Object:
+        return self._change("PATCH", f"{_write_path(namespace, name)}/status", "status", patch)
+
+    def delete_write(self, namespace: str, name: str, uid: str) -> None:
+        self._delete(_write_path(namespace, name), "write", uid)
+
+    def get_pod(self, namespace: str, name: str) -> Object | None:
+        return self._ask("GET", _pod_path(namespace, name), "pod", absent_is_none=True)
+
+    def create_pod(self, namespace: str, pod: Object) -> Object | None:
+        try:
+            return self._ask("POST", _pod_path(namespace), "pod", pod)
+        except Conflict:
+            return None
+
+    def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        self._delete(_pod_path(namespace, name), "pod", uid)
+
+    def get_config_map(self, namespace: str, name: str) -> Object | None:
+        return self._ask("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}", "configmap", absent_is_none=True)
+
+    def create_event(self, namespace: str, event: Object) -> None:
+        self._ask("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", "event", event)
+
+    def check(self) -> None:
+        if self._ask("GET", f"/apis/{API_VERSION}", "discovery", absent_is_none=True) is None:
+            raise NeedsChange(
+                reasons.API_UNAVAILABLE,
+                "the cluster does not know CheckpointedWrites: apply the files of crds/ (helm install does so)",
+            )
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _change(self, verb: str, path: str, kind: str, patch: Object) -> Object:
+        changed = self._ask(verb, path, kind, patch, _MERGE_PATCH)
+        assert changed is not None
+        return changed
+
+    def _delete(self, path: str, kind: str, uid: str) -> None:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        # A conflict: another object has the name by now, so ours is gone.
+        with contextlib.suppress(Conflict):
+            self._ask("DELETE", path, kind, options, absent_is_none=True)
+
+    def _ask(
+        self,
+        verb: str,
+        path: str,
+        kind: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        absent_is_none: bool = False,
+    ) -> Object | None:
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        request = self._api.param_serialize(
+            method=verb, resource_path=path, header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
+        self.requests[verb, kind] = self.requests.get((verb, kind), 0) + 1
+        try:
+            response = self._api.call_api(*request, _request_timeout=_TIMEOUT_S)
+            text: bytes = response.read()  # type: ignore[no-untyped-call]
+        except (HTTPError, OSError, client.ApiException) as error:
+            raise Retryable(
+                reasons.API_UNAVAILABLE, f"the API server did not answer {verb} {path}: {type(error).__name__}"
+            ) from error
+        if response.status == _NOT_FOUND and absent_is_none:
+            return None
+        if response.status >= 300:
+            raise _translate(verb, path, kind, response.status, text)
+        answer: Object = json.loads(text)
+        return answer
+
+
+def _translate(verb: str, path: str, kind: str, status: int, text: bytes) -> CheckpointError:
+    try:
+        message = str(json.loads(text).get("message", ""))[:1000]
+    except ValueError:
+        message = text[:200].decode(errors="replace")
+    said = f"{verb} {path}: {status}: {message}"
+    if status == _CONFLICT:
+        return Conflict(said)
+    if kind == "pod" and verb == "POST" and status in (_INVALID, _FORBIDDEN, _NOT_FOUND, 400):
+        # A quota may be freed, a namespace's level be changed, a service account be made: it is tried again, and told meanwhile.
+        return Retryable(reasons.POD_REFUSED, f"the cluster does not admit the driver's pod: {message}")
+    if status >= 500 or status in _PASSING:
+        return Retryable(reasons.API_UNAVAILABLE, f"the API server refused for now: {said}")
+    if status == _FORBIDDEN:
+        return Retryable(reasons.API_FORBIDDEN, f"the operator may not do this, see the chart's roles: {said}")
+    return Retryable(reasons.API_UNAVAILABLE, f"the API server refused: {said}")
+
+
+def _write_path(namespace: str, name: str) -> str:
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}"
+
+
+def _pod_path(namespace: str, name: str | None = None) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods" + (f"/{name}" if name else "")

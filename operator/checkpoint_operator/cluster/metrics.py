@@ -1,0 +1,80 @@
+"""What the operator counts, in Prometheus' form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_PREFIX: Final = "checkpointed_writes"
+
+
+class Metrics:
+    """All metrics of one process. `watch` is asked at each scrape for what is the case then."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.reconcile_seconds = Histogram(
+            f"{_PREFIX}_reconcile_seconds",
+            "Duration of one look at a write, with all that was done.",
+            ["outcome"],
+            buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+            registry=self.registry,
+        )
+        self.attempts = Counter(f"{_PREFIX}_attempts", "Attempts that ended, by cause.", ["cause"], registry=self.registry)
+        self.commits = Counter(f"{_PREFIX}_commits", "Commits, by outcome.", ["format", "outcome"], registry=self.registry)
+        self.committed_rows = Counter(
+            f"{_PREFIX}_committed_rows", "Rows that were committed.", ["format"], registry=self.registry
+        )
+        self.staged_rows = Counter(f"{_PREFIX}_staged_rows", "Rows that were seen sealed.", registry=self.registry)
+        self.troubles = Counter(
+            f"{_PREFIX}_troubles", "Rounds that ended with an error, by reason.", ["reason"], registry=self.registry
+        )
+
+    def watch(
+        self,
+        queue_depth: Callable[[], int],
+        ages: Callable[[], Mapping[str, tuple[int, float]]],
+        requests: Callable[[], Mapping[tuple[str, str], int]],
+        store_requests: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """Register what is looked up at scrape time. `ages`: for each phase, how many writes and the oldest's age in s."""
+        self.registry.register(_AtScrape(queue_depth, ages, requests, store_requests))
+
+
+class _AtScrape(Collector):
+    def __init__(
+        self,
+        queue_depth: Callable[[], int],
+        ages: Callable[[], Mapping[str, tuple[int, float]]],
+        requests: Callable[[], Mapping[tuple[str, str], int]],
+        store_requests: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._queue_depth = queue_depth
+        self._ages = ages
+        self._requests = requests
+        self._store_requests = store_requests
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily(f"{_PREFIX}_queue_depth", "Writes that wait for a worker.", value=self._queue_depth())
+        count = GaugeMetricFamily(f"{_PREFIX}_writes", "Writes, by phase.", labels=["phase"])
+        oldest = GaugeMetricFamily(
+            f"{_PREFIX}_oldest_in_phase_seconds", "How long the oldest write of a phase is in it.", labels=["phase"]
+        )
+        for phase, (number, age_s) in self._ages().items():
+            count.add_metric([phase], number)
+            oldest.add_metric([phase], age_s)
+        yield count
+        yield oldest
+        yield _counted("api_requests", "Requests to the API server.", ["verb", "kind"], self._requests())
+        yield _counted("store_requests", "Requests to checkpoint stores.", ["request"], self._store_requests())
+
+
+def _counted(name: str, text: str, labels: list[str], counts: Mapping[Any, int]) -> Metric:
+    metric = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
+    for key, number in counts.items():
+        metric.add_metric([key] if isinstance(key, str) else list(key), number)
+    return metric

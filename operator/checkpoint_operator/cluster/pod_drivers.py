@@ -1,0 +1,82 @@
+"""The driver port over pods: one pod an attempt, with a name that is the same whoever makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from checkpoint_operator.cluster.api import KubeApi
+from checkpoint_operator.cluster.config import WorkloadDefaults
+from checkpoint_operator.cluster.pods import Owner, driver_pod, pod_name
+from checkpoint_operator.cluster.sightings import sight_of
+from checkpoint_operator.core.observation import DriverSight, DriverState
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.records import LaunchRecord
+
+_ENDED: Final = ("Succeeded", "Failed")
+
+#: Returns what the watch knows of a pod, or None if it knows none (yet).
+PodCache = Callable[[str, str], Mapping[str, Any] | None]
+
+
+@dataclass(slots=True)
+class PodDrivers:
+    """Implements Drivers for one write. `record` writes an attempt into the status, and is called before its pod is made;
+    `note` takes the pod that was made, before the watch tells of it.
+    """
+
+    api: KubeApi
+    known_pod: PodCache
+    owner: Owner
+    spec: Spec
+    store_uri: str
+    workloads: WorkloadDefaults
+    record: Callable[[EpochKey, LaunchRecord, str], None]
+    note: Callable[[Mapping[str, Any]], None]
+    _unborn: set[tuple[EpochKey, int]] = field(default_factory=set)
+
+    def look(self, key: EpochKey, attempt: int) -> DriverSight:
+        sight = sight_of(self._pod(key, attempt), self.owner.generation)
+        if sight.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._unborn:
+            return sight
+        # Before it counts that there is no pod, or that it has ended, the API server itself is asked: a watch lags.
+        return sight_of(self._pod(key, attempt, is_fresh=True), self.owner.generation)
+
+    def expect(self, key: EpochKey, attempt: int) -> None:
+        """Nobody can have made the pod of an attempt that we have only just recorded. (If somebody has: we find it there.)"""
+        self._unborn.add((key, attempt))
+
+    def start(self, key: EpochKey, launch: LaunchRecord) -> None:
+        pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads)
+        name = pod["metadata"]["name"]
+        self.record(key, launch, name)
+        self._unborn.discard((key, launch.attempt))
+        if (made := self.api.create_pod(self.owner.namespace, pod)) is not None:
+            self.note(made)
+            return
+        standing = self.api.get_pod(self.owner.namespace, name)
+        if standing is not None and not self._is_ours(standing):
+            raise NeedsChange(
+                reasons.POD_REFUSED,
+                f"the pod {self.owner.namespace}/{name} is not one of this write, and stands where its driver would: remove it",
+            )
+
+    def stop(self, key: EpochKey, attempt: int) -> None:
+        """Delete the pod if its driver is at work. A pod that has ended stays, with its log, as long as the write does."""
+        pod = self._pod(key, attempt, is_fresh=True)
+        if pod is not None and (pod.get("status") or {}).get("phase") not in _ENDED:
+            self.api.delete_pod(self.owner.namespace, pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    def _pod(self, key: EpochKey, attempt: int, is_fresh: bool = False) -> Mapping[str, Any] | None:
+        name = pod_name(self.owner, key.epoch, attempt)
+        pod = self.api.get_pod(self.owner.namespace, name) if is_fresh else self.known_pod(self.owner.namespace, name)
+        return pod if pod is not None and self._is_ours(pod) else None
+
+    def _is_ours(self, pod: Mapping[str, Any]) -> bool:
+        """A pod that another owner made under this name is nobody we know."""
+        owners = pod["metadata"].get("ownerReferences") or ()
+        return any(owner.get("uid") == self.owner.uid for owner in owners)

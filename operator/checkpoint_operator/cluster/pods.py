@@ -1,0 +1,257 @@
+"""The driver's pod, as plain data: what we make, merged with what the manifest's template says. Pure.
+
+The driver runs Spark in client mode inside its own pod, so its executors end with it. It gets no catalog, and storage settings
+from a Secret of its own namespace, which the operator does not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkpoint_operator.cluster.config import WorkloadDefaults
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest import API_VERSION, KIND, Spec
+from checkpoint_protocol.workloads import DriverSpec, ExecutorSpec
+
+DRIVER_CONTAINER: Final = "driver"
+EXECUTOR_CONTAINER: Final = "executor"
+UID_LABEL: Final = "checkpointed.dev/uid"
+WRITE_LABEL: Final = "checkpointed.dev/write"
+EPOCH_LABEL: Final = "checkpointed.dev/epoch"
+ATTEMPT_LABEL: Final = "checkpointed.dev/attempt"
+ROLE_LABEL: Final = "checkpointed.dev/role"
+#: The manifest's generation that a pod was made of: a pod that cannot start is replaced when the manifest has changed.
+GENERATION_ANNOTATION: Final = "checkpointed.dev/generation"
+STORAGE_KEY: Final = "storage.json"
+_STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
+_TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
+_SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own
+
+_LEAST_OVERHEAD: Final = 384 << 20
+_OVERHEAD_SHARE_PERCENT: Final = 40
+
+#: Lists in a pod whose items are merged one by one, and the field that tells items apart.
+_MERGED_LISTS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "imagePullSecrets": "name",
+    "ports": "name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The CheckpointedWrite that a pod is made for."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+
+
+def pod_name(owner: Owner, epoch: int, attempt: int) -> str:
+    """Return the name of an attempt's driver pod: the same whoever makes it, another for a write made again under its name."""
+    digest = hashlib.sha256(owner.uid.encode()).hexdigest()[:8]
+    return f"{owner.name[:45].rstrip('-.')}-{digest}-{epoch}-{attempt}"
+
+
+def driver_pod(
+    owner: Owner, spec: Spec, key: EpochKey, attempt: int, store_uri: str, workloads: WorkloadDefaults
+) -> dict[str, Any]:
+    """Return the manifest of an attempt's driver pod."""
+    name = pod_name(owner, key.epoch, attempt)
+    labels = {
+        "app.kubernetes.io/managed-by": "checkpointed-write-operator",
+        WRITE_LABEL: owner.name[:63].rstrip("-."),
+        UID_LABEL: owner.uid,
+        EPOCH_LABEL: str(key.epoch),
+        ATTEMPT_LABEL: str(attempt),
+        ROLE_LABEL: DRIVER_CONTAINER,
+    }
+    executor_template = _executor_template(spec, workloads)
+    environment = [
+        *_common_environment(spec, workloads),
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": _TEMPLATE_VARIABLE, "value": json.dumps(executor_template, sort_keys=True)},
+    ]
+    ours: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {
+            "serviceAccountName": spec.service_account_name or workloads.service_account_name,
+            "securityContext": _pod_security(),
+            "volumes": [{"name": "scratch", "emptyDir": {}}],
+            "containers": [
+                {
+                    "name": DRIVER_CONTAINER,
+                    "image": image_of(spec, workloads),
+                    "imagePullPolicy": workloads.image_pull_policy,
+                    "env": environment,
+                    "resources": _resources(spec.driver),
+                    "securityContext": _container_security(),
+                    "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}],
+                }
+            ],
+        },
+    }
+    pod: dict[str, Any] = merge(ours, spec.driver.template)
+    # What the protocol rests on is not for a template to change.
+    metadata = pod.setdefault("metadata", {})
+    metadata |= {"name": name, "namespace": owner.namespace, "ownerReferences": [_owner_reference(owner)]}
+    metadata["labels"] = {**metadata.get("labels", {}), **labels}
+    metadata["annotations"] = {**metadata.get("annotations", {}), GENERATION_ANNOTATION: str(owner.generation)}
+    pod["spec"]["restartPolicy"] = "Never"
+    container = next(item for item in pod["spec"]["containers"] if item["name"] == DRIVER_CONTAINER)
+    container.pop("command", None)
+    container["args"] = _driver_arguments(spec, key, attempt, store_uri, name, labels, workloads)
+    return pod
+
+
+def image_of(spec: Spec, workloads: WorkloadDefaults) -> str:
+    return spec.image or workloads.image
+
+
+def _driver_arguments(
+    spec: Spec, key: EpochKey, attempt: int, store_uri: str, name: str, labels: Mapping[str, str], workloads: WorkloadDefaults
+) -> list[str]:
+    executor = spec.executor
+    account = spec.service_account_name or workloads.service_account_name
+    conf = {
+        "spark.driver.memory": _mebibytes(spec.driver.memory),
+        "spark.executor.instances": str(executor.instances),
+        "spark.executor.cores": str(executor.cores),
+        "spark.executor.memory": _mebibytes(executor.memory),
+        "spark.executor.memoryOverhead": _mebibytes(memory_overhead(executor)),
+        "spark.kubernetes.container.image": image_of(spec, workloads),
+        "spark.kubernetes.container.image.pullPolicy": workloads.image_pull_policy,
+        "spark.kubernetes.executor.podNamePrefix": name,
+        "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
+        # Executors get their settings in their environment: no ConfigMap is made, and no right to make one is needed.
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        # Nor are there services and claims for Spark to look after: it would ask for rights that the driver does not have.
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+        # The same account for its pull secrets only: no token of it is mounted.
+        "spark.kubernetes.authenticate.executor.serviceAccountName": account,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **spec.spark_conf,
+    }
+    # Spark sets its own labels on executors; ours let `kubectl get pods -l` find all pods of a write.
+    conf |= {f"spark.kubernetes.executor.label.{label}": value for label, value in labels.items() if label != ROLE_LABEL}
+    conf[f"spark.kubernetes.executor.label.{ROLE_LABEL}"] = EXECUTOR_CONTAINER
+    arguments = ["driver", "--uri", store_uri, "--uid", key.uid, "--epoch", str(key.epoch), "--attempt", str(attempt)]
+    arguments += ["--parallelism", str(executor.instances * executor.cores)]
+    for setting, value in conf.items():
+        arguments += ["--conf", f"{setting}={value}"]
+    return arguments
+
+
+def _executor_template(spec: Spec, workloads: WorkloadDefaults) -> dict[str, Any]:
+    """Return the pod template from which Spark makes executors; it adds name, command, resources and its own environment."""
+    ours = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {
+            # Executors have no business with the API server.
+            "automountServiceAccountToken": False,
+            "securityContext": _pod_security(),
+            "volumes": [{"name": "scratch", "emptyDir": {}}],
+            "containers": [
+                {
+                    "name": EXECUTOR_CONTAINER,
+                    "env": _common_environment(spec, workloads),
+                    "securityContext": _container_security(),
+                    "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}],
+                }
+            ],
+        },
+    }
+    template: dict[str, Any] = merge(ours, spec.executor.template)
+    return template
+
+
+def _common_environment(spec: Spec, workloads: WorkloadDefaults) -> list[dict[str, Any]]:
+    environment: list[dict[str, Any]] = [{"name": "PYTHONUNBUFFERED", "value": "1"}, {"name": "HOME", "value": _SCRATCH}]
+    if spec.code.path is not None:
+        environment.append({"name": "PYTHONPATH", "value": spec.code.path})
+    secret = spec.storage_secret_name or workloads.storage_secret_name
+    if secret is not None:
+        # By reference in the environment, not as a volume: a Secret that is missing then shows in the pod's status by its name.
+        reference = {"secretKeyRef": {"name": secret, "key": STORAGE_KEY}}
+        environment.append({"name": _STORAGE_VARIABLE, "valueFrom": reference})
+    return environment
+
+
+def memory_overhead(size: DriverSpec | ExecutorSpec) -> int:
+    """Return the bytes of a container beside the JVM's heap. Python lives there, for which Spark's own 10 % are too little."""
+    if size.memory_overhead is not None:
+        return size.memory_overhead
+    return max(_LEAST_OVERHEAD, size.memory * _OVERHEAD_SHARE_PERCENT // 100)
+
+
+def _resources(size: DriverSpec) -> dict[str, Any]:
+    memory = f"{(size.memory + memory_overhead(size)) >> 20}Mi"
+    return {"requests": {"cpu": str(size.cores), "memory": memory}, "limits": {"memory": memory}}
+
+
+def _mebibytes(size_bytes: int) -> str:
+    return f"{max(size_bytes >> 20, 1)}m"
+
+
+def _pod_security() -> dict[str, Any]:
+    return {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, "fsGroupChangePolicy": "OnRootMismatch"}
+
+
+def _container_security() -> dict[str, Any]:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+    }
+
+
+def _owner_reference(owner: Owner) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def merge(ours: Any, theirs: Any) -> Any:
+    """Return ours with theirs laid over: mappings by key, _MERGED_LISTS by item, tolerations added, the rest replaced."""
+    if not isinstance(ours, dict) or not isinstance(theirs, Mapping):
+        return theirs
+    merged = dict(ours)
+    for name, value in theirs.items():
+        current = merged.get(name)
+        if name in _MERGED_LISTS and isinstance(current, list) and isinstance(value, list):
+            merged[name] = _merge_items(current, value, _MERGED_LISTS[name])
+        elif name == "tolerations" and isinstance(current, list) and isinstance(value, list):
+            merged[name] = [*current, *value]
+        else:
+            merged[name] = merge(current, value) if isinstance(current, dict) else value
+    return merged
+
+
+def _merge_items(ours: list[Any], theirs: list[Any], key: str) -> list[Any]:
+    merged = {item.get(key): item for item in ours}
+    for item in theirs:
+        name = item.get(key) if isinstance(item, Mapping) else None
+        merged[name] = merge(merged.get(name), item)
+    return list(merged.values())

@@ -1,0 +1,102 @@
+"""What a driver's pod tells: at work, kept from starting and by what, ended and why. Pure.
+
+Read for people, for restarts and for the backoff. Whether a driver has done its work is read from the store, never from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, GENERATION_ANNOTATION
+from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
+from checkpoint_protocol import reasons
+
+Pod = Mapping[str, Any]
+
+_IMAGE_WORDS: Final = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
+)
+_INCOMPLETE_WORDS: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_MOST_TEXT: Final = 1000
+_SIGKILL: Final = 137
+
+
+def sight_of(pod: Pod | None, generation: int) -> DriverSight:
+    """Return what a driver's pod says. None: there is no such pod, so nobody has started the driver, or somebody removed it."""
+    if pod is None:
+        return DriverSight(DriverState.UNBORN)
+    annotations = pod["metadata"].get("annotations") or {}
+    is_outdated = annotations.get(GENERATION_ANNOTATION) != str(generation)
+    status = pod.get("status") or {}
+    if (end := _end(pod, status)) is not None:
+        return DriverSight(DriverState.GONE, end, is_outdated)
+    if (obstacle := _obstacle(status)) is not None:
+        return DriverSight(DriverState.STARTING, obstacle, is_outdated)
+    state = DriverState.RUNNING if status.get("phase") == "Running" else DriverState.STARTING
+    return DriverSight(state, None, is_outdated)
+
+
+def _end(pod: Pod, status: Mapping[str, Any]) -> Failure | None:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+            return _failure(reasons.DRIVER_EVICTED, f"the driver's pod was taken away: {text}")
+    if status.get("reason") in ("Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"):
+        text = f"{status['reason']}: {status.get('message', '')}"
+        return _failure(reasons.DRIVER_EVICTED, f"the driver's pod was taken away: {text}")
+    for container in _containers(status):
+        ended = (container.get("state") or {}).get("terminated")
+        if ended is not None and container.get("name") == DRIVER_CONTAINER:
+            return _ended(ended)
+    if status.get("phase") in ("Failed", "Succeeded"):
+        return _failure(reasons.DRIVER_FAILED, f"the driver's pod ended: {status.get('reason', '')} {status.get('message', '')}")
+    if pod["metadata"].get("deletionTimestamp") is not None:
+        return _failure(reasons.DRIVER_EVICTED, "the driver's pod was deleted")
+    return None
+
+
+def _ended(ended: Mapping[str, Any]) -> Failure:
+    code, reason = ended.get("exitCode"), ended.get("reason", "")
+    if reason == "OOMKilled":
+        return _failure(
+            reasons.DRIVER_OUT_OF_MEMORY,
+            "the driver took more memory than its pod may (OOMKilled); raise spec.driver.memory, or spec.driver.memoryOverhead "
+            "for what Python takes",
+        )
+    if reason in ("ContainerCannotRun", "StartError"):
+        return _failure(reasons.IMAGE_UNAVAILABLE, f"the driver's container could not be run: {ended.get('message', '')}")
+    if code == _SIGKILL:
+        return _failure(reasons.DRIVER_FAILED, "the driver was killed (exit code 137)")
+    if last_words := str(ended.get("message") or "").strip():
+        return _failure(reasons.DRIVER_FAILED, f"the driver ended with exit code {code}: {last_words}")
+    return _failure(
+        reasons.DRIVER_FAILED, f"the driver ended with exit code {code} and did not say why; its log may: kubectl logs"
+    )
+
+
+def _obstacle(status: Mapping[str, Any]) -> Failure | None:
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason, text = waiting.get("reason", ""), waiting.get("message", "")
+        if reason in _IMAGE_WORDS:
+            image = container.get("image", "?")
+            return _failure(
+                reasons.IMAGE_UNAVAILABLE, f"{reason}: {text or image}; correct spec.image, or give the node access to it"
+            )
+        if reason in _INCOMPLETE_WORDS:
+            return _failure(reasons.POD_INCOMPLETE, f"{reason}: {text}; make what is missing, or correct its name")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+            return _failure(reasons.POD_UNSCHEDULABLE, f"no node takes the driver's pod: {text}")
+    return None
+
+
+def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()
+
+
+def _failure(reason: str, message: str) -> Failure:
+    return Failure("Retryable", reason, " ".join(message.split())[:_MOST_TEXT])

@@ -1,0 +1,320 @@
+"""The status that follows from a round. Pure: what was there, what was seen and done, and the time, make what will be there.
+
+For people. No rule reads it but two things that only bound effort: since when the epoch runs, and which failures still count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from checkpoint_operator.core.actions import Action, Commit, Finish, Stall, StartDriver, Wait
+from checkpoint_operator.core.observation import Attempt, DriverState
+from checkpoint_operator.progress import Progress
+from checkpoint_operator.reconcile import Round
+from checkpoint_operator.status_model import (
+    MAX_ATTEMPTS_SHOWN,
+    MAX_MESSAGE_LENGTH,
+    AttemptStatus,
+    Cause,
+    CommitStatus,
+    Condition,
+    ConditionType,
+    Phase,
+    Status,
+)
+from checkpoint_protocol import reasons
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.records import LaunchRecord, MarkRecord
+
+_CAUSES: Final[dict[str, Cause]] = {
+    reasons.DRIVER_OUT_OF_MEMORY: "OOMKilled",
+    reasons.DRIVER_EVICTED: "Evicted",
+    reasons.IMAGE_UNAVAILABLE: "Image",
+    reasons.POD_UNSCHEDULABLE: "Scheduling",
+    reasons.POD_INCOMPLETE: "Scheduling",
+    reasons.POD_REFUSED: "Scheduling",
+    reasons.DRIVER_REPLACED: "Scheduling",
+    reasons.NO_PROGRESS: "NoProgress",
+    reasons.DEADLINE_EXCEEDED: "Deadline",
+    reasons.WRITE_SUSPENDED: "Suspended",
+    reasons.CODE_FAILED: "UserCode",
+    reasons.CODE_MISSING: "UserCode",
+    reasons.OUTPUT_SCHEMA_WRONG: "UserCode",
+}
+
+_STARTING: Final = "DriverStarting"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a status is made against: the manifest's generation, the time (RFC 3339), and what was there."""
+
+    previous: Status
+    generation: int
+    now: str
+    spec: Spec | None
+
+
+def after_round(frame: Frame, done: Round, progress: Progress, failed_before: int, pod: str | None) -> Status:
+    """Return the status after a round."""
+    assert frame.spec is not None
+    last_action = done.actions[-1]
+    phase = _phase(done, last_action)
+    reason, message = _why(done, last_action, phase, pod)
+    is_new_epoch = frame.previous.epoch != done.key.epoch
+    attempts = done.seen.attempts
+    mark = done.mark
+    started_at = None if is_new_epoch else frame.previous.started_at
+    last = done.seen.last
+    return frame.previous.model_copy(
+        update={
+            "observed_generation": frame.generation,
+            "phase": phase,
+            "epoch": done.key.epoch,
+            "started_at": started_at or (frame.now if attempts else None),
+            "attempt": last.number if last else 0,
+            "progress": f"{progress.tasks_done}/{progress.tasks}" if progress.tasks is not None else None,
+            "tasks": progress.tasks,
+            "tasks_sealed": progress.tasks_done if progress.tasks is not None else None,
+            "rows_sealed": progress.rows_written,
+            "rows_committed": mark.rows_written if mark else frame.previous.rows_committed,
+            "run_nonce": frame.spec.run_nonce,
+            "driver_pod": pod if phase in ("Pending", "Running") and last is not None and not last.is_closed else None,
+            "reason": reason,
+            "message": _bounded(message),
+            "attempts": _attempts(frame, () if is_new_epoch else frame.previous.attempts or (), attempts, pod),
+            "commit": _commit(frame, done, mark) or frame.previous.commit,
+            "failed_before": failed_before or None,
+            "conditions": _conditions(frame, done, last_action, phase, pod),
+        }
+    )
+
+
+def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str) -> Status:
+    """Return the status that is written before an attempt's pod is made: whatever happens then, people can find the pod."""
+    is_new_epoch = frame.previous.epoch != key.epoch
+    known = () if is_new_epoch else tuple(a for a in frame.previous.attempts or () if a.number != launch.attempt)
+    attempt = AttemptStatus(number=launch.attempt, pod=pod, code_digest=launch.code_digest, recorded_at=frame.now)
+    conditions = _Conditions(frame)
+    conditions.set("Accepted", True, "ManifestValid")
+    conditions.set("Running", False, _STARTING, f"the pod {pod} is asked for")
+    conditions.set("Sealed", False, "WorkLeft")
+    conditions.set("Committed", False, "NotYet")
+    conditions.set("Stalled", False, "Going")
+    return frame.previous.model_copy(
+        update={
+            "observed_generation": frame.generation,
+            "phase": "Pending",
+            "epoch": key.epoch,
+            "started_at": (None if is_new_epoch else frame.previous.started_at) or frame.now,
+            "attempt": launch.attempt,
+            "run_nonce": launch.run_nonce,
+            "driver_pod": pod,
+            "reason": _STARTING,
+            "message": f"the pod {pod} is asked for",
+            "attempts": (*known, attempt)[-MAX_ATTEMPTS_SHOWN:],
+            "conditions": conditions.result(),
+        }
+    )
+
+
+def committing(frame: Frame) -> Status:
+    """Return the status that is written before a commit is tried."""
+    conditions = _Conditions(frame)
+    conditions.set("Running", False, "AllSealed")
+    conditions.set("Sealed", True, "AllSealed")
+    conditions.set("Stalled", False, "Going")
+    return frame.previous.model_copy(
+        update={
+            "observed_generation": frame.generation,
+            "phase": "Committing",
+            "reason": None,
+            "message": None,
+            "driver_pod": None,
+            "conditions": conditions.result(),
+        }
+    )
+
+
+def stalled(frame: Frame, reason: str, message: str) -> Status:
+    """Return the status of a write that cannot even be looked at until a person acts."""
+    is_manifest = reason in (reasons.MANIFEST_INVALID, reasons.IDENTITY_CHANGED)
+    conditions = _Conditions(frame)
+    conditions.set("Accepted", not is_manifest, reason if is_manifest else "ManifestValid", message if is_manifest else "")
+    conditions.set("Stalled", True, reason, message)
+    return frame.previous.model_copy(
+        update={
+            "observed_generation": frame.generation,
+            "phase": "Stalled",
+            "reason": reason,
+            "message": _bounded(message),
+            "conditions": conditions.result(),
+        }
+    )
+
+
+def in_trouble(frame: Frame, reason: str, message: str) -> Status:
+    """Return the status while something outside does not answer: all stays as it was, and what is missing is said."""
+    return frame.previous.model_copy(
+        update={
+            "observed_generation": frame.generation,
+            "phase": frame.previous.phase or "Pending",
+            "reason": reason,
+            "message": _bounded(message),
+        }
+    )
+
+
+def deleting(frame: Frame, reason: str, message: str) -> Status:
+    """Return the status of a write that is deleted and whose end is held up."""
+    conditions = _Conditions(frame)
+    conditions.set("Stalled", True, reason, message)
+    return frame.previous.model_copy(
+        update={"phase": "Deleting", "reason": reason, "message": _bounded(message), "conditions": conditions.result()}
+    )
+
+
+def is_finished(status: Status, uid: str, spec: Spec, generation: int) -> bool:
+    """Whether the status says that nothing is left to do. Only saves a look into the store: what it says was seen there."""
+    return (
+        condition_of(status, "Committed") == "True"
+        and status.observed_generation == generation
+        and status.run_nonce == spec.run_nonce
+        and status.commit is not None
+        and status.commit.key == f"{uid}/{status.epoch}"
+    )
+
+
+def condition_of(status: Status, kind: ConditionType) -> str | None:
+    return next((condition.status for condition in status.conditions or () if condition.type == kind), None)
+
+
+def cause_of(reason: str | None) -> Cause:
+    """Return the class of an attempt's end."""
+    return _CAUSES.get(reason or "", "Unknown")
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------------
+
+
+def _phase(done: Round, last_action: Action) -> Phase:
+    last = done.seen.last
+    match last_action:
+        case Finish():
+            return "Committed"
+        case Stall():
+            return "Stalled"
+        case Commit():
+            return "Committing"
+        case Wait() if done.seen.is_suspended:
+            return "Suspended"
+    if last is not None and (last.is_complete or last.is_sealed):
+        return "Sealed"
+    if last is not None and not last.is_closed and last.driver in (DriverState.RUNNING, DriverState.ELSEWHERE):
+        return "Running"
+    return "Pending"
+
+
+def _why(done: Round, last_action: Action, phase: Phase, pod: str | None) -> tuple[str | None, str | None]:
+    match last_action:
+        case Stall(reason, message):
+            return reason, message
+        case Wait(_, trouble) if trouble is not None:
+            return trouble.reason, trouble.message
+        case StartDriver() | Wait() if _is_starting(done):
+            return _STARTING, f"the pod {pod} is asked for"
+        case Wait(for_what, _) if phase != "Running":
+            return "Waiting", f"waiting for {for_what}"
+    return None, None
+
+
+def _is_starting(done: Round) -> bool:
+    last = done.seen.last
+    return last is not None and not last.is_closed and last.driver in (DriverState.UNBORN, DriverState.STARTING)
+
+
+def _attempts(
+    frame: Frame, known: Iterable[AttemptStatus], seen: Iterable[Attempt], pod: str | None
+) -> tuple[AttemptStatus, ...] | None:
+    before = {attempt.number: attempt for attempt in known}
+    shown = [_attempt(frame, before.get(attempt.number), attempt, pod) for attempt in list(seen)[-MAX_ATTEMPTS_SHOWN:]]
+    return tuple(shown) or None
+
+
+def _attempt(frame: Frame, before: AttemptStatus | None, attempt: Attempt, pod: str | None) -> AttemptStatus:
+    shown = before or AttemptStatus(number=attempt.number, code_digest=attempt.code_digest, recorded_at=frame.now)
+    if not attempt.is_closed:
+        return shown.model_copy(update={"pod": pod or shown.pod})
+    failure = attempt.failure
+    return shown.model_copy(
+        update={
+            "closed_at": shown.closed_at or frame.now,
+            "cause": "Completed" if attempt.is_complete else cause_of(failure.reason if failure else None),
+            "message": _bounded(failure.message) if failure and not attempt.is_complete else None,
+        }
+    )
+
+
+def _commit(frame: Frame, done: Round, mark: MarkRecord | None) -> CommitStatus | None:
+    if mark is None or frame.spec is None:
+        return None
+    before = frame.previous.commit
+    return CommitStatus(
+        format=frame.spec.sink.format,
+        target=mark.target[:1024],
+        id=None if mark.commit_id is None else str(mark.commit_id),
+        key=mark.key,
+        committed_at=before.committed_at if before is not None and before.key == str(done.key) else frame.now,
+    )
+
+
+class _Conditions:
+    """The conditions that were there, with those that are set now. A transition is a change of `status`, and has its time."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._all = {condition.type: condition for condition in frame.previous.conditions or ()}
+
+    def set(self, kind: ConditionType, holds: bool, reason: str, message: str = "") -> None:
+        status = "True" if holds else "False"
+        before = self._all.get(kind)
+        since = before.last_transition_time if before is not None and before.status == status else self._frame.now
+        self._all[kind] = Condition.model_validate(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": since,
+                "observedGeneration": self._frame.generation,
+            }
+        )
+
+    def result(self) -> tuple[Condition, ...]:
+        return tuple(self._all.values())
+
+
+def _conditions(frame: Frame, done: Round, last_action: Action, phase: Phase, pod: str | None) -> tuple[Condition, ...]:
+    last = done.seen.last
+    is_committed = phase == "Committed"
+    is_sealed = is_committed or phase == "Committing" or (last is not None and last.is_complete)
+    reason, message = _why(done, last_action, phase, pod)
+    conditions = _Conditions(frame)
+    conditions.set("Accepted", True, "ManifestValid")
+    conditions.set("Running", phase == "Running", "DriverAtWork" if phase == "Running" else reason or phase, message or "")
+    conditions.set("Sealed", is_sealed, "AllSealed" if is_sealed else "WorkLeft")
+    conditions.set("Committed", is_committed, "CommitSeen" if is_committed else "NotYet")
+    conditions.set(
+        "Stalled",
+        phase == "Stalled",
+        reason or phase if phase == "Stalled" else "Going",
+        message or "" if phase == "Stalled" else "",
+    )
+    return conditions.result()
+
+
+def _bounded(text: str | None) -> str | None:
+    return text if text is None or len(text) <= MAX_MESSAGE_LENGTH else f"{text[: MAX_MESSAGE_LENGTH - 3]}..."

@@ -1,0 +1,70 @@
+"""Watch the cluster and wake the work queue. The only module that knows Kopf, of which we use watching and nothing else.
+
+Raw events only: Kopf writes nothing onto any object, and keeps no state of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import kopf
+
+from checkpoint_operator.cluster.cache import Cache, WriteName, write_of
+from checkpoint_operator.cluster.kube import PLURAL
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
+from checkpoint_protocol.manifest import API_VERSION
+
+
+def watch(
+    cache: Cache,
+    wake: Callable[[WriteName], None],
+    namespaces: Sequence[str],
+    stop: threading.Event,
+    ready: threading.Event | None = None,
+) -> None:
+    """Feed the cache and wake a write's key at each event, until `stop` is set or the process is told to end.
+
+    No namespaces: all of them.
+    """
+    registry = kopf.OperatorRegistry()
+    group, version = API_VERSION.split("/")
+
+    @kopf.on.login(registry=registry)
+    async def _log_in(**context: Any) -> kopf.ConnectionInfo | None:
+        # Asked again when the credentials are refused: a service account's token is renewed in its file.
+        return kopf.login_with_service_account(**context) or kopf.login_with_kubeconfig(**context)
+
+    @kopf.on.event(group, version, PLURAL, registry=registry)
+    async def _write_changed(event: Any, **_: Any) -> None:
+        body = event["object"]
+        wake(cache.remove_write(body) if event["type"] == "DELETED" else cache.put_write(body))
+
+    @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER_CONTAINER}, registry=registry)
+    async def _pod_changed(event: Any, **_: Any) -> None:
+        body = event["object"]
+        if event["type"] == "DELETED":
+            cache.remove_pod(body)
+        else:
+            cache.put_pod(body)
+        if (key := write_of(body)) is not None:
+            wake(key)
+
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    # A watch that is silent may be dead: begin it anew now and then.
+    settings.watching.server_timeout = 270
+    settings.watching.client_timeout = 300
+    settings.watching.connect_timeout = 10
+    kopf.run(
+        registry=registry,
+        settings=settings,
+        namespaces=list(namespaces),
+        clusterwide=not namespaces,
+        standalone=True,
+        stop_flag=stop,
+        ready_flag=ready,
+    )

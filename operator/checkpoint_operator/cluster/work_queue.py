@@ -1,0 +1,91 @@
+"""A queue of keys: each key waits once, is worked on by one worker at a time, and may come back after a while.
+
+As the work queues of Kubernetes' own controllers: what is added while a worker has the key is done again afterwards.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+@dataclass(slots=True)
+class WorkQueue(Generic[_Key]):
+    """Thread-safe. `due` of a key is the earliest time that it was asked for; of keys that are due, the earliest comes first."""
+
+    clock: Callable[[], float] = time.monotonic
+    _due: dict[_Key, float] = field(default_factory=dict)
+    _heap: list[tuple[float, int, _Key]] = field(default_factory=list)
+    _taken: set[_Key] = field(default_factory=set)
+    _count: int = 0
+    _is_closed: bool = False
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def add(self, key: _Key, after_s: float = 0.0) -> None:
+        """Have the key worked on, at the earliest after so long. An earlier time that was asked for stands."""
+        with self._changed:
+            due = self.clock() + after_s
+            if key in self._due and self._due[key] <= due:
+                return
+            self._due[key] = due
+            self._count += 1
+            heapq.heappush(self._heap, (due, self._count, key))
+            self._changed.notify()
+
+    def take(self) -> _Key | None:
+        """Wait for a key that is due and that nobody works on; None once the queue is closed."""
+        with self._changed:
+            while not self._is_closed:
+                if (key := self._pop()) is not None:
+                    self._taken.add(key)
+                    return key
+                self._changed.wait(self._patience())
+            return None
+
+    def done(self, key: _Key) -> None:
+        """Give a key back."""
+        with self._changed:
+            self._taken.discard(key)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let every worker come back with nothing."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def count_due(self) -> int:
+        """Return how many keys wait for a worker now."""
+        with self._changed:
+            now = self.clock()
+            return sum(due <= now for due in self._due.values())
+
+    def _pop(self) -> _Key | None:
+        """Take the first key that is due and free. Entries that an earlier time has replaced are dropped on the way."""
+        now, held, found = self.clock(), [], None
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)
+            due, _, key = entry
+            if self._due.get(key) != due:
+                continue
+            if key in self._taken:
+                held.append(entry)
+                continue
+            del self._due[key]
+            found = key
+            break
+        for entry in held:
+            heapq.heappush(self._heap, entry)
+        return found
+
+    def _patience(self) -> float | None:
+        """Until the next entry is due. Entries that are due now belong to keys in hand: `done` wakes us for them."""
+        now = self.clock()
+        later = [due for due, _, _ in self._heap if due > now]
+        return min(later) - now if later else None

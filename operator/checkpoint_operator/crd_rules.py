@@ -1,0 +1,114 @@
+"""The CEL rules of the CRD: what the models' validators say, and what may not change. The API server enforces them.
+
+A table by model. Paths in the rules are relative to the model's section; `message` is what kubectl prints. Rules that look at
+`oldSelf` are checked at updates only. tests/contract/test_crd_on_a_real_api_server.py holds them against the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel
+
+from checkpoint_operator import status_model
+from checkpoint_protocol import manifest, workloads
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One x-kubernetes-validations entry. `field` is the path that the message is shown with, from the rule's section."""
+
+    rule: str
+    message: str
+    field: str | None = None
+
+    def as_schema(self) -> dict[str, str]:
+        schema = {"rule": self.rule, "message": self.message}
+        if self.field is not None:
+            schema["fieldPath"] = f".{self.field}"
+        return schema
+
+
+def _is_given(field: str, owner: str = "self") -> str:
+    # A manifest may say null where a field is optional; that means absent. dyn, as only objects can be compared with null.
+    return f"(has({owner}.{field}) && dyn({owner}.{field}) != null)"
+
+
+def _count_of_given(*fields: str) -> str:
+    return f"[{', '.join(_is_given(field) for field in fields)}].filter(given, given).size()"
+
+
+def _never_changes(field: str, what: str, *, optional: bool = False) -> Rule:
+    """Return the rule that a field of a write is not changed, added or removed.
+
+    On the parent, as a rule on the field itself is passed over where the field is added or removed.
+    """
+    message = f"{what} cannot be changed: it is what this write is; give a new write a new name"
+    if not optional:  # required, or with a default: always there
+        return Rule(f"self.{field} == oldSelf.{field}", message, field)
+    before, now = _is_given(field, "oldSelf"), _is_given(field)
+    return Rule(f"{now} == {before} && (!{now} || self.{field} == oldSelf.{field})", message, field)
+
+
+RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
+    manifest.CheckpointedWrite: (
+        Rule(
+            f"self.metadata.name.size() <= {manifest.MAX_NAME_LENGTH}",
+            f"the name may have {manifest.MAX_NAME_LENGTH} characters at most: the names of its pods begin with it",
+        ),
+        Rule(
+            "!self.metadata.name.contains('.')",
+            "the name may have lower case letters, digits and '-' only: the names of its pods begin with it",
+        ),
+    ),
+    manifest.Source: (
+        Rule(f"{_is_given('path')} != (self.paths.size() > 0)", "exactly one of path and paths is expected"),
+        _never_changes("format", "source.format"),
+        _never_changes("path", "source.path", optional=True),
+        _never_changes("paths", "source.paths"),
+        _never_changes("options", "source.options"),
+        _never_changes("columns", "source.columns", optional=True),
+        _never_changes("types", "source.types"),
+        _never_changes("keyColumns", "source.keyColumns"),
+    ),
+    workloads.Code: (
+        Rule(f"{_count_of_given('path', 'configMap', 'uri')} <= 1", "at most one of path, configMap and uri is expected"),
+    ),
+    manifest.Sink: (
+        Rule(f"{_count_of_given('iceberg', 'lance', 'none')} == 1", "exactly one of iceberg, lance and none is expected"),
+        Rule("self.mode == 'append'", "this mode is not supported; supported: append", "mode"),
+        Rule(f"self.partitionBy.size() == 0 || {_is_given('iceberg')}", "partitionBy applies to iceberg only", "partitionBy"),
+        Rule(
+            "self.partitionBy.size() == 0 || self.create",
+            "partitionBy needs create: true (an existing table keeps its own partitioning)",
+            "partitionBy",
+        ),
+        Rule(f"!self.create || !{_is_given('none')}", "create does not apply to none", "create"),
+        _never_changes("iceberg", "sink.iceberg", optional=True),
+        _never_changes("lance", "sink.lance", optional=True),
+        _never_changes("none", "sink.none", optional=True),
+        _never_changes("mode", "sink.mode"),
+        _never_changes("create", "sink.create"),
+        _never_changes("partitionBy", "sink.partitionBy"),
+    ),
+    manifest.LanceSink: (
+        Rule(
+            "!self.uri.contains('://') || !self.uri.contains('%')",
+            "Lance takes %20 and the like in a URI for other characters; use a name without %",
+            "uri",
+        ),
+    ),
+    manifest.CheckpointSpec: (_never_changes("uri", "checkpoint.uri"),),
+    manifest.Spec: (
+        Rule(
+            "self.sparkConf.all(name, name.startsWith('spark.'))",
+            "properties of Spark start with 'spark.'",
+            "sparkConf",
+        ),
+    ),
+}
+
+#: Lists whose items are told apart by a field, so that server-side apply merges them.
+LIST_KEYS: Final[Mapping[type[BaseModel], str]] = {status_model.Condition: "type"}

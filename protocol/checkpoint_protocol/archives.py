@@ -1,0 +1,115 @@
+"""The zip archives that carry steps' code: what is taken, and how it is unpacked. Asked by who takes one and who unpacks one.
+
+Anybody who may make a write chooses its archive, so nothing in one is trusted: names lead nowhere else, links are refused,
+and sizes are bounded before a byte is unpacked.
+"""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+#: An archive is held in memory, and put in one request.
+MAX_ARCHIVE_BYTES: Final = 256 << 20
+MAX_UNPACKED_BYTES: Final = 1 << 30
+MAX_FILES: Final = 50_000
+
+_CHUNK_BYTES: Final = 1 << 20
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+
+class ArchiveRefused(Exception):
+    """An archive that is not taken; the text says why."""
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """Return the archive of these files: the same bytes for the same files, whenever and wherever it is made.
+
+    Nothing is compressed, because versions of zlib compress differently.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.create_system, entry.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def check(data: bytes) -> None:
+    """Refuse what could not, or must not, be unpacked. ArchiveRefused says why."""
+    with _opened(data) as archive:
+        _files_in(archive)
+
+
+def unpack(data: bytes, folder: Path) -> dict[str, int]:
+    """Unpack into a folder that exists and is empty; return each file's path and size. ArchiveRefused leaves it as it then is."""
+    sizes: dict[str, int] = {}
+    with _opened(data) as archive:
+        for path, entry in _files_in(archive).items():
+            to = folder / path
+            try:
+                to.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(entry) as packed, to.open("xb") as file:
+                    # Never more than was declared: the reader stops there, and the sum of what is declared is bounded.
+                    while chunk := packed.read(_CHUNK_BYTES):
+                        file.write(chunk)
+                    sizes[str(path)] = file.tell()
+            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
+                raise ArchiveRefused(f"{entry.filename!r} in it cannot be read: {error}") from error
+    return sizes
+
+
+def _opened(data: bytes) -> zipfile.ZipFile:
+    if len(data) > MAX_ARCHIVE_BYTES:
+        raise ArchiveRefused(f"it has {len(data):,} bytes; {MAX_ARCHIVE_BYTES:,} are the most")
+    try:
+        return zipfile.ZipFile(io.BytesIO(data))
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, ValueError, NotImplementedError) as error:
+        raise ArchiveRefused(f"it is no zip archive: {error}") from error
+
+
+def _files_in(archive: zipfile.ZipFile) -> dict[PurePosixPath, zipfile.ZipInfo]:
+    entries = archive.infolist()
+    if len(entries) > MAX_FILES:
+        raise ArchiveRefused(f"it has {len(entries):,} files; {MAX_FILES:,} are the most")
+    size_bytes = sum(entry.file_size for entry in entries)
+    if size_bytes > MAX_UNPACKED_BYTES:
+        raise ArchiveRefused(f"it would unpack to {size_bytes:,} bytes; {MAX_UNPACKED_BYTES:,} are the most")
+    files: dict[PurePosixPath, zipfile.ZipInfo] = {}
+    folders: set[PurePosixPath] = set()
+    for entry in entries:
+        path = _path_of(entry)
+        if entry.is_dir():
+            folders.add(path)
+        elif path in files:
+            raise ArchiveRefused(f"{entry.filename!r} is in it twice")
+        else:
+            files[path] = entry
+        folders.update(path.parents)
+    if both := sorted(str(path) for path in files if path in folders):
+        raise ArchiveRefused(f"{both[0]!r} is a file and a folder in it")
+    return files
+
+
+def _path_of(entry: zipfile.ZipInfo) -> PurePosixPath:
+    name = entry.filename
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or not name.isprintable():
+        raise ArchiveRefused(f"the name {name!r} in it does not stay inside a folder; names are relative, with / and without ..")
+    if not path.parts and not entry.is_dir():
+        raise ArchiveRefused("a file in it has no name")
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise ArchiveRefused(f"{name!r} in it is a link or a device; put the file itself in")
+    if entry.flag_bits & 0x1:
+        raise ArchiveRefused(f"{name!r} in it is encrypted")
+    if entry.compress_type not in _METHODS:
+        raise ArchiveRefused(f"{name!r} in it is compressed in a way that is not known here; use deflate")
+    return path

@@ -1,0 +1,87 @@
+"""The manifest's sections about what runs: the steps' code, and the driver and executors that run it.
+
+One machine uses `code.path`, `code.uri` and the driver's memory; the rest is for pods.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, JsonValue, model_validator
+
+from checkpoint_protocol.quantities import Size
+from checkpoint_protocol.sections import ObjectName, Section, Uri
+
+_CODE_URI_PATTERN: Final = r"^([^:]+|(s3|s3a|gs|gcs|az|abfs|abfss)://[^/]+/.*)\.(py|zip|whl)$"
+
+#: What a pod template has. Kubernetes checks what is inside when the pod is made.
+POD_TEMPLATE_KEYS: Final = ("metadata", "spec")
+
+
+def check_pod_template(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    for key, value in template.items():
+        if key not in POD_TEMPLATE_KEYS:
+            raise ValueError(f"unknown field {key!r}; known here: {', '.join(POD_TEMPLATE_KEYS)}")
+        if not isinstance(value, dict):
+            raise ValueError(f"{key}: a mapping is expected")
+    return template
+
+
+PodTemplate = Annotated[dict[str, JsonValue], AfterValidator(check_pod_template)]
+
+
+class ConfigMapRef(Section):
+    """A ConfigMap in the write's namespace."""
+
+    name: ObjectName = Field(description="Its name.")
+
+
+class Code(Section):
+    """Where the steps' code lies: at most one of path, configMap and uri. Without it, installed packages are used."""
+
+    path: Uri | None = Field(
+        default=None,
+        description="A folder that is put on the import path: on this machine, or in the pods' image.",
+    )
+    config_map: ConfigMapRef | None = Field(
+        default=None, description="Cluster: a ConfigMap whose keys are Python files, e.g. flights.py. It has 1 MiB at most."
+    )
+    uri: Annotated[str, Field(pattern=_CODE_URI_PATTERN, max_length=1024)] | None = Field(
+        default=None,
+        description="A .py, .zip or .whl file in an object store (s3://, gs://, az://), or on one machine on its disk.",
+    )
+
+    @model_validator(mode="after")
+    def _has_at_most_one_place(self) -> Code:
+        if sum(place is not None for place in (self.path, self.config_map, self.uri)) > 1:
+            raise ValueError("at most one of path, configMap and uri is expected")
+        return self
+
+
+class _PodSpec(Section):
+    memory: Size
+
+    memory_overhead: Size | None = Field(
+        default=None,
+        description="Cluster: memory beside the JVM's heap, for Python above all. By default 40 % of memory, at least 384Mi.",
+    )
+    template: PodTemplate = Field(
+        default_factory=dict,
+        description="Cluster: metadata and spec of a pod (as in a PodTemplateSpec), merged into the pod that is made: volumes, "
+        "node selectors, tolerations, annotations.",
+    )
+
+
+class DriverSpec(_PodSpec):
+    """The process that plans. It reads no rows."""
+
+    cores: int = Field(default=1, ge=1, le=1024, description="Cluster: CPUs of its pod.")
+    memory: Size = Field(default=1 << 30, gt=0, description="The heap of its JVM.")
+
+
+class ExecutorSpec(_PodSpec):
+    """The processes that read, run the steps, and stage. One machine has none: there the driver's process does it."""
+
+    instances: int = Field(default=1, ge=1, le=10_000, description="Cluster: how many pods.")
+    cores: int = Field(default=2, ge=1, le=1024, description="Cluster: CPUs of each pod, and tasks that it runs at once.")
+    memory: Size = Field(default=2 << 30, gt=0, description="The heap of each JVM.")

@@ -1,0 +1,53 @@
+"""A real cluster with the operator installed by helm, an S3 server and an Iceberg REST catalog beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.installation import Installation
+from tests.cluster.lake import Lake
+from tests.cluster.user import User
+from tests.services.kubernetes import Cluster
+from tests.services.rest_catalog import RestCatalog
+from tests.services.s3_server import S3Server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    if os.geteuid() != 0:
+        pytest.skip("a cluster on this machine needs root (namespaces, mounts)")
+    made = Cluster()
+    was_up = made.is_up()
+    made.up(lambda text: None)
+    yield made
+    if not was_up:
+        made.down()
+
+
+@pytest.fixture(scope="session")
+def lake(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """On the host's end of the cluster's cable: pods and this process reach it under one address."""
+    folder = tmp_path_factory.mktemp("lake")
+    with (
+        S3Server(folder / "s3", host=cluster.host_address) as s3,
+        RestCatalog(folder / "catalog", s3, host=cluster.host_address) as catalog,
+    ):
+        yield Lake(s3, catalog)
+
+
+@pytest.fixture(scope="session")
+def installation(cluster: Cluster, lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    return Installation(cluster, lake, tmp_path_factory.mktemp("installation"))
+
+
+@pytest.fixture
+def user(installation: Installation, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
+    """Somebody who works in a namespace; what went wrong is shown when a test fails."""
+    installation.make_sound()
+    somebody = User(installation, tmp_path)
+    yield somebody
+    somebody.leave()

@@ -1,0 +1,111 @@
+"""The operator as a user installs it: the project's own images and its chart."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.lake import CATALOG, Lake
+from tests.services.kubernetes import Cluster, CommandFailed
+from tests.services.kubernetes.project_images import build
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "checkpointed-write-operator"
+RELEASE, NAMESPACE = "operator", "checkpointed-operator"
+WORKLOADS = "writes"
+DEPLOYMENT = "deployment/operator-checkpointed-write-operator"
+
+
+@dataclass
+class Installation:
+    """One helm release. `make_sound` brings it back to one replica of the built image, whatever the last test did."""
+
+    cluster: Cluster
+    lake: Lake
+    folder: Path
+    _is_installed: bool = field(default=False)
+
+    def make_sound(self) -> None:
+        if not self._is_installed:
+            for name in ("operator", "spark"):
+                self.cluster.load_image(build(name).archive)
+            (self.folder / "values.yaml").write_text(yaml.safe_dump(self.values()))
+            self.cluster.kubectl("apply", "--server-side", "--filename", str(ROOT / "crds"))
+            self._is_installed = True
+        self.upgrade()
+        self.wait_ready()
+
+    def values(self) -> dict[str, Any]:
+        operator, _, operator_tag = build("operator").reference.rpartition(":")
+        spark, _, spark_tag = build("spark").reference.rpartition(":")
+        storage = [
+            {
+                "prefix": "s3://",
+                "endpoint": self.lake.s3.endpoint,
+                "region": self.lake.s3.region,
+                "access_key_id": self.lake.s3.access_key,
+                "secret_access_key": self.lake.s3.secret_key,
+            }
+        ]
+        return {
+            "image": {"repository": operator, "tag": operator_tag, "pullPolicy": "Never"},
+            "workloads": {"image": {"repository": spark, "tag": spark_tag, "pullPolicy": "Never"}, "storage": storage},
+            "watch": {"namespaces": [WORKLOADS]},
+            "settings": {"catalogs": {CATALOG: {"type": "rest", "uri": self.lake.catalog.uri}}, "storage": storage},
+            "resyncSeconds": 60,
+        }
+
+    def upgrade(self, **values: Any) -> None:
+        """`helm upgrade --install`; `values` are set on top, by path with dots as underscores twice."""
+        sets = [f"--set={name.replace('__', '.')}={value}" for name, value in values.items()]
+        self.cluster.helm(
+            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--create-namespace"),
+            *("--values", str(self.folder / "values.yaml"), "--skip-crds", *sets),
+        )
+
+    def wait_ready(self) -> None:
+        self.cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", NAMESPACE, "--timeout=100s")
+
+    def operator_pods(self) -> list[str]:
+        pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=operator")["items"]
+        return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    def kill_operator(self) -> None:
+        """kill -9, as a crash: the kubelet starts its container again."""
+        for pod in self.operator_pods():
+            self.cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", "python", "-c", KILL_PARENT)
+
+    def stop_operator(self) -> None:
+        self.cluster.kubectl("scale", DEPLOYMENT, "-n", NAMESPACE, "--replicas=0")
+        until = time.monotonic() + 90
+        while self.cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=operator")["items"]:
+            assert time.monotonic() < until, "the operator does not end"
+            time.sleep(0.5)
+
+    def start_operator(self, replicas: int = 1) -> None:
+        self.cluster.kubectl("scale", DEPLOYMENT, "-n", NAMESPACE, f"--replicas={replicas}")
+        self.wait_ready()
+
+    def logs(self) -> str:
+        try:
+            return self.cluster.kubectl("logs", DEPLOYMENT, "-n", NAMESPACE, "--tail=200")
+        except CommandFailed as error:
+            return str(error)
+
+    def metrics(self) -> dict[str, float]:
+        """What the operator's first pod counts, by name with labels."""
+        pod = json.loads(self.cluster.kubectl("get", "pod", self.operator_pods()[0], "-n", NAMESPACE, "-o", "json"))
+        import urllib.request
+
+        with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9090/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+#: PID 1 takes no SIGKILL from inside its own PID namespace, but it ends by a signal that it does not handle: its memory is gone.
+KILL_PARENT = "import os, signal; os.kill(1, signal.SIGABRT)"

@@ -1,0 +1,57 @@
+"""Where the data is: buckets of an S3 server and tables of a REST catalog, read back from outside the cluster."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+import pyarrow as pa
+from pydantic import SecretStr
+
+from checkpoint_operator.catalogs import open_catalog
+from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.storage import StorageEntry, lance_options
+from tests.services.rest_catalog import RestCatalog
+from tests.services.s3_server import S3Server
+from tests.support.places import IcebergPlace, LancePlace, Place
+
+CATALOG = "lakehouse"
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    s3: S3Server
+    catalog: RestCatalog
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            catalogs={CATALOG: CatalogSettings(type="rest", uri=self.catalog.uri)},
+            storage=(
+                StorageEntry(
+                    prefix="s3://",
+                    endpoint=self.s3.endpoint,
+                    region=self.s3.region,
+                    access_key_id=SecretStr(self.s3.access_key),
+                    secret_access_key=SecretStr(self.s3.secret_key),
+                ),
+            ),
+        )
+
+    def make_place(self, folder: Any, kind: str) -> Place:
+        """Return a fresh bucket with a table of that format, which does not exist yet."""
+        bucket = self.s3.make_bucket(f"b-{uuid.uuid4().hex[:12]}")
+        base = f"s3://{bucket}"
+        if kind == "iceberg":
+            name = f"db{uuid.uuid4().hex[:8]}.rows"
+            return IcebergPlace(folder, self.settings, f"{base}/checkpoints", base, catalog=CATALOG, name=name)
+        return LancePlace(folder, self.settings, f"{base}/checkpoints", base)
+
+    def open_catalog(self) -> Any:
+        return open_catalog(CATALOG, self.settings)
+
+    def open_dataset(self, uri: str) -> Any:
+        return lance.dataset(uri, storage_options=lance_options(uri, self.settings))

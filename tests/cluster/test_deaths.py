@@ -1,0 +1,143 @@
+"""Everything that runs dies on a real cluster: no row is lost, none is there twice, and what was sealed is not computed again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.user import User
+from tests.services.kubernetes import CommandFailed
+
+#: 400 rows of 50 ms in two task slots: ten seconds of work, with a seal every second.
+ROWS, SECONDS = 400, 0.05
+
+
+def begin(user: User, kind: str = "iceberg", **spec: object) -> str:
+    """Apply a write that takes a while, and wait until a quarter of it is sealed; return the pod of its driver."""
+    user.make_place(kind)
+    user.apply(user.write(user.put_rows("a.parquet", 0, ROWS), SECONDS, **spec))
+    user.wait_until_sealed(ROWS // 4)
+    return user.running_driver()
+
+
+def all_is_well(user: User) -> None:
+    assert user.place is not None
+    user.wait_for("Committed")
+    assert user.ids() == list(range(ROWS))
+    assert len(user.place.keys()) == 1
+
+
+def delete_pod(user: User, pod: str) -> None:
+    user.kubectl("delete", "pod", pod, "-n", user.namespace, "--wait=false")
+
+
+def delete_pod_by_force(user: User, pod: str) -> None:
+    user.kubectl("delete", "pod", pod, "-n", user.namespace, "--grace-period=0", "--force")
+
+
+def kill_inside(user: User, pod: str) -> None:
+    # Python is the container's first process, and cannot be killed from inside by a signal that it handles; SIGABRT is none.
+    user.exec(pod, "python", "-c", "import os, signal; os.kill(1, signal.SIGABRT)")
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "lance"])
+@pytest.mark.parametrize("death", [delete_pod, delete_pod_by_force, kill_inside], ids=lambda death: str(death.__name__))
+def test_a_driver_that_dies_in_the_middle(user: User, kind: str, death: Callable[[User, str], None]) -> None:
+    driver = begin(user, kind)
+
+    death(user, driver)
+
+    all_is_well(user)
+    assert user.status()["attempt"] == 2
+    assert user.rows_sealed_twice() < ROWS // 2, "only what was not sealed is computed again"
+
+
+def test_an_executor_that_is_killed(user: User) -> None:
+    begin(user)
+
+    executor = user.pods("executor")[0]["metadata"]["name"]
+    delete_pod_by_force(user, executor)
+
+    all_is_well(user)
+
+
+def test_a_driver_that_is_killed_for_memory_is_named_and_the_next_goes_on(user: User) -> None:
+    driver = begin(user)
+    eat = "x = []\nwhile True: x.append(bytearray(16 << 20))"
+    # In a process of its own beside the driver, in whose container the kernel then ends whom it likes: at last the driver.
+    noise = threading.Thread(target=lambda: _ignoring(lambda: user.exec(driver, "python", "-c", eat)))
+    noise.start()
+    noise.join(60)
+
+    all_is_well(user)
+
+
+def test_a_driver_whose_work_is_all_sealed_is_not_followed_by_another(user: User) -> None:
+    user.make_place("iceberg")
+    user.apply(user.write(user.put_rows("a.parquet", 0, ROWS), SECONDS))
+    user.wait_until_sealed(ROWS // 4)
+    user.installation.stop_operator()
+    user.wait_until_sealed(ROWS)
+    user.until(lambda: all(pod["status"].get("phase") == "Succeeded" for pod in user.pods("driver")), what="the driver has ended")
+    for pod in user.driver_names():
+        delete_pod_by_force(user, pod)
+
+    user.installation.start_operator()
+
+    all_is_well(user)
+    assert user.driver_names() == []
+    assert user.status()["attempt"] == 1
+
+
+def test_the_operator_is_killed_in_the_middle_of_a_run(user: User) -> None:
+    begin(user)
+
+    user.installation.kill_operator()
+
+    all_is_well(user)
+    assert user.status()["attempt"] == 1, "a driver at work is not given up"
+
+
+def test_the_operator_is_killed_again_and_again_around_the_commit(user: User) -> None:
+    begin(user)
+    user.wait_until_sealed(ROWS - 20)
+    for _ in range(4):
+        _ignoring(user.installation.kill_operator)
+        time.sleep(1.5)
+
+    all_is_well(user)
+
+
+def test_two_operators_at_once(user: User) -> None:
+    user.installation.start_operator(replicas=2)
+    begin(user)
+
+    all_is_well(user)
+    assert len(user.driver_names()) == 1
+
+
+def test_the_api_server_is_killed_and_comes_back(user: User) -> None:
+    begin(user)
+
+    user.installation.cluster.restart_api_server(kill=True)
+
+    all_is_well(user)
+
+
+def test_a_helm_upgrade_in_the_middle_of_a_run(user: User) -> None:
+    begin(user)
+
+    user.installation.upgrade(logLevel="debug")
+
+    all_is_well(user)
+    assert user.status()["attempt"] == 1
+
+
+def _ignoring(action: Callable[[], object]) -> None:
+    """The connection breaks with the process that is killed, and there may be none to kill yet."""
+    with contextlib.suppress(CommandFailed):
+        action()

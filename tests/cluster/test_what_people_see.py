@@ -1,0 +1,140 @@
+"""What is wrong is named in condition and event within thirty seconds, on a real cluster; and going on is one edit away."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checkpoint_protocol import reasons
+from tests.cluster.user import User
+from tests.services.kubernetes import CommandFailed
+
+WITHIN_S = 30.0
+
+
+def begin(user: User, **spec: Any) -> None:
+    user.make_place("iceberg")
+    user.apply(user.write(user.put_rows("a.parquet", 0, 20), **spec))
+
+
+def named(user: User, reason: str) -> str:
+    """Wait until the status names it; return the message."""
+    user.until(lambda: user.status().get("reason") == reason, WITHIN_S, f"reason {reason}")
+    user.until(lambda: reason in {event["reason"] for event in user.events()}, 5, f"an event {reason}")
+    message: str = user.status()["message"]
+    return message
+
+
+def test_an_image_that_is_not_there_and_the_right_one_then(user: User) -> None:
+    begin(user, image="localhost/nothing:1")
+    assert "localhost/nothing:1" in named(user, reasons.IMAGE_UNAVAILABLE)
+
+    spec = user.manifest["spec"]
+    del spec["image"]
+    user.edit()
+    user.wait_for("Committed")
+
+    assert user.ids() == list(range(20))
+
+
+def test_a_driver_for_which_there_is_no_room(user: User) -> None:
+    begin(user, driver={"memory": "900Gi"})
+
+    assert "Insufficient memory" in named(user, reasons.POD_UNSCHEDULABLE)
+
+
+def test_a_secret_that_is_missing(user: User) -> None:
+    begin(user, storageSecretName="nobody-made-it")
+
+    assert "nobody-made-it" in named(user, reasons.POD_INCOMPLETE)
+
+
+def test_a_config_map_that_is_missing(user: User) -> None:
+    begin(user, code={"configMap": {"name": "nobody-made-it"}})
+
+    assert "nobody-made-it" in named(user, reasons.CODE_MISSING)
+    assert user.condition("Stalled")["status"] == "True"
+
+
+def test_a_table_that_is_missing_and_is_made_then(user: User) -> None:
+    place = user.make_place("iceberg", with_table=False)
+    user.apply(user.write(user.put_rows("a.parquet", 0, 20)))
+    assert place.sink()["iceberg"]["table"] in named(user, reasons.TABLE_MISSING)
+    assert user.driver_names() == []
+
+
+def test_code_that_raises_is_named_with_its_row_and_goes_on_when_mended(user: User) -> None:
+    begin(user, steps=[{"call": "steps:broken", "input": "row"}])
+    user.until(lambda: user.status().get("reason") == reasons.CODE_FAILED, 90, "the code failed")
+    assert "boom at" in user.status()["message"]
+    assert user.status()["attempt"] == 1, "user errors are not tried again"
+    assert user.status()["attempts"][0]["cause"] == "UserCode"
+
+    user.edit(steps=[{"call": "steps:slowly", "input": "row", "arguments": {"seconds": 0}}])
+    user.wait_for("Committed")
+
+    assert user.ids() == list(range(20))
+
+
+def test_a_pod_that_the_namespace_does_not_admit(user: User) -> None:
+    template = {"spec": {"hostNetwork": True}}
+    begin(user, driver={"memory": "512Mi", "template": template})
+
+    assert "restricted" in named(user, reasons.POD_REFUSED)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"source": {"format": "parquet", "path": "s3://other/in"}}, {"checkpoint": {"uri": "s3://other/cw"}}],
+    ids=["source", "checkpoint"],
+)
+def test_what_a_write_is_cannot_be_edited(user: User, change: dict[str, Any]) -> None:
+    begin(user)
+
+    with pytest.raises(CommandFailed, match=r"fixed|cannot|immutable"):
+        user.edit(**change)
+
+
+def test_the_backoff_is_exhausted_and_more_is_allowed_then(user: User) -> None:
+    begin(user, backoffLimit=0, driver={"memory": "512Mi", "template": {"spec": {"activeDeadlineSeconds": 1}}})
+    user.until(lambda: user.status().get("reason") == reasons.BACKOFF_LIMIT_EXCEEDED, 60, "the backoff is exhausted")
+
+    user.edit(backoffLimit=3, driver={"memory": "512Mi"})
+    user.wait_for("Committed")
+
+    assert user.ids() == list(range(20))
+
+
+def test_suspend_ends_the_driver_and_resume_goes_on(user: User) -> None:
+    user.make_place("iceberg")
+    user.apply(user.write(user.put_rows("a.parquet", 0, 400), 0.05))
+    user.wait_until_sealed(100)
+
+    user.edit(suspend=True)
+    user.until(lambda: user.status().get("phase") == "Suspended" and not user.driver_names(), 60, "suspended")
+    sealed = user.sealed_rows()
+    user.edit(suspend=False)
+    user.wait_for("Committed")
+
+    assert user.ids() == list(range(400))
+    assert sealed >= 100
+    assert user.rows_sealed_twice() < 200
+
+
+def test_every_example_for_clusters_is_admitted(user: User) -> None:
+    from tests.cluster.installation import ROOT
+
+    for path in sorted((ROOT / "examples" / "cluster").glob("*.yaml")):
+        user.kubectl("apply", "--dry-run=server", "-n", user.namespace, "-f", str(path))
+
+
+def test_the_metrics_count_what_happened(user: User) -> None:
+    begin(user)
+    user.wait_for("Committed")
+
+    metrics = user.installation.metrics()
+
+    assert metrics['checkpointed_writes_commits_total{format="iceberg",outcome="committed"}'] >= 1
+    assert any(name.startswith("checkpointed_writes_reconcile_seconds_count") for name in metrics), json.dumps(metrics)

@@ -1,0 +1,228 @@
+"""What a user does: apply manifests with kubectl, wait, look, and make a mess."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.store import open_raw_store, open_store
+from tests.cluster.installation import WORKLOADS, Installation
+from tests.cluster.lake import SCHEMA
+from tests.services.kubernetes import CommandFailed
+from tests.support.places import Place
+
+PATIENCE_S = 150.0
+
+#: Steps that take their time, so that there is a middle to be killed in.
+SLOW = """
+import time
+
+def slowly(row, seconds):
+    time.sleep(seconds)
+    return {"id": row["id"], "text": f"zeile {row['id']}"}
+
+def broken(row):
+    raise ValueError("boom at " + str(row["id"]))
+
+def hungry(row):
+    row["text"] = "x" * (4 << 30)
+    return row
+"""
+
+
+@dataclass
+class User:
+    """Works with one write at a time in the workload namespace."""
+
+    installation: Installation
+    folder: Path
+    name: str = field(default_factory=lambda: f"w{uuid.uuid4().hex[:8]}")
+    namespace: str = WORKLOADS
+    place: Place | None = None
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kubectl(self) -> Callable[..., str]:
+        return self.installation.cluster.kubectl
+
+    # --- prepare ----------------------------------------------------------------------------------------------------------
+
+    def make_place(self, kind: str, with_table: bool = True) -> Place:
+        self.place = self.installation.lake.make_place(self.folder, kind)
+        if with_table:
+            self.place.create(SCHEMA)
+        return self.place
+
+    def put_rows(self, name: str, first: int, count: int) -> str:
+        """Put a Parquet file of numbered rows into the input; return the input's URI."""
+        assert self.place is not None
+        path = self.folder / name
+        numbers = range(first, first + count)
+        table = pa.table({"id": list(numbers), "text": [None] * count}, schema=SCHEMA)
+        pq.write_table(table, path, row_group_size=max(1, count // 4))
+        store = open_raw_store(f"{self.place.base_uri}/input", self.place.settings)
+        obstore.put(store, name, path.read_bytes())
+        return f"{self.place.base_uri}/input"
+
+    def put_code(self, text: str = SLOW, name: str | None = None) -> str:
+        """Make the ConfigMap with the steps' code; return its name."""
+        name = name or f"{self.name}-code"
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"steps.py": text}}
+        self.kubectl("apply", "-n", self.namespace, "-f", "-", manifest=json.dumps(body))
+        return name
+
+    def write(self, source: str, /, seconds: float = 0.0, **spec: Any) -> dict[str, Any]:
+        """Return a manifest whose step takes so many seconds per row, in one executor of one core."""
+        assert self.place is not None
+        steps = [{"call": "steps:slowly", "input": "row", "arguments": {"seconds": seconds}}]
+        sections = {
+            "source": {"format": "parquet", "path": source},
+            "code": {"configMap": {"name": self.put_code()}},
+            "steps": steps,
+            "sink": self.place.sink(),
+            "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1s", "minimumBytes": 0},
+            "driver": {"memory": "512Mi", "template": _small("driver")},
+            "executor": {"memory": "512Mi", "cores": 2, "template": _small("executor")},
+            # One real core is asked for by two task slots: this machine is small.
+            "sparkConf": {"spark.kubernetes.executor.request.cores": "100m"},
+            **spec,
+        }
+        return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": self.name}, "spec": sections}
+
+    # --- apply and wait ---------------------------------------------------------------------------------------------------
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        self.manifest = manifest
+        self.kubectl("apply", "-n", self.namespace, "-f", "-", manifest=json.dumps(manifest))
+
+    def edit(self, **spec: Any) -> None:
+        self.apply({**self.manifest, "spec": {**self.manifest["spec"], **spec}})
+
+    def get(self) -> dict[str, Any]:
+        body: dict[str, Any] = self.installation.cluster.get("cw", self.name, "-n", self.namespace)
+        return body
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self.get().get("status") or {}
+        return status
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        return next((found for found in self.status().get("conditions", ()) if found["type"] == kind), {})
+
+    def wait_for(self, condition: str, seconds: float = PATIENCE_S) -> None:
+        """As a user does: kubectl wait."""
+        try:
+            self.kubectl(
+                "wait", f"cw/{self.name}", "-n", self.namespace, f"--for=condition={condition}", f"--timeout={seconds:.0f}s"
+            )
+        except CommandFailed as error:
+            raise AssertionError(f"{error}\n{self.report()}") from error
+
+    def until(self, holds: Callable[[], bool], seconds: float = PATIENCE_S, what: str = "it") -> float:
+        """Wait until something holds; return after how many seconds it did."""
+        started = time.monotonic()
+        while not holds():
+            assert time.monotonic() - started < seconds, f"{what} does not hold after {seconds:.0f} s\n{self.report()}"
+            time.sleep(0.3)
+        return time.monotonic() - started
+
+    def wait_until_sealed(self, rows: int) -> None:
+        """Wait until so many rows are sealed, which the store tells."""
+        self.until(lambda: self.sealed_rows() >= rows, what=f"{rows} rows sealed")
+
+    # --- look -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def uid(self) -> str:
+        uid: str = self.get()["metadata"]["uid"]
+        return uid
+
+    def ledger(self, epoch: int = 1) -> Ledger:
+        assert self.place is not None
+        return Ledger(open_store(self.place.checkpoint_uri, self.place.settings), EpochKey(self.uid, epoch))
+
+    def sealed_rows(self) -> int:
+        """Rows in all seals of all attempts that exist now."""
+        ledger = self.ledger()
+        return sum(
+            seal.rows_read
+            for attempt in ledger.list_attempts()
+            for chain in ledger.read_seals(attempt, ledger.list_links(attempt)).values()
+            for seal in chain
+        )
+
+    def rows_sealed_twice(self) -> int:
+        """Rows that were computed and sealed by more than one attempt."""
+        ledger = self.ledger()
+        (last,) = ledger.list_attempts()[-1:]
+        launch = ledger.read_launch(last)
+        assert launch is not None
+        counted = sum(seal.rows_read for seal in ledger.counted_seals((*launch.counted, last)))
+        return self.sealed_rows() - counted
+
+    def ids(self) -> list[int]:
+        assert self.place is not None
+        return sorted(row["id"] for row in self.place.rows())
+
+    def pods(self, role: str) -> list[dict[str, Any]]:
+        selector = f"checkpointed.dev/write={self.name},checkpointed.dev/role={role}"
+        pods: list[dict[str, Any]] = self.installation.cluster.get("pods", "-n", self.namespace, "-l", selector)["items"]
+        return pods
+
+    def driver_names(self) -> list[str]:
+        return [pod["metadata"]["name"] for pod in self.pods("driver")]
+
+    def running_driver(self) -> str:
+        """Wait for a driver whose container runs; return its pod's name."""
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found[:] = [pod["metadata"]["name"] for pod in self.pods("driver") if pod["status"].get("phase") == "Running"]
+            return bool(found)
+
+        self.until(is_there, what="a driver runs")
+        return found[-1]
+
+    def events(self) -> list[dict[str, Any]]:
+        items = self.installation.cluster.get("events.events.k8s.io", "-n", self.namespace)["items"]
+        return [event for event in items if event.get("regarding", {}).get("name") == self.name]
+
+    def report(self) -> str:
+        """What a person would look at, for a test that failed."""
+        parts = []
+        for command in (
+            ["get", "cw", self.name, "-n", self.namespace, "-o", "yaml"],
+            ["get", "pods", "-n", self.namespace, "-o", "wide"],
+            ["logs", "-n", self.namespace, "-l", f"checkpointed.dev/write={self.name}", "--tail=60", "--prefix"],
+        ):
+            try:
+                parts.append(self.kubectl(*command))
+            except CommandFailed as error:
+                parts.append(str(error))
+        return "\n---\n".join([*parts, self.installation.logs()])
+
+    def exec(self, pod: str, *command: str) -> str:
+        return self.kubectl("exec", "-n", self.namespace, pod, "--", *command)
+
+    def leave(self) -> None:
+        """Delete what was made, without waiting for what a test has broken."""
+        self.kubectl("delete", "cw", self.name, "-n", self.namespace, "--ignore-not-found", "--wait=false")
+        self.kubectl("delete", "configmap", f"{self.name}-code", "-n", self.namespace, "--ignore-not-found")
+
+
+def _small(container: str) -> dict[str, Any]:
+    """Let pods ask for little: the test machine has two cores."""
+    resources = {"requests": {"cpu": "100m"}}
+    return {"spec": {"terminationGracePeriodSeconds": 5, "containers": [{"name": container, "resources": resources}]}}

@@ -1,0 +1,521 @@
+"""The chart through Helm: what it renders, what it refuses, and, on an API server, which rights it gives and no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from kubernetes import client, config
+
+from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_protocol.manifest import validate_model
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.storage import StorageSettings
+from tests.services.kubernetes import binaries
+from tests.services.kubernetes.api_server_only import ApiServer, start_api_server_only
+from tests.services.kubernetes.kube_client import CommandFailed
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CHART: Final = ROOT / "charts" / "checkpointed-write-operator"
+NAMESPACE: Final = "checkpointed-writes-system"
+WORKLOADS: Final = "checkpointed-writes"
+RELEASE: Final = "cw"
+NAME: Final = f"{RELEASE}-checkpointed-write-operator"
+
+Object = dict[str, Any]
+
+CREDENTIALS: Final[Object] = {
+    "settings": {
+        "catalogs": {
+            "lakehouse": {"type": "rest", "uri": "https://catalog.example.com", "credential": {"env": "CATALOG_CREDENTIAL"}},
+            "local": {"type": "sql", "uri": "postgresql+psycopg2://u:p@db/c", "warehouse": "s3://lake/"},
+        },
+        "storage": [{"prefix": "s3://lake/", "region": "eu-central-1", "secret_access_key": {"file": "/run/secrets/key"}}],
+    },
+    "workloads": {"storage": [{"prefix": "s3://lake/", "access_key_id": "id", "secret_access_key": 'key"with: odd\n%chars'}]},
+}
+EVERYTHING: Final[Object] = {
+    "image": {"repository": "registry.example.com/operator", "digest": "sha256:" + "a" * 64, "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "replicas": 2,
+    "logLevel": "debug",
+    "commitWorkers": 4,
+    "resyncSeconds": 60,
+    "watch": {"namespaces": ["team-a", "team-b"]},
+    "workloads": {
+        "createNamespaces": False,
+        "image": {"repository": "registry.example.com/spark", "tag": "4.1"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "serviceAccount": {"name": "driver", "annotations": {"cloud/role": "drivers"}},
+        "storageSecretName": "made-elsewhere",
+    },
+    "settings": {"existingSecret": "made-elsewhere-too"},
+    "extraEnv": [{"name": "CATALOG_CREDENTIAL", "valueFrom": {"secretKeyRef": {"name": "catalog", "key": "credential"}}}],
+    "extraVolumes": [{"name": "key", "secret": {"secretName": "key"}}],
+    "extraVolumeMounts": [{"name": "key", "mountPath": "/run/secrets/key", "readOnly": True}],
+    "serviceAccount": {"annotations": {"cloud/role": "operator"}},
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"team": "data"},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "spot", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "high",
+    "pdb": {"maxUnavailable": "50%"},
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+}
+ALL_NAMESPACES: Final[Object] = {"watch": {"allNamespaces": True}}
+NOTHING_MADE: Final[Object] = {
+    "serviceAccount": {"create": False, "name": "made-elsewhere"},
+    "workloads": {"serviceAccount": {"create": False}, "createNamespaces": False},
+    "rbac": {"create": False, "aggregateToUserRoles": False},
+    "pdb": {"enabled": False},
+}
+VARIANTS: Final[dict[str, Object]] = {
+    "defaults": {},
+    "credentials": CREDENTIALS,
+    "everything": EVERYTHING,
+    "all namespaces": ALL_NAMESPACES,
+    "all namespaces, none prepared": {"watch": {"allNamespaces": True, "namespaces": []}},
+    "nothing made": NOTHING_MADE,
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A developer's own repositories and plugins must not reach a test."""
+    return tmp_path_factory.mktemp("helm_home")
+
+
+def helm(home: Path, *arguments: str, values: Object | None = None) -> subprocess.CompletedProcess[str]:
+    command = [str(binaries.helm()), *arguments]
+    if values is not None:
+        command += ["--values", "-"]
+    return subprocess.run(
+        command,
+        env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home)},
+        input=json.dumps(values or {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def render(home: Path, values: Object) -> list[Object]:
+    done = helm(
+        home,
+        "template",
+        RELEASE,
+        str(CHART),
+        "--namespace",
+        NAMESPACE,
+        "--kube-version",
+        "1.29.0",
+        "--include-crds",
+        values=values,
+    )
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+@pytest.fixture(scope="module", params=VARIANTS, ids=list(VARIANTS))
+def objects(home: Path, request: pytest.FixtureRequest) -> list[Object]:
+    return render(home, VARIANTS[request.param])
+
+
+def of_kind(objects: list[Object], *kinds: str) -> list[Object]:
+    return [item for item in objects if item["kind"] in kinds]
+
+
+def the(objects: list[Object], kind: str, name: str | None = None) -> Object:
+    (found,) = [item for item in of_kind(objects, kind) if name in (None, item["metadata"]["name"])]
+    return found
+
+
+def pods(objects: list[Object]) -> list[Object]:
+    return [item["spec"]["template"] for item in of_kind(objects, "Deployment")] + of_kind(objects, "Pod")
+
+
+# --- lint, and what is true of all that is rendered -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", VARIANTS.values(), ids=list(VARIANTS))
+def test_helm_lint_finds_nothing(home: Path, values: Object) -> None:
+    done = helm(home, "lint", "--strict", str(CHART), values=values)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_pod_satisfies_the_restricted_level_and_more(objects: list[Object]) -> None:
+    assert len(pods(objects)) == 2
+    for pod in pods(objects):
+        spec = pod["spec"]
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] == 10001
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for volume in spec["volumes"]:
+            assert volume.keys() - {"name"} <= {"projected", "emptyDir", "secret"}
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["limits"]["memory"]
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            assert mounted == {volume["name"] for volume in spec["volumes"]}, "what is not mounted is not needed"
+            assert any(mount["mountPath"] == "/tmp" for mount in container["volumeMounts"])
+
+
+def test_no_role_has_a_wildcard_or_reads_secrets(objects: list[Object]) -> None:
+    for role in of_kind(objects, "Role", "ClusterRole"):
+        for rule in role["rules"]:
+            words = [word for part in rule.values() for word in part]
+            assert "*" not in words, role["metadata"]["name"]
+            assert "secrets" not in words, role["metadata"]["name"]
+
+
+def test_what_is_named_is_there(objects: list[Object]) -> None:
+    """No binding without its role and account, and no volume without its object, but those that values say are made elsewhere."""
+    there = {(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in objects}
+    elsewhere = {"made-elsewhere", "made-elsewhere-too", "key", "catalog"}
+    for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
+        role = binding["roleRef"]
+        place = binding["metadata"].get("namespace") if role["kind"] == "Role" else None
+        assert (role["kind"], place, role["name"]) in there
+        for subject in binding["subjects"]:
+            assert ("ServiceAccount", subject["namespace"], subject["name"]) in there
+    for pod in pods(objects):
+        account = pod["spec"]["serviceAccountName"]
+        assert account in elsewhere or ("ServiceAccount", NAMESPACE, account) in there
+        (configuration,) = [volume for volume in pod["spec"]["volumes"] if volume["name"] == "configuration"]
+        for source in configuration["projected"]["sources"]:
+            ((kind, named),) = source.items()
+            found = {"configMap": "ConfigMap", "secret": "Secret"}[kind], NAMESPACE, named["name"]
+            assert named["name"] in elsewhere or found in there
+
+
+def test_services_budgets_and_monitors_find_the_operator_and_not_the_check(objects: list[Object]) -> None:
+    operator, check = (pod["metadata"]["labels"] for pod in pods(objects))
+    selectors = [the(objects, "Deployment")["spec"]["selector"]["matchLabels"], the(objects, "Service")["spec"]["selector"]]
+    selectors += [item["spec"]["selector"]["matchLabels"] for item in of_kind(objects, "PodDisruptionBudget", "PodMonitor")]
+    for selector in selectors:
+        assert selector.items() <= operator.items()
+        assert not selector.items() <= check.items()
+
+
+def test_namespaced_objects_say_their_namespace(objects: list[Object]) -> None:
+    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+    for item in objects:
+        assert ("namespace" in item["metadata"]) is (item["kind"] not in cluster_wide), item["metadata"]["name"]
+
+
+def test_the_operator_can_read_its_configuration_and_settings(objects: list[Object]) -> None:
+    rendered = yaml.safe_load(the(objects, "ConfigMap")["data"]["operator.yaml"])
+    read = validate_model(OperatorConfig, rendered)
+    assert read.workloads.image
+
+    for secret in of_kind(objects, "Secret"):
+        if "settings.yaml" in secret["stringData"]:
+            validate_model(Settings, yaml.safe_load(secret["stringData"]["settings.yaml"]))
+        else:
+            validate_model(StorageSettings, json.loads(secret["stringData"]["storage.json"]))
+
+
+def test_operator_and_check_run_the_same_program_with_the_same_files(objects: list[Object]) -> None:
+    operator, check = (pod["spec"]["containers"][0] for pod in pods(objects))
+
+    assert operator["command"] == check["command"] == ["checkpointed-write-operator"]
+    assert check["args"] == ["--check", *operator["args"]]
+    assert operator["args"] == [
+        "--config",
+        "/etc/checkpointed-writes/operator.yaml",
+        "--settings",
+        "/etc/checkpointed-writes/settings/settings.yaml",
+    ]
+    for part in ("image", "imagePullPolicy", "env", "volumeMounts"):
+        assert operator[part] == check[part]
+
+
+# --- variants -------------------------------------------------------------------------------------------------------------
+
+
+def test_defaults_watch_one_namespace_that_is_made_restricted(home: Path) -> None:
+    objects = render(home, {})
+
+    read = validate_model(OperatorConfig, yaml.safe_load(the(objects, "ConfigMap")["data"]["operator.yaml"]))
+    assert read.namespaces == (WORKLOADS,)
+    assert read.workloads.storage_secret_name is None
+    namespace = the(objects, "Namespace", WORKLOADS)
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert the(objects, "Deployment")["spec"]["replicas"] == 1
+    assert {item["metadata"]["name"] for item in of_kind(objects, "ClusterRole")} == {
+        f"{NAME}-writes",
+        f"{NAME}-view",
+        f"{NAME}-edit",
+    }
+
+
+def test_what_drivers_rest_on_stays_when_the_operator_is_uninstalled(home: Path) -> None:
+    for item in render(home, CREDENTIALS):
+        is_kept = item["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+        is_for_drivers = item["metadata"].get("namespace") == WORKLOADS and item["metadata"]["name"] != NAME
+        if item["kind"] != "CustomResourceDefinition":
+            assert is_kept is (is_for_drivers or item["kind"] == "Namespace"), item
+
+
+def test_storage_of_drivers_arrives_unharmed_and_catalogs_do_not(home: Path) -> None:
+    objects = render(home, CREDENTIALS)
+
+    storage = the(objects, "Secret", "checkpointed-write-storage")
+    assert storage["metadata"]["namespace"] == WORKLOADS
+    assert json.loads(storage["stringData"]["storage.json"]) == {"storage": CREDENTIALS["workloads"]["storage"]}
+    settings = yaml.safe_load(the(objects, "Secret", f"{NAME}-settings")["stringData"]["settings.yaml"])
+    assert settings == CREDENTIALS["settings"]
+    config_file = yaml.safe_load(the(objects, "ConfigMap")["data"]["operator.yaml"])
+    assert config_file["workloads"]["storageSecretName"] == "checkpointed-write-storage"
+    assert [item for item in of_kind(objects, "Secret") if "lakehouse" in json.dumps(item)] == [
+        the(objects, "Secret", f"{NAME}-settings")
+    ]
+
+
+def test_every_value_arrives(home: Path) -> None:
+    objects = render(home, EVERYTHING)
+    deployment = the(objects, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert container["image"] == "registry.example.com/operator@sha256:" + "a" * 64
+    assert container["imagePullPolicy"] == "Always"
+    assert EVERYTHING["extraEnv"][0] in container["env"]
+    assert EVERYTHING["extraVolumes"][0] in pod["volumes"]
+    assert EVERYTHING["extraVolumeMounts"][0] in container["volumeMounts"]
+    for name in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "imagePullSecrets"):
+        assert pod[name] == EVERYTHING[name]
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["template"]["metadata"]["annotations"]["a"] == "b"
+    assert deployment["spec"]["template"]["metadata"]["labels"]["team"] == "data"
+    assert the(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == "50%"
+    assert the(objects, "PodMonitor")["metadata"]["labels"]["release"] == "prometheus"
+    assert not of_kind(objects, "Namespace", "Secret")
+    read = validate_model(OperatorConfig, yaml.safe_load(the(objects, "ConfigMap")["data"]["operator.yaml"]))
+    assert read.namespaces == ("team-a", "team-b")
+    assert read.workloads.image == "registry.example.com/spark:4.1"
+    assert read.workloads.service_account_name == "driver"
+    assert read.workloads.storage_secret_name == "made-elsewhere"
+    assert (read.commit_workers, read.resync_seconds, read.log_level) == (4, 60, "debug")
+    for namespace in ("team-a", "team-b"):
+        (account,) = [
+            item
+            for item in of_kind(objects, "ServiceAccount")
+            if item["metadata"]["namespace"] == namespace and item["metadata"]["name"] == "driver"
+        ]
+        assert account["imagePullSecrets"] == [{"name": "registry"}]
+        assert account["metadata"]["annotations"]["cloud/role"] == "drivers"
+
+
+def test_two_replicas_prefer_two_nodes(home: Path) -> None:
+    assert "affinity" not in the(render(home, {}), "Deployment")["spec"]["template"]["spec"]
+    assert "podAntiAffinity" in the(render(home, {"replicas": 2}), "Deployment")["spec"]["template"]["spec"]["affinity"]
+
+
+def test_all_namespaces_are_watched_with_roles_of_the_cluster(home: Path) -> None:
+    objects = render(home, ALL_NAMESPACES)
+
+    assert yaml.safe_load(the(objects, "ConfigMap")["data"]["operator.yaml"])["allNamespaces"] is True
+    assert "pods" in the(objects, "ClusterRole", f"{NAME}-drivers")["rules"][0]["resources"]
+    assert {role["metadata"]["name"] for role in of_kind(objects, "Role")} == {"checkpointed-write-driver"}
+
+
+def test_a_changed_configuration_makes_new_pods(home: Path) -> None:
+    def template(values: Object) -> Object:
+        found: Object = the(render(home, values), "Deployment")["spec"]["template"]
+        return found
+
+    assert template({}) == template({"pdb": {"enabled": False}})
+    assert template({}) != template({"commitWorkers": 3})
+    assert template({}) != template({"settings": {"storage": [{"prefix": "s3://a/"}]}})
+
+
+# --- values that are refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"replica": 2}, "replica"),
+        ({"replicas": 3}, "/replicas"),
+        ({"replicas": "2"}, "/replicas"),
+        ({"image": {"tga": "1"}}, "tga"),
+        ({"image": {"digest": "abc"}}, "/image/digest"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
+        ({"watch": {"namespace": ["a"]}}, "namespace"),
+        ({"watch": {"namespaces": ["A"]}}, "/watch/namespaces/0"),
+        ({"watch": {"namespaces": "a"}}, "/watch/namespaces"),
+        ({"logLevel": "loud"}, "/logLevel"),
+        ({"commitWorkers": 0}, "/commitWorkers"),
+        ({"settings": {"catalogs": {"a": {"type": "hive", "uri": "x"}}}}, "/settings/catalogs/a/type"),
+        ({"settings": {"catalogs": {"a": {"type": "rest"}}}}, "uri"),
+        ({"settings": {"catalogs": {"a": {"type": "rest", "uri": "x", "credential": {"path": "x"}}}}}, "credential"),
+        ({"settings": {"storage": [{"region": "x"}]}}, "prefix"),
+        ({"settings": {"storage": [{"prefix": "s3://a/", "secret": "x"}]}}, "secret"),
+        ({"workloads": {"storage": [{"prefix": "s3://a/", "accessKeyId": "x"}]}}, "accessKeyId"),
+        ({"workloads": {"serviceAccount": {"name": ""}}}, "/workloads/serviceAccount/name"),
+        ({"podMonitor": {"enabled": "yes"}}, "/podMonitor/enabled"),
+        ({"podMonitor": {"interval": "30"}}, "/podMonitor/interval"),
+        ({"watch": {"namespaces": []}}, "watch.namespaces: name a namespace, or say watch.allNamespaces: true"),
+        ({"watch": {"namespaces": [NAMESPACE]}}, "is the operator's own namespace"),
+        ({"serviceAccount": {"create": False}}, "give serviceAccount.name"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_named(home: Path, values: Object, says: str) -> None:
+    done = helm(home, "template", RELEASE, str(CHART), "--namespace", NAMESPACE, values=values)
+
+    assert done.returncode != 0
+    # Helm's schema messages write paths with dots or slashes, as versions go.
+    assert says in done.stderr or says.strip("/").replace("/", ".") in done.stderr, done.stderr
+
+
+def test_an_older_kubernetes_is_refused(home: Path) -> None:
+    done = helm(home, "template", RELEASE, str(CHART), "--kube-version", "1.28.0", values={})
+
+    assert done.returncode != 0
+    assert "1.29" in done.stderr
+
+
+# --- on an API server -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with start_api_server_only(tmp_path_factory.mktemp("chart")) as server:
+        server.kubectl("create", "namespace", NAMESPACE)
+        server.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+        server.helm("install", RELEASE, str(CHART), "--namespace", NAMESPACE)
+        yield server
+
+
+OPERATOR: Final = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+DRIVER: Final = f"system:serviceaccount:{WORKLOADS}:checkpointed-write-driver"
+
+
+@pytest.mark.parametrize(
+    ("who", "namespace", "resource", "granted"),
+    [
+        (OPERATOR, WORKLOADS, "checkpointedwrites.checkpointed.dev", {"get", "list", "watch", "patch", "delete"}),
+        (OPERATOR, "kube-public", "checkpointedwrites.checkpointed.dev", {"get", "list", "watch", "patch", "delete"}),
+        (OPERATOR, WORKLOADS, "checkpointedwrites.checkpointed.dev/status", {"patch"}),
+        (OPERATOR, WORKLOADS, "pods", {"get", "list", "watch", "create", "delete"}),
+        (OPERATOR, WORKLOADS, "pods/exec", set()),
+        (OPERATOR, WORKLOADS, "configmaps", {"get"}),
+        (OPERATOR, WORKLOADS, "events.events.k8s.io", {"create"}),
+        (OPERATOR, WORKLOADS, "secrets", set()),
+        (OPERATOR, NAMESPACE, "pods", set()),
+        (OPERATOR, NAMESPACE, "secrets", set()),
+        (OPERATOR, "default", "pods", set()),
+        (DRIVER, WORKLOADS, "pods", {"get", "list", "watch", "create", "delete", "deletecollection"}),
+        (DRIVER, WORKLOADS, "configmaps", set()),
+        (DRIVER, WORKLOADS, "secrets", set()),
+        (DRIVER, WORKLOADS, "services", set()),
+        (DRIVER, WORKLOADS, "checkpointedwrites.checkpointed.dev", set()),
+        (DRIVER, NAMESPACE, "pods", set()),
+        (DRIVER, "default", "pods", set()),
+    ],
+)
+def test_rights_are_those_and_no_others(server: ApiServer, who: str, namespace: str, resource: str, granted: set[str]) -> None:
+    api = client.AuthorizationV1Api(config.new_client_from_config(str(server.kubeconfig)))  # type: ignore[no-untyped-call]
+    kind, _, subresource = resource.partition("/")
+    kind, _, group = kind.partition(".")
+
+    def may(verb: str) -> bool:
+        attributes = client.V1ResourceAttributes(
+            namespace=namespace, verb=verb, group=group, resource=kind, subresource=subresource or None
+        )
+        review = client.V1SubjectAccessReview(
+            spec=client.V1SubjectAccessReviewSpec(user=who, groups=["system:authenticated"], resource_attributes=attributes)
+        )
+        answer: Any = api.create_subject_access_review(review)
+        return bool(answer.status.allowed)
+
+    verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+    assert {verb for verb in verbs if may(verb)} == granted
+
+
+def test_people_who_may_edit_a_namespace_may_edit_its_writes(server: ApiServer) -> None:
+    def rules(role: str) -> str:
+        return json.dumps(server.get("clusterrole", role)["rules"])
+
+    for role in ("view", "edit", "admin"):
+        assert "checkpointedwrites" in eventually(lambda role=role: rules(role), "checkpointedwrites")
+
+
+def eventually(look: Any, text: str) -> str:
+    """Aggregation is a controller's work."""
+    seen = look()
+    deadline = time.monotonic() + 20
+    while text not in seen and time.monotonic() < deadline:
+        time.sleep(0.2)
+        seen = look()
+    return str(seen)
+
+
+def test_the_operators_pod_is_admitted_to_a_restricted_namespace(server: ApiServer) -> None:
+    """No node will run it; the controllers make it, and Pod Security lets it in."""
+    selector = "app.kubernetes.io/component=operator"
+    listing = eventually(
+        lambda: server.kubectl("get", "pods", "--namespace", NAMESPACE, "--selector", selector, "--output", "name"), NAME
+    )
+    assert listing.startswith(f"pod/{NAME}-"), server.kubectl("get", "events", "--namespace", NAMESPACE)
+
+
+def test_the_checks_pod_is_admitted_too(server: ApiServer) -> None:
+    manifest = server.helm("get", "hooks", RELEASE, "--namespace", NAMESPACE)
+
+    said = server.kubectl("create", "--dry-run=server", "--filename", "-", manifest=manifest)
+    assert "created (server dry run)" in said
+
+
+def test_a_pod_that_is_not_restricted_is_not_let_into_the_workload_namespace(server: ApiServer) -> None:
+    with pytest.raises(CommandFailed, match="violates PodSecurity"):
+        server.kubectl("run", "x", "--image=x", "--namespace", WORKLOADS)
+
+
+def test_the_crd_is_upgraded_as_the_readme_says(server: ApiServer, tmp_path: Path) -> None:
+    """Helm has installed the older one, and owns its fields."""
+    (path,) = (CHART / "crds").iterdir()
+    newer = path.read_text(encoding="utf-8").replace("Where the rows come from.", "Where rows come from.")
+    (tmp_path / "crd.yaml").write_text(newer, encoding="utf-8")
+
+    server.kubectl("apply", "--server-side", "--force-conflicts", "--filename", str(tmp_path))
+    assert "Where rows come from." in json.dumps(server.get("crd", "checkpointedwrites.checkpointed.dev"))
+    server.kubectl("apply", "--server-side", "--force-conflicts", "--filename", str(CHART / "crds"))
+
+
+def test_the_notes_tell_what_comes_next(server: ApiServer) -> None:
+    notes = server.helm("get", "notes", RELEASE, "--namespace", NAMESPACE)
+
+    assert f"helm test {RELEASE} --namespace {NAMESPACE}" in notes
+    assert "No Iceberg catalog is known yet" in notes
+    assert f"kubectl wait --namespace {WORKLOADS} cw/flights --for=condition=Committed" in notes
+    assert "\n\n\n" not in notes
+
+
+def test_an_upgrade_and_an_uninstallation_leave_what_drivers_need(server: ApiServer) -> None:
+    server.helm("upgrade", RELEASE, str(CHART), "--namespace", NAMESPACE, "--set", "replicas=2")
+    assert server.get("deployment", NAME, "--namespace", NAMESPACE)["spec"]["replicas"] == 2
+
+    server.helm("uninstall", RELEASE, "--namespace", NAMESPACE)
+    server.kubectl("get", "namespace", WORKLOADS)
+    server.kubectl("get", "serviceaccount,role,rolebinding", "checkpointed-write-driver", "--namespace", WORKLOADS)
+    server.kubectl("get", "crd", "checkpointedwrites.checkpointed.dev")
+    with pytest.raises(CommandFailed, match="NotFound"):
+        server.kubectl("get", "clusterrole", f"{NAME}-writes")
+
+    server.helm("install", RELEASE, str(CHART), "--namespace", NAMESPACE)

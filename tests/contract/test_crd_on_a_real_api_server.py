@@ -1,0 +1,315 @@
+"""The CRD on a real API server: its verdicts and defaults are those of the models, and what a write is cannot be changed."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from kubernetes import client, config
+
+from checkpoint_operator.crd import CRD_NAME, GROUP, PLURAL, VERSION
+from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, Status
+from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
+from tests.services.kubernetes.api_server_only import ApiServer, start_api_server_only
+from tests.services.kubernetes.kube_client import CommandFailed
+from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, manifest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CRDS: Final = ROOT / "crds"
+EXAMPLES: Final = sorted(
+    path for path in (ROOT / "examples").rglob("*.yaml") if "kind: CheckpointedWrite" in path.read_text(encoding="utf-8")
+)
+NAMESPACE: Final = "default"
+MOMENT: Final = "2026-01-02T03:04:05Z"
+
+#: A client.CustomObjectsApi, whose annotations promise less than it gives.
+Api = Any
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with start_api_server_only(tmp_path_factory.mktemp("crd")) as server:
+        server.kubectl("apply", "--server-side", "-f", str(CRDS))
+        server.kubectl("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=30s")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def api(server: ApiServer) -> Api:
+    return client.CustomObjectsApi(config.new_client_from_config(str(server.kubeconfig)))  # type: ignore[no-untyped-call]
+
+
+def create(api: Api, document: dict[str, Any], *, dry_run: bool = True) -> dict[str, Any]:
+    """Create as kubectl does, where unknown fields are errors. Refused is what the server said, if it refused."""
+    extra = {"dry_run": "All"} if dry_run else {}
+    try:
+        created: dict[str, Any] = api.create_namespaced_custom_object(
+            GROUP, VERSION, NAMESPACE, PLURAL, document, field_validation="Strict", **extra
+        )
+    except client.ApiException as error:
+        raise Refused(error) from error
+    return created
+
+
+def replace(api: Api, document: dict[str, Any], *, dry_run: bool = True) -> dict[str, Any]:
+    name = document["metadata"]["name"]
+    current = api.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, name)
+    version = {"resourceVersion": current["metadata"]["resourceVersion"]}
+    body = {**document, "metadata": {**document["metadata"], **version}}
+    extra = {"dry_run": "All"} if dry_run else {}
+    try:
+        replaced: dict[str, Any] = api.replace_namespaced_custom_object(
+            GROUP, VERSION, NAMESPACE, PLURAL, name, body, field_validation="Strict", **extra
+        )
+    except client.ApiException as error:
+        raise Refused(error) from error
+    return replaced
+
+
+class Refused(Exception):
+    def __init__(self, error: client.ApiException) -> None:
+        self.status = error.status
+        super().__init__(json.loads(error.body or "{}").get("message", "nothing"))
+
+
+@pytest.fixture
+def write(api: Api, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """The smallest write, or the one that the test is parametrized with; there for good."""
+    document = getattr(request, "param", manifest())
+    create(api, document, dry_run=False)
+    yield document
+    api.delete_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, document["metadata"]["name"])
+
+
+# --- verdicts and defaults ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", GOOD.values(), ids=GOOD)
+def test_a_manifest_that_the_models_take_is_taken_and_means_the_same(api: Api, changes: dict[str, Any]) -> None:
+    document = manifest(**changes)
+
+    assert parse_manifest(create(api, document)) == parse_manifest(document)
+
+
+@pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
+def test_a_manifest_that_the_models_refuse_is_refused(api: Api, changes: dict[str, Any]) -> None:
+    document = manifest(**changes)
+    with pytest.raises(ManifestInvalid):
+        parse_manifest(document)
+
+    with pytest.raises(Refused) as refused:
+        create(api, document)
+    assert refused.value.status in (400, 422)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_examples_are_taken(api: Api, path: Path) -> None:
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    assert parse_manifest(create(api, document)) == parse_manifest(document)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"metadata__name": "a" * 46}, "the name may have 45 characters at most"),
+        ({"spec__source__path": ...}, "spec.source: Invalid value: exactly one of path and paths is expected"),
+        ({"spec__sink": {}}, "spec.sink: Invalid value: exactly one of iceberg, lance and none is expected"),
+        ({"spec__sink__mode": "merge"}, "spec.sink.mode: Invalid value: this mode is not supported; supported: append"),
+        ({"spec__code": {"path": "/a", "uri": "s3://b/c.py"}}, "at most one of path, configMap and uri is expected"),
+        ({"spec__sparkConf": {"x": ""}}, "spec.sparkConf: Invalid value: properties of Spark start with 'spark.'"),
+        ({"spec__source__splitSize": "0"}, "spec.source.splitSize: Invalid value: more than 0 is expected"),
+        ({"spec__checkpoint__interval": "0s"}, "more than 0s is expected, e.g. 90s or 5m"),
+        ({"spec__backoffLimt": 3}, 'unknown field "spec.backoffLimt"'),
+    ],
+)
+def test_a_refusal_says_where_and_what_is_expected(api: Api, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(Refused) as refused:
+        create(api, manifest(**changes))
+
+    assert says in plain(refused.value)
+
+
+def plain(refused: Refused) -> str:
+    """The message without the values that Kubernetes quotes in it."""
+    return re.sub(r'Invalid value: (".*?"|\{.*?\}|\w+): ', "Invalid value: ", str(refused))
+
+
+@pytest.mark.parametrize("changes", [{"spec__steps": None}, {"spec__backoffLimit": None}, {"spec__driver": None}])
+def test_the_api_server_takes_null_for_the_default_where_the_models_do_not(api: Api, changes: dict[str, Any]) -> None:
+    """The one known difference: it drops a null before anybody sees it, so that the controller is never given one."""
+    with pytest.raises(ManifestInvalid):
+        parse_manifest(manifest(**changes))
+    assert parse_manifest(create(api, manifest(**changes))) == parse_manifest(manifest())
+
+
+# --- what may change ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", FORBIDDEN_EDITS.values(), ids=FORBIDDEN_EDITS)
+def test_what_a_write_is_cannot_be_changed(api: Api, write: dict[str, Any], changes: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match="cannot be changed: it is what this write is; give a new write a new name"):
+        replace(api, manifest(**changes))
+
+
+@pytest.mark.parametrize("changes", ALLOWED_EDITS.values(), ids=ALLOWED_EDITS)
+def test_all_else_can_be_changed(api: Api, write: dict[str, Any], changes: dict[str, Any]) -> None:
+    edited = manifest(**changes)
+
+    assert parse_manifest(without_status(replace(api, edited))) == parse_manifest(edited)
+
+
+FULL: Final = manifest(
+    spec__source__columns=["a", "b"],
+    spec__source__types={"a": "int64"},
+    spec__source__keyColumns=["a"],
+    spec__source__options={"header": False},
+    spec__sink__create=True,
+    spec__sink__partitionBy=[{"column": "a"}],
+)
+
+
+@pytest.mark.parametrize("write", [FULL], indirect=True, ids=["full"])
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [
+        ("source", "columns"),
+        ("source", "types"),
+        ("source", "keyColumns"),
+        ("source", "options"),
+        ("sink", "create"),
+        ("sink", "partitionBy"),
+    ],
+)
+def test_a_part_of_the_identity_cannot_be_removed(api: Api, write: dict[str, Any], section: str, field: str) -> None:
+    edited = json.loads(json.dumps(write))
+    del edited["spec"][section][field]
+    if field == "create":
+        del edited["spec"]["sink"]["partitionBy"]
+
+    with pytest.raises(Refused, match="cannot be changed"):
+        replace(api, edited)
+
+
+def without_status(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != "status"}
+
+
+# --- what people see ------------------------------------------------------------------------------------------------------
+
+
+def full_status() -> Status:
+    """A status with every field said."""
+    conditions = tuple(
+        Condition(type=kind, status="True", reason="Tried", message="m", last_transition_time=MOMENT, observed_generation=1)
+        for kind in ("Accepted", "Running", "Sealed", "Committed", "Stalled")
+    )
+    attempts = tuple(
+        AttemptStatus(
+            number=number,
+            pod="flights-0123abcd-1-1",
+            code_digest="c0de" * 16,
+            recorded_at=MOMENT,
+            closed_at=MOMENT,
+            cause="OOMKilled",
+            message="m" * 1024,
+        )
+        for number in range(1, 6)
+    )
+    commit = CommitStatus(format="iceberg", target="local.db.flights", id="9223372036854775807", key="u/1", committed_at=MOMENT)
+    status = Status(
+        observed_generation=1,
+        phase="Committed",
+        epoch=1,
+        started_at=MOMENT,
+        attempt=5,
+        progress="10/10",
+        tasks=10,
+        tasks_sealed=10,
+        rows_sealed=336_776,
+        rows_committed=336_776,
+        run_nonce="2026",
+        driver_pod="flights-0123abcd-1-5",
+        reason="Committed",
+        message="the commit was seen in the table",
+        attempts=attempts,
+        commit=commit,
+        failed_before=2,
+        conditions=conditions,
+    )
+    assert all(value is not None for value in status.model_dump().values())
+    return status
+
+
+def put_status(api: Api, status: Status) -> dict[str, Any]:
+    body = {"status": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
+    patched: dict[str, Any] = api.patch_namespaced_custom_object_status(
+        GROUP, VERSION, NAMESPACE, PLURAL, "flights", body, field_validation="Strict"
+    )
+    return patched
+
+
+def test_a_status_is_kept_as_it_was_written(api: Api, write: dict[str, Any]) -> None:
+    patched = put_status(api, full_status())
+
+    assert Status.model_validate_json(json.dumps(patched["status"])) == full_status()
+    assert patched["metadata"]["generation"] == 1, "a status is no edit of the spec"
+
+
+def test_a_status_can_be_written_bit_by_bit(api: Api, write: dict[str, Any]) -> None:
+    put_status(api, Status(phase="Pending"))
+
+    assert put_status(api, Status(rows_sealed=5))["status"] == {"phase": "Pending", "rowsSealed": 5}
+
+
+def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write: dict[str, Any]) -> None:
+    put_status(api, full_status())
+
+    header, row = server.kubectl("get", "cw", "flights", "-o", "wide").splitlines()
+    assert header.split() == [
+        "NAME",
+        "PHASE",
+        "PROGRESS",
+        "ROWS",
+        "ATTEMPT",
+        "AGE",
+        "FORMAT",
+        "TABLE",
+        "VERSION",
+        "DRIVER",
+        "REASON",
+    ]
+    cells = row.split()
+    assert cells[:5] == ["flights", "Committed", "10/10", "336776", "5"]
+    assert cells[6:] == ["iceberg", "local.db.flights", "9223372036854775807", "flights-0123abcd-1-5", "Committed"]
+    assert server.kubectl("get", "cw", "flights").splitlines()[0].split()[-1] == "AGE"
+
+
+def test_people_can_wait_for_a_condition(server: ApiServer, api: Api, write: dict[str, Any]) -> None:
+    with pytest.raises(CommandFailed):
+        server.kubectl("wait", "cw/flights", "--for=condition=Committed", "--timeout=1s")
+
+    put_status(api, full_status())
+    server.kubectl("wait", "cw/flights", "--for=condition=Committed", "--timeout=10s")
+
+
+def test_kubectl_explains_the_fields(server: ApiServer) -> None:
+    def explain(path: str) -> str:
+        # The server publishes a new kind's fields some time after it serves the kind.
+        for _ in range(60):
+            try:
+                return server.kubectl("explain", f"cw.{path}")
+            except CommandFailed as failure:
+                last = failure
+                time.sleep(0.5)
+        raise last
+
+    assert "Exactly one of iceberg, lance and none." in " ".join(explain("spec.sink").split())
+    assert "Attempts that may fail, beyond the first." in explain("spec.backoffLimit")
+    assert "One word for people." in explain("status.phase")

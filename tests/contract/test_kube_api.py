@@ -1,0 +1,239 @@
+"""The API port of the controller: one suite on a real API server and on the fake that the controller's tests lean on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from checkpoint_operator.cluster.api import Conflict, KubeApi
+from checkpoint_operator.cluster.cache import Cache
+from checkpoint_operator.cluster.events import event_body
+from checkpoint_operator.cluster.kube import KubernetesApi
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.manifest import API_VERSION, KIND
+from tests.services.kubernetes.api_server_only import ApiServer
+from tests.support.fake_cluster import FakeApi
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+SPEC = {
+    "source": {"format": "parquet", "path": "s3://b/in"},
+    "sink": {"iceberg": {"catalog": "c", "table": "db.t"}},
+    "checkpoint": {"uri": "s3://b/cw"},
+}
+
+
+def manifest(name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {**SPEC, **spec}}
+
+
+def pod(name: str) -> dict[str, Any]:
+    security = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {"name": "driver", "image": "none", "securityContext": security}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"a": "b"}},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+
+
+@dataclass
+class World:
+    """One API, and what a user does beside it."""
+
+    api: KubeApi
+    fake: FakeApi | None
+    custom: Any = None
+
+    def apply(self, name: str, **spec: Any) -> Mapping[str, Any]:
+        if self.fake is not None:
+            return self.fake.writes[self.fake.apply(manifest(name, **spec))]
+        group, version = API_VERSION.split("/")
+        made: dict[str, Any] = self.custom.create_namespaced_custom_object(
+            group, version, "default", "checkpointedwrites", manifest(name, **spec)
+        )
+        return made
+
+
+@pytest.fixture(scope="module")
+def real_api(api_server: ApiServer) -> KubernetesApi:
+    api_server.kubectl("apply", "--server-side", "-f", str(CRDS))
+    api_server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    configuration = client.Configuration()
+    config.load_kube_config(str(api_server.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
+    api = KubernetesApi(client.ApiClient(configuration))
+    until = time.monotonic() + 30
+    while True:
+        try:
+            api.check()
+            return api
+        except Exception:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
+@pytest.fixture(params=["real", "fake"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if request.param == "fake":
+        fake = FakeApi(Cache(), lambda key: None)
+        yield World(fake, fake)
+        return
+    api: KubernetesApi = request.getfixturevalue("real_api")
+    custom = client.CustomObjectsApi(api._api)
+    yield World(api, None, custom)
+    api_server: ApiServer = request.getfixturevalue("api_server")
+    api_server.kubectl("delete", "checkpointedwrites,pods", "--all", "-n", "default", "--wait=true")
+
+
+def version_of(body: Mapping[str, Any]) -> str:
+    version: str = body["metadata"]["resourceVersion"]
+    return version
+
+
+def test_what_is_not_there_is_none(world: World) -> None:
+    assert world.api.get_write("default", "nobody") is None
+    assert world.api.get_pod("default", "nobody") is None
+    assert world.api.get_config_map("default", "nobody") is None
+
+
+def test_an_applied_write_has_a_uid_a_generation_and_a_version(world: World) -> None:
+    world.apply("a")
+    body = world.api.get_write("default", "a")
+    assert body is not None
+    assert body["metadata"]["uid"]
+    assert body["metadata"]["generation"] == 1
+    assert version_of(body)
+
+
+def test_a_status_is_patched_and_does_not_change_the_generation(world: World) -> None:
+    body = world.apply("a")
+
+    patched = world.api.patch_status(
+        "default", "a", {"metadata": {"resourceVersion": version_of(body)}, "status": {"phase": "Running", "epoch": 1}}
+    )
+
+    assert patched["status"] == {"phase": "Running", "epoch": 1}
+    assert patched["metadata"]["generation"] == 1
+    assert version_of(patched) != version_of(body)
+    again = world.api.patch_status("default", "a", {"status": {"phase": None}})
+    assert again["status"] == {"epoch": 1}
+
+
+def test_a_patch_of_an_object_that_has_changed_since_is_a_conflict(world: World) -> None:
+    body = world.apply("a")
+    stale = version_of(body)
+    world.api.patch_status("default", "a", {"metadata": {"resourceVersion": stale}, "status": {"phase": "Running"}})
+
+    with pytest.raises(Conflict):
+        world.api.patch_status("default", "a", {"metadata": {"resourceVersion": stale}, "status": {"phase": "Sealed"}})
+    with pytest.raises(Conflict):
+        world.api.patch_write("default", "a", {"metadata": {"resourceVersion": stale, "finalizers": ["x.dev/y"]}})
+
+
+def test_a_patch_of_the_object_leaves_its_status_alone(world: World) -> None:
+    world.apply("a")
+    world.api.patch_status("default", "a", {"status": {"phase": "Running"}})
+
+    patched = world.api.patch_write("default", "a", {"metadata": {"finalizers": ["checkpointed.dev/test"]}})
+
+    assert patched["status"] == {"phase": "Running"}
+    assert patched["metadata"]["finalizers"] == ["checkpointed.dev/test"]
+    world.api.patch_write("default", "a", {"metadata": {"finalizers": None}})
+
+
+def test_a_deleted_write_stays_until_its_finalizer_is_off(world: World) -> None:
+    body = world.apply("a")
+    world.api.patch_write("default", "a", {"metadata": {"finalizers": ["checkpointed.dev/test"]}})
+
+    world.api.delete_write("default", "a", body["metadata"]["uid"])
+    held = world.api.get_write("default", "a")
+    assert held is not None
+    assert held["metadata"]["deletionTimestamp"]
+
+    world.api.patch_write("default", "a", {"metadata": {"finalizers": None}})
+    assert world.api.get_write("default", "a") is None
+
+
+def test_only_the_write_with_that_uid_is_deleted(world: World) -> None:
+    world.apply("a")
+
+    world.api.delete_write("default", "a", "11111111-1111-1111-1111-111111111111")
+
+    assert world.api.get_write("default", "a") is not None
+
+
+def test_deleting_what_is_gone_is_no_error(world: World) -> None:
+    world.api.delete_write("default", "nobody", "11111111-1111-1111-1111-111111111111")
+    world.api.delete_pod("default", "nobody", "11111111-1111-1111-1111-111111111111")
+
+
+def test_a_pod_is_made_once(world: World) -> None:
+    made = world.api.create_pod("default", pod("p"))
+    assert made is not None
+    assert made["metadata"]["uid"]
+
+    assert world.api.create_pod("default", pod("p")) is None
+
+
+def test_only_the_pod_with_that_uid_is_deleted(world: World) -> None:
+    made = world.api.create_pod("default", pod("p"))
+    assert made is not None
+
+    world.api.delete_pod("default", "p", "11111111-1111-1111-1111-111111111111")
+    assert world.api.get_pod("default", "p") is not None
+
+    world.api.delete_pod("default", "p", made["metadata"]["uid"])
+    assert world.api.get_pod("default", "p") is None
+
+
+# --- what only a real server does ---------------------------------------------------------------------------------------------
+
+
+def test_an_event_is_taken_by_the_api_server(real_api: KubernetesApi, api_server: ApiServer) -> None:
+    world = World(real_api, None, client.CustomObjectsApi(real_api._api))
+    body = world.apply("told")
+
+    real_api.create_event(
+        "default", event_body(body, "told.1", "ImageUnavailable", "no such image", "2026-01-01T00:00:00.000000Z", "operator-0")
+    )
+
+    events = api_server.get("events.events.k8s.io", "-n", "default")["items"]
+    assert [event["note"] for event in events if event["reason"] == "ImageUnavailable"] == ["no such image"]
+
+
+def test_a_pod_that_admission_refuses_is_told_in_the_servers_words(real_api: KubernetesApi, api_server: ApiServer) -> None:
+    api_server.kubectl("create", "namespace", "strict")
+    api_server.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
+    bad = pod("p")
+    bad["metadata"]["namespace"] = "strict"
+    del bad["spec"]["containers"][0]["securityContext"]
+
+    with pytest.raises(Retryable) as refused:
+        real_api.create_pod("strict", bad)
+
+    assert refused.value.reason == reasons.POD_REFUSED
+    assert "restricted" in refused.value.message
+
+
+def test_a_server_that_is_down_is_retryable_and_comes_back(real_api: KubernetesApi, api_server: ApiServer) -> None:
+    api_server.stop()
+    try:
+        with pytest.raises(Retryable) as down:
+            real_api.get_write("default", "a")
+        assert down.value.reason == reasons.API_UNAVAILABLE
+    finally:
+        api_server.start()
+    real_api.check()

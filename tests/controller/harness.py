@@ -1,0 +1,173 @@
+"""The controller with its queue, cache and ports as in production, over a cluster without servers and real stores and tables."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.code_source import CodeSource
+from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
+from checkpoint_operator.cluster.controller import Controller
+from checkpoint_operator.cluster.metrics import Metrics
+from checkpoint_operator.cluster.object_status import status_of
+from checkpoint_operator.cluster.work_queue import WorkQueue
+from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.status_model import Condition, Status
+from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.store import ObjectStore, open_store
+from tests.support.fake_cluster import FakeApi, FakeKubelet
+from tests.support.places import Place
+
+WORKLOADS = WorkloadDefaults(image="spark:1", storage_secret_name="storage")
+_EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass
+class FakeClock:
+    """Seconds that pass when the harness says so. One clock serves as both the monotonic and the wall clock."""
+
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def moment(self) -> datetime.datetime:
+        return _EPOCH + datetime.timedelta(seconds=self.now_s)
+
+
+@dataclass
+class Operator:
+    """One operator process over a cluster that others may share."""
+
+    place: Place
+    api: FakeApi
+    cache: Cache
+    queue: WorkQueue[WriteName]
+    clock: FakeClock
+    controller: Controller
+    looks: int = 0
+
+    def work(self, is_enough: Any, kubelet: FakeKubelet, most_looks: int = 400) -> None:
+        """Look at what is due, let time pass where nothing is, until it is enough."""
+        for _ in range(most_looks):
+            if is_enough():
+                return
+            if self.queue.count_due():
+                key = self.queue.take()
+                assert key is not None
+                delay_s = self.controller.look(key)
+                self.queue.done(key)
+                self.looks += 1
+                if delay_s is not None:
+                    self.queue.add(key, delay_s)
+            elif not kubelet.join():
+                self.clock.now_s += 1.0
+        raise AssertionError(f"not enough after {most_looks} looks: {[body.get('status') for body in self.api.writes.values()]}")
+
+
+@dataclass
+class World:
+    """A cluster, an operator, and a place to write to."""
+
+    place: Place
+    clock: FakeClock = field(default_factory=FakeClock)
+    config: OperatorConfig = field(default_factory=lambda: OperatorConfig(namespaces=("default",), workloads=WORKLOADS))
+    cache: Cache = field(default_factory=Cache)
+    api: FakeApi = field(init=False)
+    kubelet: FakeKubelet = field(init=False)
+    operator: Operator = field(init=False)
+    manifest: dict[str, Any] = field(default_factory=dict)
+    key: WriteName = field(default_factory=lambda: WriteName("default", "write"))
+
+    def __post_init__(self) -> None:
+        queue: WorkQueue[WriteName] = WorkQueue(clock=self.clock)
+        self.api = FakeApi(self.cache, queue.add)
+        self.kubelet = FakeKubelet(self.api, self.place.settings)
+        self.api.on_pod = self.kubelet.run
+        self.operator = self._operator(queue)
+
+    def restart_operator(self) -> None:
+        """As a new process: what was in memory is gone; the watch tells all objects again."""
+        queue: WorkQueue[WriteName] = WorkQueue(clock=self.clock)
+        self.cache = self.api.cache = Cache()
+        self.api.wake = queue.add
+        for body in self.api.writes.values():
+            queue.add(self.cache.put_write(body))
+        for pod in self.api.pods.values():
+            self.cache.put_pod(pod)
+        self.operator = self._operator(queue)
+
+    def _operator(self, queue: WorkQueue[WriteName]) -> Operator:
+        settings = self.place.settings
+
+        def store_at(uri: str) -> ObjectStore:
+            return open_store(uri, settings)
+
+        controller = Controller(
+            api=self.api,
+            cache=self.cache,
+            config=self.config,
+            settings=settings,
+            metrics=Metrics(),
+            open_store=store_at,
+            open_sink=lambda spec: open_sink(spec, settings),
+            code_source=CodeSource(self.api, settings, self.config.workloads),
+            instance="operator-0",
+            clock=self.clock,
+            now=self.clock.moment,
+            jitter=lambda: 0.5,
+        )
+        return Operator(self.place, self.api, self.cache, queue, self.clock, controller)
+
+    # --- as a user ------------------------------------------------------------------------------------------------------------
+
+    def apply(self, path: Any, **spec: Any) -> WriteName:
+        """Apply a manifest for Parquet input; `spec` overrides sections, as the user edits the file."""
+        sections: dict[str, Any] = {
+            "source": {"format": "parquet", "path": str(path)},
+            "sink": self.place.sink(),
+            "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1h"},
+            **spec,
+        }
+        self.manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": self.key.name}, "spec": sections}
+        return self.api.apply(self.manifest)
+
+    def edit(self, **spec: Any) -> None:
+        self.manifest = {**self.manifest, "spec": {**self.manifest["spec"], **spec}}
+        self.api.apply(self.manifest)
+
+    def body(self) -> Mapping[str, Any]:
+        return self.api.writes[self.key]
+
+    @property
+    def status(self) -> Status:
+        return status_of(self.body())
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((condition for condition in self.status.conditions or () if condition.type == kind), None)
+
+    def is_true(self, kind: str) -> bool:
+        condition = self.condition(kind)
+        return condition is not None and condition.status == "True"
+
+    def until(self, is_enough: Any, most_looks: int = 400) -> None:
+        self.operator.work(is_enough, self.kubelet, most_looks)
+
+    def until_committed(self) -> None:
+        self.until(lambda: self.is_true("Committed"))
+
+    def until_stalled(self) -> None:
+        self.until(lambda: self.is_true("Stalled"))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, with all that is due in it."""
+        end = self.clock.now_s + seconds
+        self.until(lambda: self.clock.now_s >= end and not self.operator.queue.count_due(), 100_000)
+
+
+def wait_for(event: threading.Event) -> None:
+    assert event.wait(30)

@@ -1,0 +1,190 @@
+"""Obstacles: each is named in the status (and once in an event), nothing hangs silently, and what passes by itself goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint_protocol import reasons
+from tests.controller.harness import World
+from tests.support.places import on_disk
+from tests.support.writes import SCHEMA, write_inputs
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    place = on_disk(tmp_path, "iceberg")
+    place.create(SCHEMA)
+    return World(place)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_inputs(tmp_path / "input", files=2, rows=10)
+
+
+def waiting(reason: str, message: str) -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"name": "driver", "image": "spark:1", "state": state}]}
+
+
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: Insufficient memory"}
+    ],
+}
+
+OBSTACLES: dict[str, tuple[Mapping[str, Any], str, str]] = {
+    "an image that cannot be pulled": (waiting("ImagePullBackOff", "spark:1 not found"), reasons.IMAGE_UNAVAILABLE, "spark:1"),
+    "a missing Secret": (
+        waiting("CreateContainerConfigError", 'secret "storage" not found'),
+        reasons.POD_INCOMPLETE,
+        "storage",
+    ),
+    "no room": (UNSCHEDULABLE, reasons.POD_UNSCHEDULABLE, "Insufficient memory"),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_what_keeps_a_driver_from_starting_is_named_within_thirty_seconds(world: World, source: Path, obstacle: str) -> None:
+    status, reason, text = OBSTACLES[obstacle]
+    world.kubelet.instead[1] = status
+    world.apply(source)
+
+    world.until(lambda: world.status.reason == reason)
+
+    assert world.clock.now_s <= 30
+    assert text in (world.status.message or "")
+    running = world.condition("Running")
+    assert running is not None
+    assert (running.status, running.reason) == ("False", reason)
+    assert [event["reason"] for event in world.api.events] == [reason]
+
+
+def test_an_obstacle_is_told_once_however_long_it_stands(world: World, source: Path) -> None:
+    world.kubelet.instead[1] = UNSCHEDULABLE
+    world.apply(source)
+    world.until(lambda: world.status.reason == reasons.POD_UNSCHEDULABLE)
+    writes = list(world.api.writes_made)
+
+    world.pass_time(300)
+
+    assert len(world.api.events) == 1
+    assert world.api.writes_made == writes
+
+
+def test_a_corrected_image_replaces_the_pod_at_once_and_costs_no_retry(world: World, source: Path) -> None:
+    world.kubelet.instead[1] = waiting("ErrImagePull", "no such image")
+    world.apply(source, backoffLimit=0)
+    world.until(lambda: world.status.reason == reasons.IMAGE_UNAVAILABLE)
+
+    world.edit(image="spark:2")
+    world.until_committed()
+
+    assert world.status.attempt == 2
+    images = {pod["spec"]["containers"][0]["image"] for pod in world.api.pods.values()}
+    assert images == {"spark:2"}
+
+
+def test_a_pod_that_the_cluster_refuses_is_told_and_asked_for_again(world: World, source: Path) -> None:
+    world.api.refuse_pods = "exceeded quota: compute"
+    world.apply(source)
+    world.until(lambda: world.status.reason == reasons.POD_REFUSED)
+    assert "exceeded quota" in (world.status.message or "")
+
+    world.api.refuse_pods = None
+    world.until_committed()
+
+
+def test_a_missing_table_stalls_and_goes_on_once_it_is_there(tmp_path: Path, source: Path) -> None:
+    world = World(on_disk(tmp_path, "iceberg"))
+    world.apply(source)
+    world.until_stalled()
+    assert world.status.reason == reasons.TABLE_MISSING
+    assert not world.api.pods
+
+    world.place.create(SCHEMA)
+    world.until_committed()
+
+    assert len(world.place.rows()) == 20
+
+
+def test_code_from_a_config_map_that_raises_stalls_and_goes_on_when_it_is_mended(world: World, source: Path) -> None:
+    world.api.config_maps["default", "code"] = {"data": {"cw_broken_steps.py": "def step(row):\n    raise ValueError('boom')\n"}}
+    steps = [{"call": "cw_broken_steps:step", "input": "row"}]
+    world.apply(source, code={"configMap": {"name": "code"}}, steps=steps)
+    world.until_stalled()
+    assert world.status.reason == reasons.CODE_FAILED
+    assert "boom" in (world.status.message or "")
+    assert world.status.attempts is not None
+    assert world.status.attempts[-1].cause == "UserCode"
+
+    # Another module's name, since this process keeps the first; a real driver is a process of its own.
+    world.api.config_maps["default", "code"] = {"data": {"cw_mended_steps.py": "def step(row):\n    return row\n"}}
+    world.edit(steps=[{"call": "cw_mended_steps:step", "input": "row"}])
+    world.until_committed()
+    assert len(world.place.rows()) == 20
+
+
+def test_a_missing_config_map_stalls_with_its_name_and_goes_on_once_it_is_there(world: World, source: Path) -> None:
+    steps = [{"call": "cw_config_map_steps:step", "input": "row"}]
+    world.apply(source, code={"configMap": {"name": "code"}}, steps=steps)
+    world.until_stalled()
+    assert world.status.reason == reasons.CODE_MISSING
+    assert "default/code" in (world.status.message or "")
+
+    world.api.config_maps["default", "code"] = {"data": {"cw_config_map_steps.py": "def step(row):\n    return row\n"}}
+    world.until_committed()
+
+    assert len(world.place.rows()) == 20
+
+
+def test_a_manifest_that_is_wrong_is_not_accepted_and_starts_nothing(world: World, source: Path) -> None:
+    world.apply(source, backoffLimit=-1)
+
+    world.until_stalled()
+
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert (accepted.status, accepted.reason) == ("False", reasons.MANIFEST_INVALID)
+    assert "backoffLimit" in accepted.message
+    assert not world.api.pods
+
+
+def test_a_manifest_that_is_corrected_goes_on(world: World, source: Path) -> None:
+    world.apply(source, backoffLimit=-1)
+    world.until_stalled()
+
+    world.edit(backoffLimit=1)
+    world.until_committed()
+
+    assert world.is_true("Accepted")
+    assert not world.is_true("Stalled")
+
+
+def test_an_api_server_that_does_not_answer_is_waited_for(world: World, source: Path) -> None:
+    world.apply(source)
+    world.until(lambda: world.api.pods)
+    world.api.down = True
+    world.pass_time(120)
+
+    world.api.down = False
+    world.until_committed()
+
+    assert len(world.place.rows()) == 20
+
+
+def test_an_unreadable_status_is_written_again(world: World, source: Path) -> None:
+    world.apply(source)
+    world.until_committed()
+    key, body = next(iter(world.api.writes.items()))
+    world.api._store(key, {**body, "status": {"epoch": "many", "conditions": "none"}})
+
+    world.until_committed()
+
+    assert world.status.rows_committed == 20
+    assert len(world.place.keys()) == 1

@@ -1,0 +1,164 @@
+"""A whole cluster of one node, on which pods really run, and a second node for tests that take one away.
+
+There is one on a machine at a time, because it has fixed addresses. It is kept up between test runs: `up` costs half a minute.
+
+    cluster = Cluster()                        of the cache folder, running or not
+    cluster.up(print)                          harmless when it is up
+    cluster.kubectl(...), cluster.get(...), cluster.helm(...), cluster.kubeconfig     as for an API server only
+    cluster.load_image(archive)                makes the images of an archive known to every node; their names
+    cluster.host_address                       where servers of this machine can be reached from pods, if they listen there
+    cluster.restart_api_server(), cluster.stop_api_server(), cluster.start_api_server()
+    cluster.start_second_kubelet(), cluster.stop_second_kubelet()           a node that comes, and is lost
+    cluster.down()                             leaves nothing running, mounted or routed
+
+This machine reaches pods and services at their addresses. Pods reach this machine, each other and the API, and nothing else:
+there is no way to the Internet, and no DNS.
+"""
+
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tests.services import cache
+from tests.services.kubernetes import cgroups, debian, images, parts, readiness
+from tests.services.kubernetes.control_plane import SERVICE_RANGE, ControlPlane, Ports
+from tests.services.kubernetes.kube_client import KubeClient
+from tests.services.kubernetes.machine import ADDRESS, HOST_ADDRESS, Machine
+from tests.services.kubernetes.node import POD_RANGE, Node
+from tests.services.kubernetes.parts import Progress
+
+PORTS = Ports(api=6443, etcd=2379, etcd_peers=2380, controllers=10257, scheduler=10259)
+SECOND_ADDRESS = "10.244.254.2"
+
+
+class Cluster(KubeClient):
+    host_address = HOST_ADDRESS
+
+    def __init__(self) -> None:
+        self._state = cache.cache_root().absolute() / "cluster"
+        self._started = self._state / "started"
+        self._machine = Machine(self._state, [POD_RANGE, SERVICE_RANGE])
+        configuration = self._state / "configuration"
+        self._first = Node(1, ADDRESS, configuration)
+        self._second = Node(2, SECOND_ADDRESS, configuration)
+        url = f"https://{ADDRESS}:{PORTS.api}"
+        control = self._state / "control"
+        super().__init__(control / "admin.kubeconfig", url, control / "pki" / "ca.crt", control)
+
+    @property
+    def logs(self) -> Path:
+        return self._machine.logs
+
+    def is_up(self) -> bool:
+        """Wholly: not while it starts, nor after a start that was cut short."""
+        init = self._machine.init
+        return init is not None and self._started.exists() and self._started.read_text() == str(init)
+
+    def up(self, say: Progress, *, keep: bool = False) -> None:
+        """Returns when the node is ready. With `keep`, with the objects of the last time; images stay in any case."""
+        with self._alone():
+            if self.is_up():
+                say("the cluster is running already")
+            else:
+                self._up(say, keep=keep)
+
+    def down(self) -> None:
+        """Harmless when it is down. Logs and images stay in the cache folder."""
+        with self._alone():
+            self._machine.destroy()
+
+    def _up(self, say: Progress, *, keep: bool) -> None:
+        parts.make_all(say)
+        self._machine.destroy()
+        self._clear(keep=keep)
+        try:
+            self._machine.boot()
+            self._machine.run(*debian.node_tools().mount)
+            self._start_control_plane(say)
+            self._start_node(self._first, say)
+            self._machine.start("kube-proxy", self._first.kube_proxy(self._plane()), self._first.environment)
+            self._wait("kubelet@1", lambda: readiness.of_node(self, self._first))
+            self.wait_for_controllers()
+            self._started.write_text(str(self._machine.init))
+            say("the node is ready")
+        except BaseException:
+            self._machine.destroy()
+            say(f"the cluster did not come up; what its programs said is in {self.logs}")
+            raise
+
+    def load_image(self, archive: Path) -> list[str]:
+        names = images.references(archive)
+        for node in self._nodes():
+            known = self._machine.run(*node.ctr("images", "list", "--quiet")).split()
+            if not set(names) <= set(known):
+                self._machine.run(*node.ctr("images", "import", "--local", str(archive.absolute())))
+        return names
+
+    def start_api_server(self) -> None:
+        self._machine.start("kube-apiserver", self._plane().api_server())
+        self._wait("kube-apiserver", lambda: readiness.of_api(self))
+
+    def stop_api_server(self, *, kill: bool = False) -> None:
+        self._machine.stop("kube-apiserver", signal.SIGKILL if kill else signal.SIGTERM)
+
+    def restart_api_server(self, *, kill: bool = False) -> None:
+        """With `kill` as a power cut would. Returns when it answers again; its objects are in etcd all the while."""
+        self.stop_api_server(kill=kill)
+        self.start_api_server()
+
+    def start_second_kubelet(self) -> None:
+        """The node `node-2`, with a containerd and images of its own; after `stop_second_kubelet` the same node again."""
+        if self._machine.pid("containerd@2") is None:
+            self._machine.run("ip", "address", "replace", f"{SECOND_ADDRESS}/32", "dev", "lo")
+            self._start_node(self._second, lambda text: None)
+        else:
+            self._start_kubelet(self._second)
+        self._wait("kubelet@2", lambda: readiness.of_node(self, self._second))
+
+    def stop_second_kubelet(self) -> None:
+        """As if the node lost its network: its pods run on, and nobody hears of them. Seen as `NotReady` after 50 s."""
+        self._machine.stop("kubelet@2", signal.SIGKILL)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        self._state.mkdir(parents=True, exist_ok=True)
+        return cache.locked(self._state / "lock")
+
+    def _plane(self) -> ControlPlane:
+        return ControlPlane(self._state / "control", ADDRESS, PORTS)
+
+    def _nodes(self) -> list[Node]:
+        return [node for node in (self._first, self._second) if self._machine.pid(f"containerd@{node.number}") is not None]
+
+    def _clear(self, *, keep: bool) -> None:
+        shutil.rmtree(self.logs, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self._state / "control", ignore_errors=True)
+            for node in (self._first, self._second):
+                shutil.rmtree(self._state / "var-lib" / node.name / "kubelet", ignore_errors=True)
+
+    def _start_control_plane(self, say: Progress) -> None:
+        plane = self._plane()
+        self._machine.start("etcd", plane.etcd())
+        self.start_api_server()
+        say(f"the API server answers at {plane.url}")
+        self._machine.start("kube-controller-manager", plane.controller_manager())
+        self._machine.start("kube-scheduler", plane.scheduler())
+
+    def _start_node(self, node: Node, say: Progress) -> None:
+        cgroups.make(node.name)
+        self._machine.start(f"containerd@{node.number}", node.containerd(), node.environment)
+        self._wait(f"containerd@{node.number}", lambda: readiness.of_containerd(self._machine, node))
+        # Of an earlier life of the node; no process of theirs is left.
+        for container in self._machine.run(*node.ctr("containers", "list", "--quiet")).split():
+            self._machine.run(*node.ctr("containers", "delete", container))
+        self._machine.run(*node.ctr("images", "import", "--local", str(images.pause_archive())))
+        say("containerd answers")
+        self._start_kubelet(node)
+
+    def _start_kubelet(self, node: Node) -> None:
+        self._machine.start(f"kubelet@{node.number}", node.kubelet(self._plane()), node.environment)
+
+    def _wait(self, program: str, done: Callable[[], bool]) -> None:
+        readiness.wait(self._machine, program, done)

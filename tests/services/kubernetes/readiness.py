@@ -1,0 +1,49 @@
+"""Whether the programs of a cluster answer yet, each asked in its own way."""
+
+import ssl
+import time
+import urllib.request
+from collections.abc import Callable
+
+from tests.services.kubernetes.kube_client import CommandFailed, KubeClient
+from tests.services.kubernetes.machine import Machine, MachineFailed
+from tests.services.kubernetes.node import Node
+
+READY_SECONDS = 120.0
+
+
+def wait(machine: Machine, program: str, is_ready: Callable[[], bool]) -> None:
+    """With the program's last words if it ends, or does not get ready in time."""
+    deadline = time.monotonic() + READY_SECONDS
+    while not is_ready():
+        if machine.pid(program) is None:
+            raise MachineFailed(f"{program} ended:\n{machine.last_words(program)}")
+        if time.monotonic() > deadline:
+            raise MachineFailed(f"{program} was not ready within {READY_SECONDS:.0f} s:\n{machine.last_words(program)}")
+        time.sleep(0.1)
+
+
+def of_api(client: KubeClient) -> bool:
+    trust = ssl.create_default_context(cafile=client.authority)
+    try:
+        with urllib.request.urlopen(f"{client.url}/readyz", context=trust, timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def of_containerd(machine: Machine, node: Node) -> bool:
+    try:
+        machine.run(*node.ctr("version"))
+    except MachineFailed:
+        return False
+    return True
+
+
+def of_node(client: KubeClient, node: Node) -> bool:
+    try:
+        return (
+            client.kubectl("get", "node", node.name, "-o", 'jsonpath={.status.conditions[?(@.type=="Ready")].status}') == "True"
+        )
+    except CommandFailed:
+        return False

@@ -1,0 +1,283 @@
+"""A small cluster without servers: an API with resource versions, preconditions, finalizers and watches, and a kubelet that runs
+drivers in threads of this process, with the production code of the attempt and its tasks.
+
+What the API does is checked against a real API server in tests/contract/test_kube_api.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpoint_operator.cluster.api import Conflict
+from checkpoint_operator.cluster.cache import Cache, WriteName, name_of, write_of
+from checkpoint_operator.cluster.pods import ATTEMPT_LABEL, EPOCH_LABEL, UID_LABEL
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import FailureRecord
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.store import open_store
+from checkpoint_spark import code as steps_code
+from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.driver import family_of
+from checkpoint_spark.executor import execute_order
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+@dataclass
+class FakeApi:
+    """Implements KubeApi. `writes_made` has a word for each request that changes something; `down` makes all calls fail."""
+
+    cache: Cache
+    wake: Callable[[WriteName], None]
+    writes: dict[WriteName, dict[str, Any]] = field(default_factory=dict)
+    pods: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    config_maps: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    events: list[Mapping[str, Any]] = field(default_factory=list)
+    writes_made: list[str] = field(default_factory=list)
+    down: bool = False
+    refuse_pods: str | None = None
+    on_pod: Callable[[dict[str, Any]], None] = lambda pod: None
+    before: Callable[[str], None] = lambda request: None
+    _versions: Any = field(default_factory=lambda: itertools.count(1))
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    # --- as a user ------------------------------------------------------------------------------------------------------------
+
+    def apply(self, manifest: Mapping[str, Any], uid: str | None = None) -> WriteName:
+        """Create or change a CheckpointedWrite, as `kubectl apply` does."""
+        with self._lock:
+            metadata = {"namespace": "default", **manifest["metadata"]}
+            key = WriteName(metadata["namespace"], metadata["name"])
+            known = self.writes.get(key)
+            if known is None:
+                body = {**copy.deepcopy(dict(manifest)), "metadata": {**metadata, "uid": uid or new_token(), "generation": 1}}
+            else:
+                body = {**known, "spec": copy.deepcopy(manifest["spec"])}
+                if body["spec"] != known["spec"]:
+                    generation = known["metadata"]["generation"] + 1
+                    body["metadata"] = {**known["metadata"], "generation": generation}
+            self._store(key, body)
+            return key
+
+    def delete(self, key: WriteName) -> None:
+        with self._lock:
+            body = self.writes[key]
+            if body["metadata"].get("finalizers"):
+                self._store(key, {**body, "metadata": {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+            else:
+                self._remove(key)
+
+    def annotate(self, key: WriteName, name: str, value: str) -> None:
+        with self._lock:
+            body = self.writes[key]
+            annotations = {**body["metadata"].get("annotations", {}), name: value}
+            self._store(key, {**body, "metadata": {**body["metadata"], "annotations": annotations}})
+
+    # --- the port -------------------------------------------------------------------------------------------------------------
+
+    def get_write(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        self._ask("get write")
+        return self.writes.get(WriteName(namespace, name))
+
+    def list_writes(self, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+        self._ask("list writes")
+        return [body for key, body in self.writes.items() if namespace in (None, key.namespace)]
+
+    def patch_write(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._patch("patch write", WriteName(namespace, name), {**patch, "status": None}, keep="status")
+
+    def patch_status(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._patch("patch status", WriteName(namespace, name), patch, keep="spec")
+
+    def delete_write(self, namespace: str, name: str, uid: str) -> None:
+        self._ask("delete write", changes=True)
+        key = WriteName(namespace, name)
+        if key in self.writes and self.writes[key]["metadata"]["uid"] == uid:
+            self.delete(key)
+
+    def get_pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        self._ask("get pod")
+        return self.pods.get((namespace, name))
+
+    def create_pod(self, namespace: str, pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        self._ask("create pod", changes=True)
+        if self.refuse_pods is not None:
+            raise Retryable(reasons.POD_REFUSED, self.refuse_pods)
+        with self._lock:
+            place = (namespace, pod["metadata"]["name"])
+            if place in self.pods:
+                return None
+            made = copy.deepcopy(dict(pod))
+            made["metadata"] |= {"uid": new_token()}
+            made["status"] = {"phase": "Pending"}
+            self.put_pod(made)
+        self.on_pod(made)
+        return made
+
+    def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        self._ask("delete pod", changes=True)
+        with self._lock:
+            pod = self.pods.get((namespace, name))
+            if pod is not None and pod["metadata"]["uid"] == uid:
+                self.remove_pod(pod)
+
+    def get_config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        self._ask("get configmap")
+        return self.config_maps.get((namespace, name))
+
+    def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
+        self._ask("create event")
+        self.events.append(event)
+
+    def check(self) -> None:
+        self._ask("check")
+
+    # --- as the kubelet ---------------------------------------------------------------------------------------------------------
+
+    def put_pod(self, pod: dict[str, Any]) -> None:
+        with self._lock:
+            pod["metadata"]["resourceVersion"] = str(next(self._versions))
+            self.pods[pod["metadata"]["namespace"], pod["metadata"]["name"]] = pod
+            self.cache.put_pod(pod)
+        if (key := write_of(pod)) is not None:
+            self.wake(key)
+
+    def set_pod_status(self, pod: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Change what a pod says, if it is still there."""
+        with self._lock:
+            known = self.pods.get((pod["metadata"]["namespace"], pod["metadata"]["name"]))
+            if known is not None and known["metadata"]["uid"] == pod["metadata"]["uid"]:
+                self.put_pod({**copy.deepcopy(known), "status": dict(status)})
+
+    def remove_pod(self, pod: Mapping[str, Any]) -> None:
+        with self._lock:
+            self.pods.pop((pod["metadata"]["namespace"], pod["metadata"]["name"]), None)
+            self.cache.remove_pod(pod)
+        if (key := write_of(pod)) is not None:
+            self.wake(key)
+
+    # --- inside -----------------------------------------------------------------------------------------------------------------
+
+    def _ask(self, request: str, changes: bool = False) -> None:
+        self.before(request)
+        if self.down:
+            raise Retryable(reasons.API_UNAVAILABLE, "no answer")
+        if changes:
+            self.writes_made.append(request)
+
+    def _patch(self, request: str, key: WriteName, patch: Mapping[str, Any], keep: str) -> Mapping[str, Any]:
+        self._ask(request, changes=True)
+        with self._lock:
+            body = self.writes.get(key)
+            if body is None:
+                raise Conflict("it is gone")
+            version = patch.get("metadata", {}).get("resourceVersion")
+            if version is not None and version != body["metadata"]["resourceVersion"]:
+                raise Conflict("it was changed")
+            merged = merge_patch(body, patch)
+            if keep in body:
+                merged[keep] = body[keep]
+            self._store(key, merged)
+            if merged["metadata"].get("deletionTimestamp") and not merged["metadata"].get("finalizers"):
+                self._remove(key)
+            result: Mapping[str, Any] = merged
+            return result
+
+    def _store(self, key: WriteName, body: dict[str, Any]) -> None:
+        body["metadata"] = {**body["metadata"], "resourceVersion": str(next(self._versions))}
+        self.writes[key] = body
+        self.wake(self.cache.put_write(copy.deepcopy(body)))
+
+    def _remove(self, key: WriteName) -> None:
+        body = self.writes.pop(key)
+        self.cache.remove_write(body)
+        owned = [pod for pod in self.pods.values() if write_of(pod) == name_of(body)]
+        for pod in owned:
+            self.remove_pod(pod)
+        self.wake(key)
+
+
+class Killed(Exception):
+    """The driver's process ended here."""
+
+
+@dataclass
+class FakeKubelet:
+    """Runs a driver for each pod, in a thread. `between_tasks` is called before each task and may raise Killed."""
+
+    api: FakeApi
+    settings: Settings
+    between_tasks: Callable[[int], None] = lambda number: None
+    after_all: Callable[[], None] = lambda: None
+    drivers_run: int = 0
+    tasks_run: int = 0
+    #: What a pod's status becomes instead of running its driver; by attempt.
+    instead: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def run(self, pod: dict[str, Any]) -> None:
+        attempt = int(pod["metadata"]["labels"][ATTEMPT_LABEL])
+        if attempt in self.instead:
+            self.api.set_pod_status(pod, self.instead[attempt])
+            return
+        self.api.set_pod_status(pod, {"phase": "Running"})
+        self.drivers_run += 1
+        thread = threading.Thread(target=self._drive, args=(pod, attempt), daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def join(self) -> bool:
+        """Wait a moment for the drivers at work; return whether there were any."""
+        alive = [thread for thread in self.threads if thread.is_alive()]
+        for thread in alive:
+            thread.join(0.05)
+        return bool(alive)
+
+    def _drive(self, pod: dict[str, Any], attempt: int) -> None:
+        labels = pod["metadata"]["labels"]
+        arguments = pod["spec"]["containers"][0]["args"]
+        store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
+        ledger = Ledger(store, EpochKey(labels[UID_LABEL], int(labels[EPOCH_LABEL])))
+        code, reason = 0, "Completed"
+        steps_code._in_use = None  # a pod is a new process, and these threads are one
+        try:
+            run_attempt(ledger, attempt, self.settings.for_drivers(), 2, self._ship)
+            self.after_all()
+        except Killed as killed:
+            code, reason = 137, str(killed) or "Error"
+        except Superseded:
+            code, reason = 3, "Error"
+        except CheckpointError as error:
+            code, reason = 1, "Error"
+            ledger.put_failure(
+                FailureRecord(
+                    token=new_token(), attempt=attempt, family=family_of(error), reason=error.reason, message=error.message
+                )
+            )
+        ended = {"name": "driver", "state": {"terminated": {"exitCode": code, "reason": reason}}}
+        self.api.set_pod_status(pod, {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [ended]})
+
+    def _ship(self, orders: Sequence[str]) -> None:
+        for number, order in enumerate(orders):
+            self.between_tasks(number)
+            self.tasks_run += 1
+            execute_order(order, self.settings.for_drivers())

@@ -1,0 +1,303 @@
+"""Manifests that are right and manifests that are wrong. The models and the CRD have to agree about each.
+
+Paths are dotted with `__`; ... removes a field.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from checkpoint_protocol.manifest import API_VERSION, KIND
+
+SMALLEST: Final[dict[str, Any]] = {
+    "apiVersion": API_VERSION,
+    "kind": KIND,
+    "metadata": {"name": "flights"},
+    "spec": {
+        "source": {"format": "csv", "path": "/in/*.csv"},
+        "sink": {"iceberg": {"catalog": "local", "table": "db.flights"}},
+        "checkpoint": {"uri": "/checkpoints"},
+    },
+}
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    """Return the smallest manifest with other values at some paths."""
+    document = copy.deepcopy(SMALLEST)
+    for path, value in changes.items():
+        *folders, last = path.split("__")
+        section = document
+        for folder in folders:
+            section = section.setdefault(folder, {})
+        if value is ...:
+            del section[last]
+        else:
+            section[last] = copy.deepcopy(value)
+    return document
+
+
+_ICEBERG: Final = {"catalog": "c", "table": "a.b"}
+_STEP: Final = {"call": "m:f"}
+
+GOOD: Final[dict[str, dict[str, Any]]] = {
+    "the smallest": {},
+    "a name as long as may be": {"metadata__name": "a" * 45},
+    "several paths": {"spec__source__path": ..., "spec__source__paths": ["/a", "s3://b/c"]},
+    "null where a field is optional": {
+        "spec__source__columns": None,
+        "spec__code": {"path": None, "configMap": None, "uri": None},
+        "spec__image": None,
+        "spec__serviceAccountName": None,
+        "spec__storageSecretName": None,
+        "spec__activeDeadlineSeconds": None,
+        "spec__ttlSecondsAfterFinished": None,
+        "spec__driver": {"memoryOverhead": None},
+        "spec__steps": [{"call": "m:f", "name": None}],
+    },
+    "null in place of the other path": {"spec__source__path": None, "spec__source__paths": ["/a"]},
+    "null in place of the other sinks": {"spec__sink": {"iceberg": None, "lance": {"uri": "/x"}, "none": None}},
+    "an empty list in place of the other path": {"spec__source__paths": []},
+    "all about text": {
+        "spec__source__options": {
+            "header": False,
+            "delimiter": "\t",
+            "quote": "",
+            "escape": "\\",
+            "nullValues": [],
+            "multiLine": True,
+            "compression": "gzip",
+        },
+        "spec__source__types": {"delay": "int64", "price": "decimal(10,2)"},
+        "spec__source__keyColumns": ["id"],
+        "spec__source__columns": ["id", "größe", ""],
+    },
+    "a delimiter that is one character of three bytes": {"spec__source__options": {"delimiter": "│"}},
+    "steps of all kinds": {
+        "spec__steps": [
+            {"call": "package.module:Class", "input": "row", "name": "predict"},
+            {"call": "m:f", "input": "pandas", "arguments": {"size": 3, "on": ["a", None, {"b": 0.5}], "no": None}},
+            {"call": "modulo_größe.été:f", "input": "arrow"},
+        ]
+    },
+    "code in a folder": {"spec__code": {"path": "/code"}},
+    "code in a ConfigMap": {"spec__code": {"configMap": {"name": "flights.code-1"}}},
+    "code in a file of one machine": {"spec__code": {"uri": "/code/größe 1/flights.py"}},
+    "code in an object": {"spec__code": {"uri": "s3://bucket/code/flights-1.0-py3-none-any.whl"}},
+    "a dataset": {"spec__sink": {"lance": {"uri": "s3://bucket/flights.lance"}, "create": True}},
+    "a dataset on disk with a percent sign": {"spec__sink": {"lance": {"uri": "/data/100%.lance"}}},
+    "no table": {"spec__sink": {"none": {}}},
+    "a table to be made": {
+        "spec__sink": {
+            "iceberg": _ICEBERG,
+            "create": True,
+            "mode": "append",
+            "partitionBy": [{"column": "day", "transform": "month"}, {"column": "origin"}],
+            "targetFileSize": "64Mi",
+        }
+    },
+    "sizes in all units": {
+        "spec__source__splitSize": "1",
+        "spec__sink__targetFileSize": "8388607Ti",
+        "spec__checkpoint__minimumBytes": "0",
+        "spec__driver": {"memory": "1500M", "memoryOverhead": "0Mi"},
+        "spec__executor": {"memory": "007Gi"},
+    },
+    "durations": {"spec__checkpoint__interval": "1h30m0.5s"},
+    "the shortest duration": {"spec__checkpoint__interval": "0.000000001s"},
+    "pods": {
+        "spec__image": "registry.example.com:5000/spark@sha256:" + "0" * 64,
+        "spec__serviceAccountName": "driver",
+        "spec__storageSecretName": "storage.v2",
+        "spec__driver": {
+            "cores": 2,
+            "memory": "2Gi",
+            "memoryOverhead": "1Gi",
+            "template": {
+                "metadata": {"labels": {"team": "a"}},
+                "spec": {"containers": [{"name": "driver", "env": [{"name": "A", "value": None}]}], "tolerations": []},
+            },
+        },
+        "spec__executor": {"instances": 10_000, "cores": 1, "template": {"spec": {}}},
+        "spec__sparkConf": {"spark.speculation": "true"},
+    },
+    "all the switches": {
+        "spec__suspend": True,
+        "spec__backoffLimit": 0,
+        "spec__activeDeadlineSeconds": 1,
+        "spec__progressDeadlineSeconds": 10,
+        "spec__ttlSecondsAfterFinished": 0,
+        "spec__runNonce": "2026-01-02",
+        "spec__onCodeChange": "Restart",
+        "spec__onReplaced": "Skip",
+    },
+}
+
+BAD: Final[dict[str, dict[str, Any]]] = {
+    # names
+    "a name that is too long": {"metadata__name": "a" * 46},
+    "a name with a dot": {"metadata__name": "a.b"},
+    "a name with capitals": {"metadata__name": "Flights"},
+    # what is not known
+    "an unknown field": {"spec__backoffLimt": 3},
+    "an unknown field of the source": {"spec__source__optoins": {}},
+    "an unknown option": {"spec__source__options": {"delimeter": ";"}},
+    "an unknown field of a step": {"spec__steps": [{"call": "m:f", "argument": {}}]},
+    "an unknown field of a sink": {"spec__sink": {"none": {"table": "x"}}},
+    "an unknown field of the driver": {"spec__driver": {"xyzzy": 1}},
+    "an unknown part of a pod template": {"spec__driver": {"template": {"sepc": {}}}},
+    "an unknown field of a ConfigMap": {"spec__code": {"configMap": {"name": "a", "key": "b"}}},
+    "an unknown section": {"spce": {}},
+    # what is missing
+    "no spec": {"spec": ...},
+    "no source": {"spec__source": ...},
+    "no sink": {"spec__sink": ...},
+    "no checkpoint": {"spec__checkpoint": ...},
+    "no checkpoint uri": {"spec__checkpoint": {"interval": "5s"}},
+    "no format": {"spec__source": {"path": "/a"}},
+    "no callable": {"spec__steps": [{"name": "x"}]},
+    "no table name": {"spec__sink": {"iceberg": {"catalog": "c"}}},
+    "a ConfigMap without a name": {"spec__code": {"configMap": {}}},
+    # wrong types
+    "a number in quotes": {"spec__backoffLimit": "3"},
+    "a truth for a number": {"spec__backoffLimit": True},
+    "a fraction": {"spec__backoffLimit": 0.5},
+    "a number for a text": {"spec__runNonce": 2},
+    "a text for a truth": {"spec__sink__create": "yes"},
+    "a mapping for a list": {"spec__steps": _STEP},
+    "a list for a mapping": {"spec__source__types": ["a"]},
+    "a truth for a property": {"spec__sparkConf": {"spark.x": True}},
+    "a number for a type": {"spec__source__types": {"a": 1}},
+    "null for a required field": {"spec__checkpoint__uri": None},
+    "null for a section": {"spec__sink__iceberg": {"catalog": None, "table": "a.b"}},
+    "a list for arguments": {"spec__steps": [{"call": "m:f", "arguments": [1]}]},
+    "a text for a template": {"spec__driver": {"template": "x"}},
+    "a text in a template": {"spec__driver": {"template": {"spec": "x"}}},
+    # sizes and durations
+    "a size without quotes": {"spec__source__splitSize": 1048576},
+    "a size in bytes of its own": {"spec__checkpoint__minimumBytes": "8MB"},
+    "a size with a sign": {"spec__checkpoint__minimumBytes": "-8Mi"},
+    "a size of nothing": {"spec__source__splitSize": "0"},
+    "a size of no Mi": {"spec__driver": {"memory": "0Mi"}},
+    "a size that no number holds": {"spec__sink__targetFileSize": "9999999999Ti"},
+    "a size just too large": {"spec__sink__targetFileSize": "8388608Ti"},
+    "a duration without a unit": {"spec__checkpoint__interval": "60"},
+    "a duration without quotes": {"spec__checkpoint__interval": 60},
+    "a duration in the wrong order": {"spec__checkpoint__interval": "30s5m"},
+    "a duration of nothing": {"spec__checkpoint__interval": "0s"},
+    "a duration without text": {"spec__checkpoint__interval": ""},
+    "a duration with a line break": {"spec__checkpoint__interval": "5m\n"},
+    "a duration with too many digits": {"spec__checkpoint__interval": "9" * 400 + "s"},
+    # bounds
+    "too few executors": {"spec__executor": {"instances": 0}},
+    "too many executors": {"spec__executor": {"instances": 10_001}},
+    "no cores": {"spec__driver": {"cores": 0}},
+    "a negative limit": {"spec__backoffLimit": -1},
+    "a limit that is too large": {"spec__backoffLimit": 1001},
+    "no deadline at all": {"spec__activeDeadlineSeconds": 0},
+    "a hasty progress deadline": {"spec__progressDeadlineSeconds": 9},
+    "a progress deadline in quotes": {"spec__progressDeadlineSeconds": "600"},
+    "a negative time to live": {"spec__ttlSecondsAfterFinished": -1},
+    "a time to live of centuries": {"spec__ttlSecondsAfterFinished": 1 << 31},
+    "a path without text": {"spec__source__path": ""},
+    "a path that is too long": {"spec__source__path": "a" * 1025},
+    "too many paths": {"spec__source__path": ..., "spec__source__paths": ["a"] * 1025},
+    "no columns": {"spec__source__columns": []},
+    "a column name that is too long": {"spec__source__columns": ["a" * 513]},
+    "too many key columns": {"spec__source__keyColumns": ["a"] * 17},
+    "a delimiter of two": {"spec__source__options": {"delimiter": "||"}},
+    "no delimiter": {"spec__source__options": {"delimiter": ""}},
+    "too many texts for NULL": {"spec__source__options": {"nullValues": ["a"] * 65}},
+    "too many steps": {"spec__steps": [_STEP] * 65},
+    "a nonce that is too long": {"spec__runNonce": "a" * 129},
+    "too many properties": {"spec__sparkConf": {f"spark.{number}": "" for number in range(257)}},
+    "a property that is too long": {"spec__sparkConf": {"spark.x": "a" * 8193}},
+    "too many partition fields": {
+        "spec__sink": {"iceberg": _ICEBERG, "create": True, "partitionBy": [{"column": str(n)} for n in range(17)]}
+    },
+    # words
+    "an unknown format": {"spec__source__format": "xml"},
+    "an unknown compression": {"spec__source__options": {"compression": "zip"}},
+    "an unknown input": {"spec__steps": [{"call": "m:f", "input": "polars"}]},
+    "a callable without a colon": {"spec__steps": [{"call": "module.function"}]},
+    "a callable that begins with a digit": {"spec__steps": [{"call": "1m:f"}]},
+    "a callable with a space": {"spec__steps": [{"call": "m m:f"}]},
+    "a table without a namespace": {"spec__sink__iceberg": {"catalog": "c", "table": "flights"}},
+    "a table with an empty part": {"spec__sink__iceberg": {"catalog": "c", "table": "a..b"}},
+    "no catalog": {"spec__sink__iceberg": {"catalog": "", "table": "a.b"}},
+    "a word in the wrong case": {"spec__onCodeChange": "continue"},
+    "an unknown word": {"spec__onReplaced": "Ignore"},
+    "an unknown transform": {
+        "spec__sink": {"iceberg": _ICEBERG, "create": True, "partitionBy": [{"column": "a", "transform": "bucket"}]}
+    },
+    "an image with a space": {"spec__image": "a b"},
+    "an image without a name": {"spec__image": ""},
+    "an image name that is too long": {"spec__image": "a" * 513},
+    "a service account with capitals": {"spec__serviceAccountName": "Driver"},
+    "a Secret with a slash": {"spec__storageSecretName": "a/b"},
+    "a ConfigMap with capitals": {"spec__code": {"configMap": {"name": "Code"}}},
+    "code of another kind": {"spec__code": {"uri": "s3://bucket/flights.jar"}},
+    "code in a bucket without a key": {"spec__code": {"uri": "s3://flights.py"}},
+    # what does not go together
+    "neither path nor paths": {"spec__source__path": ...},
+    "both path and paths": {"spec__source__paths": ["/b"]},
+    "two places of code": {"spec__code": {"path": "/code", "uri": "s3://bucket/flights.py"}},
+    "three places of code": {"spec__code": {"path": "/c", "configMap": {"name": "c"}, "uri": "s3://bucket/flights.py"}},
+    "no kind of sink": {"spec__sink": {"create": True}},
+    "a null sink": {"spec__sink": {"iceberg": None}},
+    "two sinks": {"spec__sink": {"iceberg": _ICEBERG, "none": {}}},
+    "two other sinks": {"spec__sink": {"lance": {"uri": "/x"}, "none": {}}},
+    "overwriting": {"spec__sink__mode": "overwrite"},
+    "partitions of a dataset": {"spec__sink": {"lance": {"uri": "/x"}, "create": True, "partitionBy": [{"column": "a"}]}},
+    "partitions of a table that exists": {"spec__sink": {"iceberg": _ICEBERG, "partitionBy": [{"column": "a"}]}},
+    "making no table": {"spec__sink": {"none": {}, "create": True}},
+    "a dataset with an escaped name": {"spec__sink": {"lance": {"uri": "s3://bucket/a%20b.lance"}}},
+    "a property that is not Spark's": {"spec__sparkConf": {"executor.memory": "1g"}},
+}
+
+#: Edits of GOOD["the smallest"] after it was applied: what a write is cannot be changed, ...
+FORBIDDEN_EDITS: Final[dict[str, dict[str, Any]]] = {
+    "another path": {"spec__source__path": "/b"},
+    "paths instead of path": {"spec__source__path": ..., "spec__source__paths": ["/in/*.csv", "/b"]},
+    "another format": {"spec__source__format": "json"},
+    "another option": {"spec__source__options": {"header": False}},
+    "an emptied option": {"spec__source__options": {"nullValues": []}},
+    "columns added": {"spec__source__columns": ["a"]},
+    "types added": {"spec__source__types": {"a": "int64"}},
+    "key columns added": {"spec__source__keyColumns": ["a"]},
+    "another catalog": {"spec__sink__iceberg__catalog": "other"},
+    "another table": {"spec__sink__iceberg__table": "db.flights2"},
+    "another kind of sink": {"spec__sink": {"lance": {"uri": "/x"}}},
+    "no sink any more": {"spec__sink": {"none": {}}},
+    "create added": {"spec__sink__create": True},
+    "another checkpoint": {"spec__checkpoint__uri": "/other"},
+}
+
+#: ... and all else can, also where it is added or spelled out only now.
+ALLOWED_EDITS: Final[dict[str, dict[str, Any]]] = {
+    "sizes": {
+        "spec__source__splitSize": "1Mi",
+        "spec__sink__targetFileSize": "1Mi",
+        "spec__checkpoint__interval": "5s",
+        "spec__checkpoint__minimumBytes": "1",
+    },
+    "steps": {"spec__steps": [{"call": "m:f", "arguments": {"a": 1}}]},
+    "code": {"spec__code": {"configMap": {"name": "code"}}},
+    "pods": {
+        "spec__image": "spark:2",
+        "spec__driver": {"memory": "3Gi", "template": {"spec": {"nodeSelector": {"a": "b"}}}},
+        "spec__executor": {"instances": 4},
+        "spec__sparkConf": {"spark.x": "y"},
+    },
+    "switches": {"spec__suspend": True, "spec__backoffLimit": 9, "spec__runNonce": "2", "spec__ttlSecondsAfterFinished": 5},
+    "defaults spelled out": {
+        "spec__source__paths": [],
+        "spec__source__options": {"header": True, "delimiter": ","},
+        "spec__source__types": {},
+        "spec__source__columns": None,
+        "spec__sink__lance": None,
+        "spec__sink__mode": "append",
+        "spec__sink__create": False,
+        "spec__sink__partitionBy": [],
+    },
+}

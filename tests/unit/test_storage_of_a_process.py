@@ -1,0 +1,104 @@
+"""The storage settings of a driver or an executor: from a file or from a variable, and never quoted when they are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.storage import StorageSettings, reveal
+from checkpoint_spark.driver import EXIT_FAILED, drive, parse
+from checkpoint_spark.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
+
+HIDDEN = "hidden-7c1f"
+
+
+def settings_for(bucket: str) -> str:
+    return json.dumps({"storage": [{"prefix": f"s3://{bucket}/", "access_key_id": "a", "secret_access_key": HIDDEN}]})
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(STORAGE_FILE_VARIABLE, raising=False)
+    monkeypatch.delenv(STORAGE_VARIABLE, raising=False)
+
+
+def test_without_either_there_are_none() -> None:
+    assert storage_settings() == StorageSettings()
+
+
+def test_they_come_from_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORAGE_VARIABLE, settings_for("one"))
+
+    (entry,) = storage_settings().storage
+
+    assert entry.prefix == "s3://one/"
+    assert entry.secret_access_key is not None
+    assert reveal(entry.secret_access_key) == HIDDEN
+
+
+def test_the_file_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "storage.json").write_text(settings_for("file"))
+    monkeypatch.setenv(STORAGE_VARIABLE, settings_for("variable"))
+    monkeypatch.setenv(STORAGE_FILE_VARIABLE, str(tmp_path / "storage.json"))
+
+    assert storage_settings().storage[0].prefix == "s3://file/"
+
+
+WRONG = {
+    "nothing": ("", "not JSON"),
+    "a cut text": (settings_for("b")[:-3], "not JSON"),
+    "yaml": (f"storage:\n- secret_access_key: {HIDDEN}\n", "not JSON"),
+    "a list": (f'["{HIDDEN}"]', "object"),
+    "a misspelt field": (settings_for("b").replace("secret_access_key", "secret_acces_key"), "'secret_access_key'"),
+    "a wrong type": (settings_for("b").replace(f'"{HIDDEN}"', f'["{HIDDEN}"]'), "storage.0.secret_access_key"),
+    "two places of a secret": (
+        settings_for("b").replace(f'"{HIDDEN}"', json.dumps({"env": HIDDEN, "file": HIDDEN})),
+        "exactly one of env and file",
+    ),
+    "a whole settings file": (json.dumps({"catalogs": {HIDDEN: {"uri": HIDDEN}}, "storage": []}), "catalogs"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize("source", [STORAGE_VARIABLE, STORAGE_FILE_VARIABLE])
+def test_wrong_settings_are_told_by_place_and_never_quoted(
+    kind: str, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text, gist = WRONG[kind]
+    (tmp_path / "storage.json").write_text(text)
+    monkeypatch.setenv(source, text if source == STORAGE_VARIABLE else str(tmp_path / "storage.json"))
+
+    with pytest.raises(NeedsChange) as caught:
+        storage_settings()
+
+    assert caught.value.reason == reasons.MANIFEST_INVALID
+    assert gist in caught.value.message
+    assert source in caught.value.message
+    assert HIDDEN not in caught.value.message
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(STORAGE_FILE_VARIABLE, str(tmp_path / "no.json"))
+
+    with pytest.raises(NeedsChange, match=r"no\.json.*No such file"):
+        storage_settings()
+
+
+def test_a_driver_with_wrong_settings_tells_in_one_line_and_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(STORAGE_VARIABLE, "{")
+    told: list[str] = []
+    line = ["--uri", str(tmp_path), "--uid", "u", "--epoch", "1", "--attempt", "1", "--parallelism", "1"]
+
+    assert drive(parse(line, "local[1]"), told.append) == EXIT_FAILED
+
+    assert len(told) == 1
+    assert told[0].startswith("ManifestInvalid: the storage settings")
+    assert "Traceback" not in capsys.readouterr().err

@@ -1,0 +1,146 @@
+"""The work queue: once each, one worker at a time, later when asked for."""
+
+from __future__ import annotations
+
+import threading
+
+from checkpoint_operator.cluster.work_queue import WorkQueue
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def queue() -> tuple[WorkQueue[str], Clock]:
+    clock = Clock()
+    return WorkQueue(clock=clock), clock
+
+
+def test_a_key_that_is_added_often_is_taken_once() -> None:
+    work, _ = queue()
+    for _ in range(3):
+        work.add("a")
+
+    assert work.take() == "a"
+    work.done("a")
+    assert work.count_due() == 0
+
+
+def test_keys_are_taken_in_the_order_in_which_they_are_due() -> None:
+    work, clock = queue()
+    work.add("later", 2.0)
+    work.add("first")
+    work.add("second")
+    clock.now_s = 3.0
+
+    assert [work.take(), work.take(), work.take()] == ["first", "second", "later"]
+
+
+def test_a_key_that_is_not_due_waits() -> None:
+    work, clock = queue()
+    work.add("a", 5.0)
+    clock.now_s = 4.9
+    assert work.count_due() == 0
+
+    clock.now_s = 5.0
+    assert work.take() == "a"
+
+
+def test_an_earlier_time_replaces_a_later_one_and_not_the_other_way_round() -> None:
+    work, clock = queue()
+    work.add("a", 100.0)
+    work.add("a", 1.0)
+    work.add("a", 50.0)
+    clock.now_s = 1.0
+
+    assert work.take() == "a"
+    work.done("a")
+    clock.now_s = 1000.0
+    assert work.count_due() == 0
+
+
+def test_a_key_in_hand_is_not_given_to_a_second_worker_and_comes_again_afterwards() -> None:
+    work, _ = queue()
+    work.add("a")
+    assert work.take() == "a"
+    work.add("a")
+    work.add("b")
+
+    assert work.take() == "b", "a is in hand"
+    work.done("a")
+    assert work.take() == "a"
+
+
+def test_a_worker_that_waits_is_woken_by_an_added_key() -> None:
+    work: WorkQueue[str] = WorkQueue()
+    taken: list[str | None] = []
+    worker = threading.Thread(target=lambda: taken.append(work.take()))
+    worker.start()
+    work.add("a")
+    worker.join(10)
+
+    assert taken == ["a"]
+
+
+def test_a_worker_that_waits_is_woken_when_a_key_in_hand_is_given_back() -> None:
+    work: WorkQueue[str] = WorkQueue()
+    work.add("a")
+    work.take()
+    work.add("a")
+    taken: list[str | None] = []
+    worker = threading.Thread(target=lambda: taken.append(work.take()))
+    worker.start()
+    work.done("a")
+    worker.join(10)
+
+    assert taken == ["a"]
+
+
+def test_a_closed_queue_gives_nothing_to_anybody() -> None:
+    work: WorkQueue[str] = WorkQueue()
+    taken: list[str | None] = ["something"]
+    worker = threading.Thread(target=lambda: taken.append(work.take()))
+    worker.start()
+    work.close()
+    worker.join(10)
+
+    assert taken == ["something", None]
+    work.add("a")
+    assert work.take() is None
+
+
+def test_many_workers_take_each_key_as_often_as_it_became_due_and_never_two_at_once() -> None:
+    work: WorkQueue[int] = WorkQueue()
+    in_hand: set[int] = set()
+    wrong: list[int] = []
+    done: list[int] = []
+    lock = threading.Lock()
+
+    def run() -> None:
+        while (key := work.take()) is not None:
+            with lock:
+                if key in in_hand:
+                    wrong.append(key)
+                in_hand.add(key)
+            with lock:
+                in_hand.discard(key)
+                done.append(key)
+                if len(done) >= 200:
+                    work.close()
+            work.done(key)
+            work.add(key)
+
+    workers = [threading.Thread(target=run) for _ in range(4)]
+    for key in range(5):
+        work.add(key)
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
+
+    assert not wrong
+    assert set(done) == set(range(5))

@@ -6,10 +6,10 @@
         a claim: bury                             landed: it stays; else a tombstone, after which nothing can land
         neither can be told                       nothing is removed; a person must act, or the same call is made later
     the data files that the seals of the buried and of the never claimed epochs name
-    everything below staged/<uid>/
+    everything below staged/<uid>/ and control/<uid>/code/
 
 The note comes before the look at the claims, and a committer's claim before its look for the note: one of the two sees the other,
-however long the committer was paused in between. `control/<uid>/` stays: it is what stops committers that wake up later.
+however long the committer was paused in between. The rest of `control/<uid>/` stays: it is what stops committers that wake up later.
 
 It may be cut off anywhere and be called again: each step finds what the one before has left, and seals go after the files that
 they name. Zombies may go on staging meanwhile; what they leave is never committed, and the next call removes it.
@@ -167,11 +167,12 @@ class _Deletion:
         return seal.files if seal is not None else ()
 
     def _clear(self) -> int:
-        """Remove everything that drivers have put."""
+        """Remove everything that drivers have put, and the code that they were given."""
         count = 0
-        for stored in _batched(self.store.list(layout.staged_folder(self.uid))):
-            self.ask_all(lambda item: self.store.delete([item.path]), stored)
-            count += len(stored)
+        for folder in (layout.staged_folder(self.uid), layout.code_folder(self.uid)):
+            for stored in _batched(self.store.list(folder)):
+                self.ask_all(lambda item: self.store.delete([item.path]), stored)
+                count += len(stored)
         return count
 
 

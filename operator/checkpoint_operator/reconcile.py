@@ -270,6 +270,8 @@ class Reconciler:
 
     def _record(self, ledger: Ledger, attempt: int, counted: tuple[int, ...]) -> Stall | None:
         spec = self.write.spec
+        if ledger.is_deleted():
+            return Stall(reasons.WRITE_DELETED, f"the write {ledger.key.uid} was deleted; give a new write a new name")
         try:
             target = self.sink.describe()
         except NeedsChange as error:

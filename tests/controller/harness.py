@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.cache import Cache, WriteName, name_of
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
 from checkpoint_operator.cluster.controller import Controller
@@ -96,7 +96,8 @@ class World:
         self.cache = self.api.cache = Cache()
         self.api.wake = queue.add
         for body in self.api.writes.values():
-            queue.add(self.cache.put_write(body))
+            self.cache.put_write(body)
+            queue.add(name_of(body))
         for pod in self.api.pods.values():
             self.cache.put_pod(pod)
         self.operator = self._operator(queue)

@@ -37,13 +37,15 @@ class Cache:
     _pods: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def put_write(self, body: Mapping[str, Any]) -> WriteName:
+    def put_write(self, body: Mapping[str, Any]) -> bool:
+        """Take a write as it is now; return whether that is news. The answer to a request of ours comes again as an event."""
         key = name_of(body)
         kept = {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != "managedFields"}}
         with self._lock:
-            if not _is_older(body, self._writes.get(key)):
+            is_news = _is_news(body, self._writes.get(key))
+            if is_news:
                 self._writes[key] = kept
-        return key
+        return is_news
 
     def remove_write(self, body: Mapping[str, Any]) -> WriteName:
         """Forget a write that is gone, unless another has taken its name since."""
@@ -62,22 +64,24 @@ class Cache:
         """Whether this object is newer than what is known of it."""
         with self._lock:
             known = self._writes.get(name_of(body))
-        return known is None or (known is not body and _is_older(known, body))
+        return _is_news(body, known)
 
     def write_names(self) -> list[WriteName]:
         with self._lock:
             return list(self._writes)
 
-    def put_pod(self, body: Mapping[str, Any]) -> None:
-        """Keep what is looked at: a pod's spec is large, and none of it is."""
+    def put_pod(self, body: Mapping[str, Any]) -> bool:
+        """The same for a pod, of which only what is looked at is kept: its spec is large."""
         kept = {
             "metadata": {name: body["metadata"][name] for name in _POD_METADATA if name in body["metadata"]},
             "status": body.get("status") or {},
         }
         place = (body["metadata"]["namespace"], body["metadata"]["name"])
         with self._lock:
-            if not _is_older(body, self._pods.get(place)):
+            is_news = _is_news(body, self._pods.get(place))
+            if is_news:
                 self._pods[place] = kept
+        return is_news
 
     def remove_pod(self, body: Mapping[str, Any]) -> None:
         place = (body["metadata"]["namespace"], body["metadata"]["name"])
@@ -104,9 +108,10 @@ def write_of(pod: Mapping[str, Any]) -> WriteName | None:
     return None
 
 
-def _is_older(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+def _is_news(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    """Whether an object is newer than what is known of it."""
     if known is None or known["metadata"]["uid"] != body["metadata"]["uid"]:
-        return False
+        return True
     ours, theirs = known["metadata"].get("resourceVersion", ""), body["metadata"].get("resourceVersion", "")
     # Versions of one resource can be compared as numbers (KEP-5504). What is no number is taken as it comes.
-    return ours.isdigit() and theirs.isdigit() and int(theirs) < int(ours)
+    return int(theirs) > int(ours) if ours.isdigit() and theirs.isdigit() else ours != theirs

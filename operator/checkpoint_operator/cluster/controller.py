@@ -141,7 +141,7 @@ class Controller:
             store_uri=store.uri,
             workloads=self.config.workloads,
             record=lambda epoch, launch, pod: self._record_start(key, epoch, launch, pod),
-            note=self.cache.put_pod,
+            note=self._note_pod,
         )
         session = open_session(
             owner=owner,
@@ -203,8 +203,10 @@ class Controller:
 
     def _is_past_deadline(self, key: WriteName, spec: Spec) -> bool:
         """By the wall clock: it bounds effort, and no safety rests on it."""
+        if spec.active_deadline_seconds is None:
+            return False
         status = status_of(self._body(key))
-        if spec.active_deadline_seconds is None or status.started_at is None or status.run_nonce != spec.run_nonce:
+        if status.started_at is None or status.run_nonce != spec.run_nonce:
             return False
         return self._age_s(status.started_at) > spec.active_deadline_seconds
 
@@ -282,6 +284,9 @@ class Controller:
 
     def _record_start(self, key: WriteName, epoch: EpochKey, launch: LaunchRecord, pod: str) -> None:
         self._publish(key, lambda frame: statuses.starting(frame, epoch, launch, pod))
+
+    def _note_pod(self, pod: Mapping[str, Any]) -> None:
+        self.cache.put_pod(pod)
 
     def _record_commit(self, key: WriteName) -> None:
         self._publish(key, statuses.committing)

@@ -111,6 +111,7 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str) -> Sta
             "epoch": key.epoch,
             "started_at": (None if is_new_epoch else frame.previous.started_at) or frame.now,
             "attempt": launch.attempt,
+            "rows_sealed": frame.previous.rows_sealed or 0 if not is_new_epoch else 0,
             "run_nonce": launch.run_nonce,
             "driver_pod": pod,
             "reason": _STARTING,

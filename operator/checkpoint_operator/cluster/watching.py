@@ -11,7 +11,7 @@ from typing import Any
 
 import kopf
 
-from checkpoint_operator.cluster.cache import Cache, WriteName, write_of
+from checkpoint_operator.cluster.cache import Cache, WriteName, name_of, write_of
 from checkpoint_operator.cluster.kube import PLURAL
 from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
 from checkpoint_protocol.manifest import API_VERSION
@@ -39,19 +39,24 @@ def watch(
     @kopf.on.event(group, version, PLURAL, registry=registry)
     async def _write_changed(event: Any, **_: Any) -> None:
         body = event["object"]
-        wake(cache.remove_write(body) if event["type"] == "DELETED" else cache.put_write(body))
+        if event["type"] == "DELETED":
+            wake(cache.remove_write(body))
+        elif cache.put_write(body):
+            wake(name_of(body))
 
     @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER_CONTAINER}, registry=registry)
     async def _pod_changed(event: Any, **_: Any) -> None:
         body = event["object"]
         if event["type"] == "DELETED":
             cache.remove_pod(body)
-        else:
-            cache.put_pod(body)
+        elif not cache.put_pod(body):
+            return
         if (key := write_of(body)) is not None:
             wake(key)
 
     settings = kopf.OperatorSettings()
+    settings.persistence.diffbase_storage = _NoDiffs()
+    settings.persistence.progress_storage = _NoProgress()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True
@@ -68,3 +73,35 @@ def watch(
         stop_flag=stop,
         ready_flag=ready,
     )
+
+
+class _NoDiffs(kopf.DiffBaseStorage):
+    """Kopf takes each object apart to tell what has changed since it last handled it. Nobody here asks that."""
+
+    def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
+        return kopf.BodyEssence({})
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing is ever written onto an object."""
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Handlers of raw events have no progress to keep."""
+
+    def fetch(self, *, key: object, body: kopf.Body) -> kopf.ProgressRecord | None:
+        return None
+
+    def store(self, *, key: object, record: kopf.ProgressRecord, body: kopf.Body, patch: kopf.Patch) -> None:
+        """Nothing is ever written onto an object."""
+
+    def purge(self, *, key: object, body: kopf.Body, patch: kopf.Patch) -> None:
+        """Nothing was written."""
+
+    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
+        """Nothing is ever written onto an object."""
+
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        return essence

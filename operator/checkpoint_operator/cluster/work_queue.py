@@ -23,6 +23,7 @@ class WorkQueue(Generic[_Key]):
     _due: dict[_Key, float] = field(default_factory=dict)
     _heap: list[tuple[float, int, _Key]] = field(default_factory=list)
     _taken: set[_Key] = field(default_factory=set)
+    _held: dict[_Key, list[tuple[float, int, _Key]]] = field(default_factory=dict)
     _count: int = 0
     _is_closed: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -52,7 +53,9 @@ class WorkQueue(Generic[_Key]):
         """Give a key back."""
         with self._changed:
             self._taken.discard(key)
-            self._changed.notify_all()
+            for entry in self._held.pop(key, ()):
+                heapq.heappush(self._heap, entry)
+            self._changed.notify()
 
     def close(self) -> None:
         """Let every worker come back with nothing."""
@@ -67,25 +70,23 @@ class WorkQueue(Generic[_Key]):
             return sum(due <= now for due in self._due.values())
 
     def _pop(self) -> _Key | None:
-        """Take the first key that is due and free. Entries that an earlier time has replaced are dropped on the way."""
-        now, held, found = self.clock(), [], None
+        """Take the first key that is due and free.
+
+        Entries that an earlier time has replaced are dropped on the way; those of keys in hand are laid aside until `done`.
+        """
+        now = self.clock()
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)
             due, _, key = entry
             if self._due.get(key) != due:
                 continue
             if key in self._taken:
-                held.append(entry)
+                self._held.setdefault(key, []).append(entry)
                 continue
             del self._due[key]
-            found = key
-            break
-        for entry in held:
-            heapq.heappush(self._heap, entry)
-        return found
+            return key
+        return None
 
     def _patience(self) -> float | None:
-        """Until the next entry is due. Entries that are due now belong to keys in hand: `done` wakes us for them."""
-        now = self.clock()
-        later = [due for due, _, _ in self._heap if due > now]
-        return min(later) - now if later else None
+        """Until the next entry is due."""
+        return max(0.0, self._heap[0][0] - self.clock()) if self._heap else None

@@ -1,7 +1,7 @@
 """The project's two images, built from their Dockerfiles into archives: by Docker where it works, else by buildah in a chroot.
 
 An image is named after what it was made of, so that an image that a cluster has under that name is the right one. Dependencies
-are layers of their own, so that an edit of the project's code costs seconds.
+are layers of their own, so that an edit of our own code costs less than a minute instead of five.
 """
 
 import functools

@@ -6,7 +6,7 @@ UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance test check format prefetch pin clean cluster cluster-down images
+.PHONY: help setup run run-lance test test-cluster check format prefetch pin clean cluster cluster-down images
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -42,12 +42,15 @@ prefetch: setup ## fetch and build the servers that the tests use, once, into a 
 	@$(BIN)/python -m checkpoint_operator.local.java
 	$(BIN)/python -m tests.services.prefetch
 
-test: setup prefetch ## run every test
+test: setup prefetch ## run every test but those that need a cluster
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/cluster
+
+test-cluster: setup prefetch ## run the tests on a real cluster of this machine (root); the first time builds it and the images
+	$(BIN)/python -m pytest --timeout=1800 tests/cluster
 
 # A node of our own takes root on Debian or Ubuntu; `make cluster CLUSTER=kind` takes Docker instead. The second was not tried: Docker
 # did not let kind run where this was written. Its images are loaded with: go run $(KIND) load image-archive <archive> --name tests

@@ -9,7 +9,7 @@
     everything below staged/<uid>/ and control/<uid>/code/
 
 The note comes before the look at the claims, and a committer's claim before its look for the note: one of the two sees the other,
-however long the committer was paused in between. The rest of `control/<uid>/` stays: it is what stops committers that wake up later.
+however long the committer was paused in between. The rest of `control/<uid>/` stays: it stops committers that wake up later.
 
 It may be cut off anywhere and be called again: each step finds what the one before has left, and seals go after the files that
 they name. Zombies may go on staging meanwhile; what they leave is never committed, and the next call removes it.

@@ -92,7 +92,7 @@ class User:
             "code": {"configMap": {"name": self.put_code()}},
             "steps": steps,
             "sink": self.place.sink(),
-            "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1s", "minimumBytes": 0},
+            "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1s", "minimumBytes": "1"},
             "driver": {"memory": "512Mi", "template": _small("driver")},
             "executor": {"memory": "512Mi", "cores": 2, "template": _small("executor")},
             # One real core is asked for by two task slots: this machine is small.

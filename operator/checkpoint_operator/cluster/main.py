@@ -72,8 +72,8 @@ def main() -> int:
     return EXIT_DONE
 
 
-def run(config: OperatorConfig, settings: Settings, api: KubernetesApi, stop: threading.Event | None = None) -> None:
-    """Work until the process is told to end (SIGTERM, SIGINT) or `stop` is set."""
+def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
+    """Work until the process is told to end (SIGTERM, SIGINT)."""
     cache, metrics, health = Cache(), Metrics(), Health()
     queue: WorkQueue[WriteName] = WorkQueue()
     counts = StoreCounts()
@@ -103,7 +103,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi, stop: th
     exposition, _ = start_http_server(config.metrics_port, registry=metrics.registry)
     workers.start()
     try:
-        watch(cache, queue.add, () if config.all_namespaces else config.namespaces, stop or threading.Event())
+        watch(cache, queue.add, () if config.all_namespaces else config.namespaces)
     finally:
         if not workers.stop(_PATIENCE_S):
             logging.getLogger(__name__).warning("some work was cut off; the next process completes it")

@@ -5,7 +5,8 @@ Raw events only: Kopf writes nothing onto any object, and keeps no state of its 
 
 from __future__ import annotations
 
-import threading
+import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,12 +22,10 @@ def watch(
     cache: Cache,
     wake: Callable[[WriteName], None],
     namespaces: Sequence[str],
-    stop: threading.Event,
-    ready: threading.Event | None = None,
 ) -> None:
-    """Feed the cache and wake a write's key at each event, until `stop` is set or the process is told to end.
+    """Feed the cache and wake a write's key at each event, until the process is told to end.
 
-    No namespaces: all of them.
+    No namespaces: all of them. Raises when a watch cannot go on.
     """
     registry = kopf.OperatorRegistry()
     group, version = API_VERSION.split("/")
@@ -34,7 +33,12 @@ def watch(
     @kopf.on.login(registry=registry)
     async def _log_in(**context: Any) -> kopf.ConnectionInfo | None:
         # Asked again when the credentials are refused: a service account's token is renewed in its file.
-        return kopf.login_with_service_account(**context) or kopf.login_with_kubeconfig(**context)
+        info = kopf.login_with_service_account(**context)
+        if info is None:
+            return kopf.login_with_kubeconfig(**context)
+        # By address, as the Kubernetes client has it: Kopf's name for the server needs a DNS that answers.
+        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+        return dataclasses.replace(info, server=f"https://{f'[{host}]' if ':' in host else host}:{port}")
 
     @kopf.on.event(group, version, PLURAL, registry=registry)
     async def _write_changed(event: Any, **_: Any) -> None:
@@ -70,8 +74,6 @@ def watch(
         namespaces=list(namespaces),
         clusterwide=not namespaces,
         standalone=True,
-        stop_flag=stop,
-        ready_flag=ready,
     )
 
 

@@ -57,7 +57,9 @@ class Machine:
         # The command ends when the machine's first process does; it is nobody's child, so that it outlives the caller.
         namespaces = ["--fork", "--pid", "--mount", "--mount-proc", "--net", "--uts", "--ipc"]
         command = ["setsid", "--fork", "unshare", *namespaces, sys.executable, "-I", "-S", "-c", INIT]
-        subprocess.run(command, env=self._environment("init"), check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        # It outlives the caller, so it must hold none of the caller's pipes open.
+        none = subprocess.DEVNULL
+        subprocess.run(command, env=self._environment("init"), check=True, stdin=none, stdout=none, stderr=none)
         _wait_for("the first process of the machine", lambda: self.init is not None)
         self._plug_in(self._require_init())
         self._mount_own_folders()

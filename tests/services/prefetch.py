@@ -18,6 +18,7 @@ ENTRIES: tuple[tuple[str, Callable[[], Path]], ...] = (
     ("Iceberg runtime for Spark (one jar by Maven)", iceberg_spark_runtime),
     ("etcd (built with Go)", binaries.etcd),
     ("Kubernetes' API server, controllers and kubectl (built with Go, for minutes)", binaries.control_plane),
+    ("helm (built with Go, for minutes)", binaries.helm),
 )
 
 

@@ -185,7 +185,7 @@ class FakeVersion:
 class FakeLance(ScriptedTable):
     """Implements LanceTable: an append lands unless a fence came after what it is based on; a fence, unless anything did."""
 
-    identity: str = TOKEN
+    identity: str | None = TOKEN
     versions: list[FakeVersion] = field(default_factory=lambda: [FakeVersion("create")])
     cleaned: int = 0
     retyped_from: int | None = None

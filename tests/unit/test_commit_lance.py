@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -763,3 +763,25 @@ def test_a_store_that_does_not_answer_a_burial_is_tried_later_and_one_that_refus
     assert bury(world) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
     assert bury(world) == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
     assert burials(world) == []
+
+
+class ClaimedMeanwhile(FakeLance):
+    """Somebody claims between our look for a claim and our look at the dataset, which was made again without an identity."""
+
+    claim: Callable[[], None] = staticmethod(lambda: None)
+
+    def latest_version(self) -> int | None:
+        self.claim()
+        self.identity = None
+        return super().latest_version()
+
+
+def test_a_dataset_made_again_after_somebodys_claim_is_looked_at_again_and_rejected_then() -> None:
+    table = ClaimedMeanwhile()
+    world = World(table)
+    table.claim = lambda: world.claim(1)
+
+    assert isinstance(world.commit(), TryLater)
+    assert isinstance(again := world.commit(), Rejected)
+    assert again.reason == reasons.TABLE_REPLACED
+    assert world.requests() == []

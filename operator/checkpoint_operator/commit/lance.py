@@ -135,7 +135,9 @@ class _Committer:
             looked = self._look_before_the_claim()
             if not isinstance(looked, LanceLook):
                 return looked
-            base = LanceBase(identity=looked.identity or "", at_version=looked.at_version)
+            if looked.identity is None:
+                return TryLater(reasons.COMMIT_CONTENDED, "somebody has claimed just now, and the dataset was made again since")
+            base = LanceBase(identity=looked.identity, at_version=looked.at_version)
             ours = ClaimRecord(token=new_token(), index=0, base=base)
             first_claim = self.ledger.put_claim(ours)
             if first_claim.token == ours.token:

@@ -204,9 +204,16 @@ def probe(store: ObjectStore) -> None:
     again = store.put_if_absent(path, second)
     found = store.get(path)
     store.delete([path])
-    if (not made and found != first) or again or found != first:
-        raise NeedsChange(
-            reasons.STORE_UNSAFE,
-            f"the store at {store.uri} does not honour put-if-absent (If-None-Match: *): a second put of one object was "
-            "accepted; exactly once cannot be kept on it; use a store with conditional writes",
-        )
+    if found == first and not again:
+        return
+    if again or found == second:
+        saw = "a second put of one object was accepted"
+    elif found is None:
+        saw = f"an object was put ({'made' if made else 'it was there already, said the store'}) and could not be read back"
+    else:
+        saw = "what is read back is not what was put"
+    raise NeedsChange(
+        reasons.STORE_UNSAFE,
+        f"the store at {store.uri} does not honour put-if-absent (If-None-Match: *): {saw}; exactly once cannot be kept on it; "
+        "use a store with conditional writes",
+    )

@@ -67,7 +67,7 @@ class Installation:
         """`helm upgrade --install`; `values` are set on top, by path with dots as underscores twice."""
         sets = [f"--set={name.replace('__', '.')}={value}" for name, value in values.items()]
         self.cluster.helm(
-            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--create-namespace"),
+            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--create-namespace", "--force-conflicts"),
             *("--values", str(self.folder / "values.yaml"), "--skip-crds", *sets),
         )
 

@@ -16,22 +16,7 @@ from checkpoint_protocol.store import ObjectStore
 from checkpoint_protocol.store import open_store as open_any_store
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
-from tests.support.places import on_disk
-from tests.support.writes import SCHEMA, write_inputs
-
-KINDS = ("iceberg", "lance")
-
-
-@pytest.fixture(params=KINDS)
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    place = on_disk(tmp_path, request.param)
-    place.create(SCHEMA)
-    return World(place)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write_inputs(tmp_path / "input", files=4, rows=50)
+from tests.support.writes import write_inputs
 
 
 def ids(world: World) -> list[int]:

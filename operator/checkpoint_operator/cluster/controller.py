@@ -273,12 +273,19 @@ class Controller:
         return ended if isinstance(ended, Kept) else None
 
     def _stop_drivers(self, owner: Owner, status: Status) -> None:
+        """Ask the drivers to end: a courtesy, since they end with the object that owns them, and nobody counts what they seal."""
         for attempt in status.attempts or ():
             if attempt.pod is None:
                 continue
-            pod = self.api.get_pod(owner.namespace, attempt.pod)
-            if pod is not None and any(by.get("uid") == owner.uid for by in pod["metadata"].get("ownerReferences") or ()):
-                self.api.delete_pod(owner.namespace, attempt.pod, pod["metadata"]["uid"])
+            try:
+                pod = self.api.get_pod(owner.namespace, attempt.pod)
+                if pod is not None and any(by.get("uid") == owner.uid for by in pod["metadata"].get("ownerReferences") or ()):
+                    self.api.delete_pod(owner.namespace, attempt.pod, pod["metadata"]["uid"])
+            except Retryable as error:
+                if error.reason != reasons.API_FORBIDDEN:
+                    raise
+                # Of a namespace that is being deleted, the role goes before the writes; so do the pods.
+                _log.warning("the driver %s/%s could not be asked to end: %s", owner.namespace, attempt.pod, error.message)
 
     # --- status -----------------------------------------------------------------------------------------------------------
 

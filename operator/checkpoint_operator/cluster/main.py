@@ -171,6 +171,9 @@ def _log_as_json(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    if level != "debug":
+        # Kopf says at "info" of each event of each pod that it was handled.
+        logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

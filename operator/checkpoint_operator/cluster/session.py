@@ -12,14 +12,13 @@ from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, TryLater
 from checkpoint_operator.commit.results import Results
+from checkpoint_operator.introduction import introduce
 from checkpoint_operator.reconcile import Reconciler, Sink, Write
-from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.records import StagedFile, Target, WriteRecord
+from checkpoint_protocol.records import StagedFile, Target
 from checkpoint_protocol.store import ObjectStore
 
 _FIRST_PAUSE_S: Final = 10.0
@@ -93,7 +92,7 @@ def open_session(
 
     `resolve_code` gives the code's digest and that of its archive, if it has one, whenever an attempt may depend on it.
     """
-    _introduce(store, owner, spec)
+    introduce(store, owner.uid, owner.namespace, owner.name, spec)
 
     def renew(write: Write) -> Write:
         digest, archive = resolve_code()
@@ -104,24 +103,3 @@ def open_session(
     counted_from = failed_before(reconciler.current_ledger().list_attempts())
     reconciler.first_counted_failure = counted_from + 1
     return Session(owner, spec, reconciler, counted_from)
-
-
-def _introduce(store: ObjectStore, owner: Owner, spec: Spec) -> None:
-    standing = store_rules.put_write(
-        store,
-        WriteRecord(
-            token=new_token(),
-            uid=owner.uid,
-            namespace=owner.namespace,
-            name=owner.name,
-            identity=spec.identity,
-            identity_digest=spec.identity_digest,
-        ),
-    )
-    if standing.identity_digest != spec.identity_digest:
-        changed = [part for part in spec.identity if spec.identity[part] != standing.identity.get(part)]
-        raise NeedsChange(
-            reasons.IDENTITY_CHANGED,
-            f"spec.{changed[0] if changed else 'source'} is not what the write began with in {store.uri}; it is fixed for the "
-            "life of a write: undo the change, or give the new write another name",
-        )

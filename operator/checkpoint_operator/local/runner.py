@@ -13,6 +13,7 @@ from typing import Final
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
 from checkpoint_operator.core.actions import Wait
+from checkpoint_operator.introduction import introduce
 from checkpoint_operator.local.lock import hold
 from checkpoint_operator.local.processes import DriverProcesses
 from checkpoint_operator.progress import Progress, measure
@@ -23,7 +24,6 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token, new_uid
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
-from checkpoint_protocol.records import WriteRecord
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore, local_path, open_store, probe
 
@@ -56,24 +56,7 @@ def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
     """Return the uid of the write, giving it one at first sight. NeedsChange if its identity is another than then."""
     metadata, spec = manifest.metadata, manifest.spec
     uid = store_rules.name_write(store, metadata.namespace, metadata.name, new_uid())
-    standing = store_rules.put_write(
-        store,
-        WriteRecord(
-            token=new_token(),
-            uid=uid,
-            namespace=metadata.namespace,
-            name=metadata.name,
-            identity=spec.identity,
-            identity_digest=spec.identity_digest,
-        ),
-    )
-    if standing.identity_digest != spec.identity_digest:
-        changed = [part for part in spec.identity if spec.identity[part] != standing.identity.get(part)]
-        raise NeedsChange(
-            reasons.IDENTITY_CHANGED,
-            f"spec.{changed[0] if changed else 'source'} is not what the write {metadata.name!r} began with in {store.uri}; "
-            "it is fixed for the life of a write: undo the change, or give the new write another metadata.name",
-        )
+    introduce(store, uid, metadata.namespace, metadata.name, spec)
     return uid
 
 

@@ -1,0 +1,96 @@
+"""A CheckpointedWrite is deleted, and whatever is in its way is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpoint_operator.cluster.controller import ABANDON_ANNOTATION
+from checkpoint_protocol import layout, reasons
+from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.store import ObjectStore, open_store
+from tests.controller.harness import World
+
+
+def begin(world: World, source: Path) -> None:
+    world.kubelet.instead[1] = {"phase": "Running"}
+    world.apply(source)
+    world.until(lambda: bool(world.api.pods))
+
+
+def is_gone(world: World) -> bool:
+    return world.key not in world.api.writes
+
+
+def staged(world: World) -> list[str]:
+    store = open_store(world.place.checkpoint_uri, world.place.settings)
+    (uid,) = {stored.path.split("/")[1] for stored in store.list("control")}
+    return [stored.path for stored in store.list(layout.staged_folder(uid))]
+
+
+def test_a_write_that_runs_is_deleted_with_its_driver_and_what_it_staged(world: World, source: Path) -> None:
+    begin(world, source)
+
+    world.api.delete(world.key)
+    world.until(lambda: is_gone(world))
+
+    assert not world.api.pods
+    assert staged(world) == []
+    assert world.place.keys() == []
+
+
+def test_a_write_goes_with_its_namespace_whose_roles_have_gone_before(world: World, source: Path) -> None:
+    begin(world, source)
+
+    def forbid(request: str) -> None:
+        if "pod" in request or "event" in request:
+            raise Retryable(reasons.API_FORBIDDEN, f"{request}: 403")
+
+    world.api.before = forbid
+    world.api.delete(world.key)
+    world.until(lambda: is_gone(world))
+
+    assert staged(world) == []
+
+
+def test_an_api_server_that_does_not_answer_holds_a_deletion_up_and_is_asked_again(world: World, source: Path) -> None:
+    begin(world, source)
+    world.api.delete(world.key)
+    world.api.down = True
+    world.pass_time(60)
+    assert world.key in world.api.writes
+
+    world.api.down = False
+    world.until(lambda: is_gone(world))
+
+    assert staged(world) == []
+
+
+def test_a_deletion_that_is_held_up_by_its_store_says_so_and_can_be_abandoned(world: World, source: Path) -> None:
+    begin(world, source)
+
+    def open_nothing(uri: str) -> ObjectStore:
+        raise Retryable(reasons.STORE_UNAVAILABLE, f"{uri} does not answer")
+
+    world.operator.controller.open_store = open_nothing
+    world.api.delete(world.key)
+    world.until(lambda: world.status.phase == "Deleting")
+    assert world.status.reason == reasons.STORE_UNAVAILABLE
+    assert f"{ABANDON_ANNOTATION}=true" in (world.status.message or "")
+
+    world.api.annotate(world.key, ABANDON_ANNOTATION, "true")
+
+    world.until(lambda: is_gone(world))
+
+
+@pytest.mark.parametrize("when", ["before the first look", "after the commit"])
+def test_a_deletion_at_another_time_ends_too(world: World, source: Path, when: str) -> None:
+    world.apply(source)
+    if when == "after the commit":
+        world.until_committed()
+
+    world.api.delete(world.key)
+    world.until(lambda: is_gone(world))
+
+    assert len(world.place.rows()) == (200 if when == "after the commit" else 0)

@@ -12,7 +12,7 @@ from checkpoint_protocol.store import ObjectStore
 
 
 def introduce(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec) -> None:
-    """Put the write's record, or compare with the one that stands. Idempotent. NeedsChange if the identity is another than then."""
+    """Put the write's record, or compare with the one that stands. Idempotent. NeedsChange if its identity has changed."""
     standing = store_rules.put_write(
         store,
         WriteRecord(

@@ -11,6 +11,7 @@ import pytest
 from tests.cluster.installation import Installation
 from tests.cluster.lake import Lake
 from tests.cluster.user import User
+from tests.services.gate import Gate
 from tests.services.kubernetes import Cluster
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3_server import S3Server
@@ -35,8 +36,9 @@ def lake(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with (
         S3Server(folder / "s3", host=cluster.host_address) as s3,
         RestCatalog(folder / "catalog", s3, host=cluster.host_address) as catalog,
+        Gate(catalog.uri, host=cluster.host_address) as gate,
     ):
-        yield Lake(s3, catalog)
+        yield Lake(s3, catalog, gate)
 
 
 @pytest.fixture(scope="session")

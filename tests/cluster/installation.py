@@ -35,13 +35,17 @@ class Installation:
 
     def make_sound(self) -> None:
         if not self._is_installed:
-            for name in ("operator", "spark"):
-                self.cluster.load_image(build(name).archive)
+            self.load_images()
             (self.folder / "values.yaml").write_text(yaml.safe_dump(self.values()))
             self.cluster.kubectl("apply", "--server-side", "--filename", str(ROOT / "crds"))
             self._is_installed = True
         self.upgrade()
         self.wait_ready()
+
+    def load_images(self) -> None:
+        """Make the images known to each node that runs."""
+        for name in ("operator", "spark"):
+            self.cluster.load_image(build(name).archive)
 
     def values(self) -> dict[str, Any]:
         operator, _, operator_tag = build("operator").reference.rpartition(":")
@@ -59,7 +63,7 @@ class Installation:
             "image": {"repository": operator, "tag": operator_tag, "pullPolicy": "Never"},
             "workloads": {"image": {"repository": spark, "tag": spark_tag, "pullPolicy": "Never"}, "storage": storage},
             "watch": {"namespaces": [WORKLOADS]},
-            "settings": {"catalogs": {CATALOG: {"type": "rest", "uri": self.lake.catalog.uri}}, "storage": storage},
+            "settings": {"catalogs": {CATALOG: {"type": "rest", "uri": self.lake.gate.uri}}, "storage": storage},
             "resyncSeconds": 60,
         }
 
@@ -80,19 +84,25 @@ class Installation:
 
     def kill_operator(self) -> None:
         """kill -9, as a crash: the kubelet starts its container again."""
+        self.signal_operator(signal.SIGKILL)
+
+    def signal_operator(self, number: signal.Signals) -> None:
         for pod in self.operator_pods():
-            kill_first_process(pod)
+            signal_first_process(pod, number)
 
     def stop_operator(self) -> None:
-        self.cluster.kubectl("scale", DEPLOYMENT, "-n", NAMESPACE, "--replicas=0")
+        self.scale(0)
         until = time.monotonic() + 90
         while self.cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=operator")["items"]:
             assert time.monotonic() < until, "the operator does not end"
             time.sleep(0.5)
 
     def start_operator(self, replicas: int = 1) -> None:
-        self.cluster.kubectl("scale", DEPLOYMENT, "-n", NAMESPACE, f"--replicas={replicas}")
+        self.scale(replicas)
         self.wait_ready()
+
+    def scale(self, replicas: int) -> None:
+        self.cluster.kubectl("scale", DEPLOYMENT, "-n", NAMESPACE, f"--replicas={replicas}")
 
     def logs(self) -> str:
         try:
@@ -108,8 +118,8 @@ class Installation:
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
 
-def kill_first_process(pod: str) -> None:
-    """kill -9, from this machine: the kernel keeps the first process of a container from signals that come from inside."""
+def signal_first_process(pod: str, number: signal.Signals) -> None:
+    """From this machine: the kernel keeps the first process of a container from signals that come from inside."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes().split(b"\0")
@@ -118,6 +128,6 @@ def kill_first_process(pod: str) -> None:
             continue
         command = (process / "cmdline").read_bytes()
         if f"HOSTNAME={pod}".encode() in environment and is_first and b"pause" not in command:
-            os.kill(int(process.name), signal.SIGKILL)
+            os.kill(int(process.name), number)
             return
     raise AssertionError(f"no process of {pod} was found")

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.storage import StorageEntry, lance_options
+from tests.services.gate import Gate
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3_server import S3Server
 from tests.support.places import IcebergPlace, LancePlace, Place
@@ -23,8 +24,11 @@ SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 @dataclass(frozen=True, slots=True)
 class Lake:
+    """`gate` is before the catalog: the operator comes through it, this process does not."""
+
     s3: S3Server
     catalog: RestCatalog
+    gate: Gate
 
     @property
     def settings(self) -> Settings:

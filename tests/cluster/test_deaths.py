@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
-from tests.cluster.installation import kill_first_process
-from tests.cluster.user import User
+from tests.cluster.installation import signal_first_process
+from tests.cluster.user import PATIENCE_S, User, is_commit
 from tests.services.kubernetes import CommandFailed
 
 #: 400 rows of 50 ms in two task slots: ten seconds of work, with a seal every second.
@@ -41,7 +43,7 @@ def delete_pod_by_force(user: User, pod: str) -> None:
 
 
 def kill_9(user: User, pod: str) -> None:
-    kill_first_process(pod)
+    signal_first_process(pod, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "lance"])
@@ -100,6 +102,26 @@ def test_the_operator_is_killed_in_the_middle_of_a_run(user: User) -> None:
 
     all_is_well(user)
     assert user.status()["attempt"] == 1, "a driver at work is not given up"
+
+
+@pytest.mark.parametrize("side", ["request", "answer"])
+def test_the_operator_is_killed_within_the_commit(user: User, side: Literal["request", "answer"]) -> None:
+    """Its request reaches the catalog long after it died, or the answer finds nobody."""
+    held = user.installation.lake.gate.hold(is_commit, side)
+    user.make_place("iceberg")
+    user.apply(user.write(user.put_rows("a.parquet", 0, ROWS)))
+    held.wait(PATIENCE_S)
+
+    user.installation.kill_operator()
+    user.installation.wait_ready()
+    if side == "answer":
+        assert held.answer_status(30) == 200
+    all_is_well(user)
+    held.let_go()
+
+    # The late request is refused by what the next process has committed; or it was the commit, and was found.
+    assert held.answer_status(30) == (409 if side == "request" else 200)
+    all_is_well(user)
 
 
 def test_the_operator_is_killed_again_and_again_around_the_commit(user: User) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import uuid
 
-from tests.cluster.installation import WORKLOADS
-from tests.cluster.user import User
+from tests.cluster.installation import WORKLOADS, signal_first_process
+from tests.cluster.user import PATIENCE_S, User, is_commit
+from tests.services.gate import Held
 
 ROWS, SECONDS = 400, 0.05
 
@@ -17,6 +19,14 @@ def begin(user: User) -> str:
     user.apply(user.write(source, SECONDS))
     user.wait_until_sealed(ROWS // 4)
     return source
+
+
+def hold_the_commit(user: User) -> Held:
+    held = user.installation.lake.gate.hold(is_commit)
+    user.make_place("iceberg")
+    user.apply(user.write(user.put_rows("a.parquet", 0, 50)))
+    held.wait(PATIENCE_S)
+    return held
 
 
 def is_gone(user: User) -> bool:
@@ -33,6 +43,35 @@ def test_a_write_that_is_deleted_while_it_runs_leaves_no_rows_no_pods_and_no_sta
     user.until(lambda: user.driver_names() == [] and user.pods("executor") == [], what="its pods are gone")
     assert user.ids() == []
     assert user.place.keys() == []
+
+
+def test_a_committer_that_was_killed_on_its_way_lands_nothing_after_the_deletion(user: User) -> None:
+    """Its last request is somewhere in the network while another process deletes the write."""
+    held = hold_the_commit(user)
+    user.installation.kill_operator()
+
+    user.kubectl("delete", "cw", user.name, "-n", user.namespace, "--wait=false")
+    user.until(lambda: is_gone(user), what="the write is gone")
+    held.let_go()
+
+    assert held.answer_status(30) == 409
+    assert user.ids() == []
+
+
+def test_a_committer_that_was_paused_lands_nothing_after_another_has_deleted_the_write(user: User) -> None:
+    held = hold_the_commit(user)
+    (paused,) = user.installation.operator_pods()
+    signal_first_process(paused, signal.SIGSTOP)
+
+    user.kubectl("delete", "cw", user.name, "-n", user.namespace, "--wait=false")
+    user.installation.scale(2)
+    user.until(lambda: is_gone(user), what="the write is gone")
+    signal_first_process(paused, signal.SIGCONT)
+    held.let_go()
+
+    assert held.answer_status(30) == 409
+    user.installation.wait_ready()
+    assert user.ids() == []
 
 
 def test_a_name_that_is_used_again_is_a_new_write(user: User) -> None:

@@ -124,9 +124,15 @@ class User:
     def wait_for(self, condition: str, seconds: float = PATIENCE_S) -> None:
         """As a user does: kubectl wait."""
         try:
-            self.kubectl(
-                "wait", f"cw/{self.name}", "-n", self.namespace, f"--for=condition={condition}", f"--timeout={seconds:.0f}s"
+            waiting = (
+                "wait",
+                f"cw/{self.name}",
+                "-n",
+                self.namespace,
+                f"--for=condition={condition}",
+                f"--timeout={seconds:.0f}s",
             )
+            self.kubectl(*waiting, seconds=seconds + 10)
         except CommandFailed as error:
             raise AssertionError(f"{error}\n{self.report()}") from error
 
@@ -142,6 +148,9 @@ class User:
         """Wait until so many rows are sealed, which the store tells."""
         self.until(lambda: self.sealed_rows() >= rows, what=f"{rows} rows sealed")
 
+    def wait_until_sealed_by(self, attempt: int, rows: int) -> None:
+        self.until(lambda: self.rows_sealed_by(attempt) >= rows, what=f"{rows} rows sealed by attempt {attempt}")
+
     # --- look -------------------------------------------------------------------------------------------------------------
 
     @property
@@ -155,13 +164,12 @@ class User:
 
     def sealed_rows(self) -> int:
         """Rows in all seals of all attempts that exist now."""
+        return sum(self.rows_sealed_by(attempt) for attempt in self.ledger().list_attempts())
+
+    def rows_sealed_by(self, attempt: int) -> int:
         ledger = self.ledger()
-        return sum(
-            seal.rows_read
-            for attempt in ledger.list_attempts()
-            for chain in ledger.read_seals(attempt, ledger.list_links(attempt)).values()
-            for seal in chain
-        )
+        chains = ledger.read_seals(attempt, ledger.list_links(attempt)).values()
+        return sum(seal.rows_read for chain in chains for seal in chain)
 
     def rows_sealed_twice(self) -> int:
         """Rows that were computed and sealed by more than one attempt."""
@@ -220,6 +228,11 @@ class User:
         """Delete what was made, without waiting for what a test has broken."""
         self.kubectl("delete", "cw", self.name, "-n", self.namespace, "--ignore-not-found", "--wait=false")
         self.kubectl("delete", "configmap", f"{self.name}-code", "-n", self.namespace, "--ignore-not-found")
+
+
+def is_commit(method: str, path: str, body: bytes) -> bool:
+    """Whether a request to the catalog commits rows of a write; a tombstone has none."""
+    return method == "POST" and b'"add-snapshot"' in body and b'.deleted"' not in body
 
 
 def _small(container: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ There is one on a machine at a time, because it has fixed addresses. It is kept 
     cluster.host_address                       where servers of this machine can be reached from pods, if they listen there
     cluster.restart_api_server(), cluster.stop_api_server(), cluster.start_api_server()
     cluster.start_second_kubelet(), cluster.stop_second_kubelet()           a node that comes, and is lost
+    cluster.stop_second_node()                                              it leaves, with all that runs on it
     cluster.down()                             leaves nothing running, mounted or routed
 
 This machine reaches pods and services at their addresses. Pods reach this machine, each other and the API, and nothing else:
@@ -120,6 +121,15 @@ class Cluster(KubeClient):
     def stop_second_kubelet(self) -> None:
         """As if the node lost its network: its pods run on, and nobody hears of them. Seen as `NotReady` after 50 s."""
         self._machine.stop("kubelet@2", signal.SIGKILL)
+
+    def stop_second_node(self) -> None:
+        """The node leaves the cluster, with everything that runs on it. Harmless when it is not there."""
+        self.stop_second_kubelet()
+        if self._machine.pid("containerd@2") is not None:
+            for container in self._machine.run(*self._second.ctr("tasks", "list", "--quiet")).split():
+                self._machine.run(*self._second.ctr("tasks", "delete", "--force", container))
+            self._machine.stop("containerd@2")
+        self.kubectl("delete", "node", self._second.name, "--ignore-not-found")
 
     def _alone(self) -> AbstractContextManager[None]:
         self._state.mkdir(parents=True, exist_ok=True)

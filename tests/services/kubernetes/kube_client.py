@@ -24,9 +24,9 @@ class KubeClient:
         self.authority = authority
         self._directory = directory
 
-    def kubectl(self, *arguments: str, manifest: str | None = None) -> str:
+    def kubectl(self, *arguments: str, manifest: str | None = None, seconds: float = COMMAND_SECONDS) -> str:
         """What it printed. `manifest` goes to its standard input: `kubectl("apply", "-f", "-", manifest=...)`."""
-        return _output([str(binaries.control_plane() / "kubectl"), *arguments], self._environment(), manifest)
+        return _output([str(binaries.control_plane() / "kubectl"), *arguments], self._environment(), manifest, seconds)
 
     def get(self, *arguments: str) -> Any:
         """`kubectl get` as the objects that it is about: `get("pod", "driver", "-n", "team")`."""
@@ -59,15 +59,15 @@ class KubeClient:
         return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "KUBECONFIG": str(self.kubeconfig)}
 
 
-def _output(command: list[str], environment: dict[str, str], text: str | None) -> str:
+def _output(command: list[str], environment: dict[str, str], text: str | None, seconds: float = COMMAND_SECONDS) -> str:
     program = f"{Path(command[0]).name} {' '.join(command[1:3])}"
     try:
         # An empty input rather than the terminal's: no command may wait for somebody to type.
         done = subprocess.run(
-            command, env=environment, input=text or "", capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+            command, env=environment, input=text or "", capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as late:
-        raise CommandFailed(f"{program} did not end within {COMMAND_SECONDS:.0f} s") from late
+        raise CommandFailed(f"{program} did not end within {seconds:.0f} s") from late
     if done.returncode != 0:
         raise CommandFailed(f"{program} ended with {done.returncode}:\n{done.stderr[-4000:]}{done.stdout[-1000:]}")
     return done.stdout

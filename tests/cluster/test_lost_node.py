@@ -1,0 +1,77 @@
+"""The node of a driver is cut off from the cluster, where it goes on running; and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.user import User
+from tests.services.kubernetes import Cluster
+
+NODE = "node-2"
+#: 300 rows of 0.9 s in two task slots: more than two minutes of work. A lost node is noticed after less than one.
+ROWS, SECONDS = 300, 0.9
+TAINT = "checkpointed.dev/test=second:NoSchedule"
+
+
+@pytest.fixture
+def second_node(user: User) -> Iterator[str]:
+    """A node on which nothing runs that does not ask for it."""
+    cluster = user.installation.cluster
+    cluster.start_second_kubelet()
+    cluster.kubectl("taint", "node", NODE, TAINT, "--overwrite")
+    user.installation.load_images()
+    yield NODE
+    cluster.stop_second_node()
+
+
+def rather_there(container: str) -> dict[str, Any]:
+    """A pod template: on the second node while that is ready, else anywhere; evicted five seconds after its node is lost."""
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}]}
+    return {
+        "spec": {
+            "terminationGracePeriodSeconds": 5,
+            "tolerations": [
+                {"key": "checkpointed.dev/test", "operator": "Exists"},
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+            ],
+            "affinity": {
+                "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]}
+            },
+            "containers": [{"name": container, "resources": {"requests": {"cpu": "100m"}}}],
+        }
+    }
+
+
+def node_of(cluster: Cluster, user: User, pod: str) -> str:
+    node: str = cluster.get("pod", pod, "-n", user.namespace)["spec"]["nodeName"]
+    return node
+
+
+def test_a_driver_runs_on_unseen_while_the_next_takes_over_and_no_row_is_there_twice(user: User, second_node: str) -> None:
+    cluster = user.installation.cluster
+    user.make_place("iceberg")
+    source = user.put_rows("a.parquet", 0, ROWS)
+    driver = {"memory": "512Mi", "template": rather_there("driver")}
+    executor = {"memory": "512Mi", "cores": 2, "template": rather_there("executor")}
+    user.apply(user.write(source, SECONDS, driver=driver, executor=executor))
+    first = user.running_driver()
+    assert node_of(cluster, user, first) == second_node
+    user.wait_until_sealed(ROWS // 20)
+
+    cluster.stop_second_kubelet()
+    user.until(lambda: user.status().get("attempt") == 2, 200, "the next attempt has begun")
+    closed = user.rows_sealed_by(1)
+    user.until(lambda: user.rows_sealed_by(1) > closed, what="the driver that is given up seals on")
+    user.wait_until_sealed_by(2, 10)
+    cluster.start_second_kubelet()
+
+    user.wait_for("Committed", 300)
+    assert user.ids() == list(range(ROWS))
+    assert user.place is not None
+    assert len(user.place.keys()) == 1
+    assert user.status()["attempt"] == 2
+    user.until(lambda: first not in user.driver_names(), what="the lost node ends its old driver")

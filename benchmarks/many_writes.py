@@ -183,7 +183,9 @@ def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process,
     command = [sys.executable, "-m", "checkpoint_operator.cluster.main"]
     command += ["--config", str(folder / "operator.yaml"), "--settings", str(folder / "settings.yaml")]
     with (folder / "operator.log").open("wb") as log:
-        running = subprocess.Popen(command, stderr=log, env={**os.environ, "KUBECONFIG": str(kubeconfig)})
+        # With the chart's setting for its memory.
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "MALLOC_ARENA_MAX": "2"}
+        running = subprocess.Popen(command, stderr=log, env=environment)
     try:
         _await_ready(running, ports["healthPort"], folder / "operator.log")
         yield psutil.Process(running.pid), ports["metricsPort"]

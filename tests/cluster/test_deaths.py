@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Literal
@@ -12,7 +11,7 @@ from typing import Literal
 import pytest
 
 from tests.cluster.installation import signal_first_process
-from tests.cluster.user import PATIENCE_S, User, is_commit
+from tests.cluster.user import PATIENCE_S, SLOW, User, is_commit
 from tests.services.kubernetes import CommandFailed
 
 #: 400 rows of 50 ms in two task slots: ten seconds of work, with a seal every second.
@@ -67,15 +66,32 @@ def test_an_executor_that_is_killed(user: User) -> None:
     all_is_well(user)
 
 
+#: Imported by the driver too, which makes the table from the steps' output: that of the first attempt then takes all there is.
+HUNGRY = """
+import os, threading, time
+
+def eat():
+    time.sleep(8)
+    eaten = []
+    while True:
+        eaten.append(bytearray(16 << 20))
+
+if os.environ["HOSTNAME"].endswith("-1-1"):
+    threading.Thread(target=eat, daemon=True).start()
+"""
+
+
 def test_a_driver_that_is_killed_for_memory_is_named_and_the_next_goes_on(user: User) -> None:
-    driver = begin(user)
-    eat = "x = []\nwhile True: x.append(bytearray(16 << 20))"
-    # In a process of its own beside the driver, in whose container the kernel then ends whom it likes: at last the driver.
-    noise = threading.Thread(target=lambda: _ignoring(lambda: user.exec(driver, "python", "-c", eat)))
-    noise.start()
-    noise.join(60)
+    user.make_place("iceberg", with_table=False)
+    manifest = user.write(user.put_rows("a.parquet", 0, ROWS), SECONDS)
+    user.put_code(SLOW + HUNGRY, f"{user.name}-code")
+    manifest["spec"]["sink"]["create"] = True
+
+    user.apply(manifest)
 
     all_is_well(user)
+    assert [attempt["cause"] for attempt in user.status()["attempts"]] == ["OOMKilled", "Completed"]
+    assert 0 < user.rows_taken_over(2) < ROWS
 
 
 def test_a_driver_whose_work_is_all_sealed_is_not_followed_by_another(user: User) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from checkpoint_protocol import reasons
+from tests.cluster.installation import NAMESPACE, RELEASE, ROOT
 from tests.cluster.user import User
 from tests.services.kubernetes import CommandFailed
 
@@ -124,8 +126,6 @@ def test_suspend_ends_the_driver_and_resume_goes_on(user: User) -> None:
 
 
 def test_every_example_for_clusters_is_admitted(user: User) -> None:
-    from tests.cluster.installation import ROOT
-
     for path in sorted((ROOT / "examples" / "cluster").glob("*.yaml")):
         user.kubectl("apply", "--dry-run=server", "-n", user.namespace, "-f", str(path))
 
@@ -138,3 +138,30 @@ def test_the_metrics_count_what_happened(user: User) -> None:
 
     assert metrics['checkpointed_writes_commits_total{format="iceberg",outcome="committed"}'] >= 1
     assert any(name.startswith("checkpointed_writes_reconcile_seconds_count") for name in metrics), json.dumps(metrics)
+
+
+def test_a_life_costs_at_most_eight_changes_in_the_api_and_none_when_it_is_over(user: User) -> None:
+    user.until(lambda: user.installation.cluster.get("cw", "-n", user.namespace)["items"] == [], what="nobody else is there")
+    before = changes_in_the_api(user)
+    begin(user)
+    user.wait_for("Committed")
+    user.until(lambda: all(pod["status"].get("phase") == "Succeeded" for pod in user.pods("driver")), what="the driver has ended")
+    time.sleep(5)
+
+    after = changes_in_the_api(user)
+    assert 4 <= after - before <= 8
+    time.sleep(20)
+    assert changes_in_the_api(user) == after
+
+
+def changes_in_the_api(user: User) -> float:
+    """How many requests of the operator have changed something."""
+    requests = {name: count for name, count in user.installation.metrics().items() if "_api_requests_total" in name}
+    return sum(count for name, count in requests.items() if 'verb="GET"' not in name)
+
+
+def test_helm_test_passes_with_the_image_and_the_rights_that_the_operator_has(user: User) -> None:
+    said = user.installation.cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--timeout", "100s")
+
+    assert "Phase:" in said
+    assert "Succeeded" in said

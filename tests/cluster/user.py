@@ -35,10 +35,6 @@ def slowly(row, seconds):
 
 def broken(row):
     raise ValueError("boom at " + str(row["id"]))
-
-def hungry(row):
-    row["text"] = "x" * (4 << 30)
-    return row
 """
 
 
@@ -179,6 +175,11 @@ class User:
         assert launch is not None
         counted = sum(seal.rows_read for seal in ledger.counted_seals((*launch.counted, last)))
         return self.sealed_rows() - counted
+
+    def rows_taken_over(self, attempt: int) -> int:
+        plan = self.ledger().read_plan(attempt)
+        assert plan is not None
+        return plan.done_rows
 
     def ids(self) -> list[int]:
         assert self.place is not None

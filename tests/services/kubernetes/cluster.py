@@ -95,6 +95,10 @@ class Cluster(KubeClient):
             known = self._machine.run(*node.ctr("images", "list", "--quiet")).split()
             if not set(names) <= set(known):
                 self._machine.run(*node.ctr("images", "import", "--local", str(archive.absolute())))
+                # Those of the same name that it replaces: one is made at each change of the code, and is some gigabytes.
+                repositories = {name.rpartition(":")[0] for name in names}
+                if old := [name for name in known if name not in names and name.rpartition(":")[0] in repositories]:
+                    self._machine.run(*node.ctr("images", "remove", *old))
         return names
 
     def start_api_server(self) -> None:

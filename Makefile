@@ -42,15 +42,15 @@ prefetch: setup ## fetch and build the servers that the tests use, once, into a 
 	@$(BIN)/python -m checkpoint_operator.local.java
 	$(BIN)/python -m tests.services.prefetch
 
-test: setup prefetch ## run every test but those that need a cluster
+test: setup prefetch ## run every test; as root on Linux, those on a real cluster too
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --ignore=tests/cluster
+	$(BIN)/python -m pytest
 
-test-cluster: setup prefetch ## run the tests on a real cluster of this machine (root); the first time builds it and the images
-	$(BIN)/python -m pytest --timeout=1800 tests/cluster
+test-cluster: setup prefetch ## run the tests on a real cluster of this machine only (root on Linux)
+	$(BIN)/python -m pytest tests/cluster
 
 # A node of our own takes root on Debian or Ubuntu; `make cluster CLUSTER=kind` takes Docker instead. The second was not tried: Docker
 # did not let kind run where this was written. Its images are loaded with: go run $(KIND) load image-archive <archive> --name tests

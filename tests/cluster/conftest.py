@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +11,23 @@ from tests.cluster.installation import Installation
 from tests.cluster.lake import Lake
 from tests.cluster.user import User
 from tests.services.gate import Gate
-from tests.services.kubernetes import Cluster
+from tests.services.kubernetes import Cluster, machine
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3_server import S3Server
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    if os.geteuid() != 0:
-        pytest.skip("a cluster on this machine needs root (namespaces, mounts)")
+    if not machine.is_possible():
+        pytest.skip("a cluster on this machine needs Linux and root, with namespaces: nothing about pods is proven without")
     made = Cluster()
     was_up = made.is_up()
     made.up(lambda text: None)

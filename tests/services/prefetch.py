@@ -3,16 +3,15 @@
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.services.build_tools import BuildToolFailed
 from tests.services.cache import cache_root
-from tests.services.kubernetes import binaries
+from tests.services.kubernetes import binaries, machine, parts, project_images
 from tests.services.rest_catalog import server_classes
 from tests.services.s3_server import gateway_binary
 from tests.services.spark_iceberg import iceberg_spark_runtime
 
-ENTRIES: tuple[tuple[str, Callable[[], Path]], ...] = (
+ENTRIES: tuple[tuple[str, Callable[[], object]], ...] = (
     ("S3 server (versitygw, built with Go)", gateway_binary),
     ("Iceberg REST catalog (100 MB of jars by Maven)", server_classes),
     ("Iceberg runtime for Spark (one jar by Maven)", iceberg_spark_runtime),
@@ -21,10 +20,17 @@ ENTRIES: tuple[tuple[str, Callable[[], Path]], ...] = (
     ("helm (built with Go, for minutes)", binaries.helm),
 )
 
+#: What only a machine can use on which a cluster can run.
+FOR_PODS: tuple[tuple[str, Callable[[], object]], ...] = (
+    *((title, make) for title, make in parts.PARTS if make not in dict(ENTRIES).values()),
+    ("the operator's image", lambda: project_images.build("operator")),
+    ("Spark's image", lambda: project_images.build("spark")),
+)
+
 
 def main() -> int:
     print(f"test services, kept in {cache_root()}", flush=True)
-    for title, make in ENTRIES:
+    for title, make in (*ENTRIES, *(FOR_PODS if machine.is_possible() else ())):
         print(f"  {title} ...", end=" ", flush=True)
         started = time.monotonic()
         try:

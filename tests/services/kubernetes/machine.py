@@ -32,8 +32,19 @@ INIT = "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True
 OWN_FOLDERS = ("/var/lib", "/var/log")
 
 
+#: Of its own: all that programs, mounts and kernel tables live in.
+NAMESPACES = ("--fork", "--pid", "--mount", "--mount-proc", "--net", "--uts", "--ipc")
+
+
 class MachineFailed(Exception):
     pass
+
+
+def is_possible() -> bool:
+    """Whether this process may make a machine: root on Linux, and not in a container that keeps it from namespaces."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return False
+    return subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, check=False).returncode == 0
 
 
 class Machine:
@@ -55,8 +66,7 @@ class Machine:
         _refuse_taken_ranges([LINK_RANGE, *self._routes])
         self.logs.mkdir(parents=True, exist_ok=True)
         # The command ends when the machine's first process does; it is nobody's child, so that it outlives the caller.
-        namespaces = ["--fork", "--pid", "--mount", "--mount-proc", "--net", "--uts", "--ipc"]
-        command = ["setsid", "--fork", "unshare", *namespaces, sys.executable, "-I", "-S", "-c", INIT]
+        command = ["setsid", "--fork", "unshare", *NAMESPACES, sys.executable, "-I", "-S", "-c", INIT]
         # It outlives the caller, so it must hold none of the caller's pipes open.
         none = subprocess.DEVNULL
         subprocess.run(command, env=self._environment("init"), check=True, stdin=none, stdout=none, stderr=none)

@@ -66,7 +66,7 @@ def test_an_executor_that_is_killed(user: User) -> None:
     all_is_well(user)
 
 
-#: Imported by the driver too, which makes the table from the steps' output: it then takes all the memory there is when it is told.
+#: Imported by the driver too, which makes the table from the output: told to, it takes all the memory there is.
 HUNGRY = """
 import os, threading, time
 

@@ -281,7 +281,7 @@ class Ledger:
         put_once(self.store, self.at.quarantine(attempt, record.token), record, self.pause)
 
     def quarantined_rows(self, seal: Seal) -> Iterator[QuarantinedRow]:
-        """Give the rows of a seal that failed, one stored object at a time. Corrupt if one of these is gone or of another size."""
+        """Give the rows of a seal that failed, one stored object at a time. Corrupt if one of these is gone."""
         if seal.quarantined is None:
             return
         yield from seal.quarantined.rows
@@ -292,7 +292,7 @@ class Ledger:
                 found = "is gone" if record is None else f"has {len(record.rows)} rows"
                 raise Corrupt(
                     reasons.RECORD_UNREADABLE,
-                    f"{self.store.uri}/{path} {found}; a seal of attempt {seal.attempt} names it with {named.rows} quarantined rows",
+                    f"{self.store.uri}/{path} {found}; a seal of attempt {seal.attempt} names {named.rows} quarantined rows",
                 )
             yield from record.rows
 

@@ -200,15 +200,15 @@ class Quarantine(Section):
     max_rows: int = Field(
         default=1000, ge=0, le=1_000_000, description="More failed rows than these in one epoch stop it before its commit."
     )
-    max_share: Share | None = Field(
-        default=None,
-        description="The same as a share of the epoch's rows, rounded down, e.g. 0.1%. Where these cannot be known before (text), "
-        "it is judged when all are read.",
+    max_share: Share = Field(
+        default=100_000,
+        description="The same as a share of the epoch's rows, rounded down; of text, whose rows are not known before, when all "
+        "are read. Rows that are tried again count for neither limit.",
     )
     retry: Literal["Never", "Also", "Only"] = Field(
         default="Never",
-        description="Whether a later epoch (runNonce) takes the rows that earlier ones have quarantined: never; also, besides new "
-        "files; or only them.",
+        description="Whether a later epoch (runNonce) takes the rows that earlier ones have quarantined: never; also, besides "
+        "new files; or only them.",
     )
 
 

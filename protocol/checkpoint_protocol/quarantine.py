@@ -10,7 +10,7 @@ from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Quarantine
-from checkpoint_protocol.positions import Range, merge, subtract
+from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quantities import format_share
 from checkpoint_protocol.records import InputRecord
 
@@ -20,59 +20,62 @@ _MILLION: Final = 1_000_000
 FileVersion = tuple[str, str]
 
 
-def most_rows(on_row_error: str, limits: Quarantine, rows_in_epoch: int | None) -> int:
-    """Return how many rows of an epoch may be quarantined. None: how many it has is not known yet, so no share is judged."""
-    if on_row_error != "Quarantine":
-        return 0
-    if limits.max_share is None or rows_in_epoch is None:
-        return limits.max_rows
-    return min(limits.max_rows, rows_in_epoch * limits.max_share // _MILLION)
+def most_rows(limits: Quarantine, record: InputRecord | None, rows_read: int | None = None) -> int:
+    """Return how many rows of an epoch may be quarantined.
+
+    `rows_read` is said once all rows are; before, a share is judged only where the input tells how many there are. Rows that
+    are tried again may fail again: they are not lost anew.
+    """
+    retried = _rows_retried(record)
+    rows = _rows_of(record) if rows_read is None else rows_read
+    if rows is None:
+        return limits.max_rows + retried
+    return min(limits.max_rows, (rows - retried) * limits.max_share // _MILLION) + retried
 
 
-def describe_limit(on_row_error: str, limits: Quarantine, rows_in_epoch: int | None) -> str:
+def describe_limit(limits: Quarantine, record: InputRecord | None, rows_read: int | None = None) -> str:
     """Say which field of the manifest it is that sets the limit, and what it allows."""
-    if on_row_error != "Quarantine":
-        return "onRowError: Fail allows none"
-    most = most_rows(on_row_error, limits, rows_in_epoch)
-    if most == limits.max_rows or limits.max_share is None:
-        return f"quarantine.maxRows allows {limits.max_rows:,}"
-    return f"quarantine.maxShare ({format_share(limits.max_share)} of {rows_in_epoch:,} rows) allows {most:,}"
+    retried = _rows_retried(record)
+    most = most_rows(limits, record, rows_read) - retried
+    again = f", and {retried:,} that are tried again" if retried else ""
+    if most == limits.max_rows:
+        return f"quarantine.maxRows allows {most:,}{again}"
+    return f"quarantine.maxShare, {format_share(limits.max_share)} of all rows, allows {most:,}{again}"
 
 
-def rows_of(record: InputRecord | None) -> int | None:
-    """Return how many rows an epoch has, where its files tell: those whose positions are rows with a known end."""
+def _rows_retried(record: InputRecord | None) -> int:
+    return sum(len(file.only or ()) for file in record.files) if record is not None else 0
+
+
+def _rows_of(record: InputRecord | None) -> int | None:
+    """Return how many rows an epoch has, where its files tell: those of which rows are counted, to a known end."""
     rows = 0
-    for index, file in enumerate(record.files if record is not None else ()):
-        for piece in file.ranges(index):
-            if file.unit == "bytes" or piece.end is None:
-                return None
-            rows += piece.end - piece.start
+    for file in record.files if record is not None else ():
+        if file.only is not None:
+            rows += len(file.only)
+        elif file.unit == "bytes" or file.end is None:
+            return None
+        else:
+            rows += file.end - file.start
     return rows if record is not None else None
 
 
 def outstanding(epochs: Iterable[Ledger]) -> dict[FileVersion, tuple[tuple[int, int], ...]]:
-    """Return the positions, from and to, that were quarantined in these finished epochs and that none after has made good.
+    """Return the positions, from and to, of each row that was quarantined in these finished epochs and in none after made good.
 
     A row that a later epoch has taken again is that epoch's: it is in the table, or quarantined there once more. Raises Corrupt
     if a record is gone: whether a row is in the table already would not be known.
     """
-    found: dict[FileVersion, tuple[Range, ...]] = {}
+    found: dict[FileVersion, set[tuple[int, int]]] = {}
     for ledger in epochs:
         files = _input_of(ledger).files
-        for index, file in enumerate(files):
-            version = (file.path, file.etag)
-            if version in found:
-                # Kept under index 0: within one file version only positions matter.
-                found[version] = subtract(found[version], [_at_zero(piece) for piece in file.ranges(index)])
-        for piece in _quarantined_in(ledger):
-            file = files[piece.file]
-            version = (file.path, file.etag)
-            found[version] = merge([*found.get(version, ()), _at_zero(piece)])
-    return {
-        version: tuple((piece.start, piece.end) for piece in pieces if piece.end is not None)
-        for version, pieces in found.items()
-        if pieces
-    }
+        for file in files:
+            found.setdefault((file.path, file.etag), set()).difference_update(file.only or ())
+        for row in _quarantined_in(ledger):
+            file, where = files[row.file], (row.start, row.end)
+            if where[1] is not None:
+                found[(file.path, file.etag)].add((where[0], where[1]))
+    return {version: tuple(sorted(rows)) for version, rows in found.items() if rows}
 
 
 def earlier_epochs(ledger: Ledger) -> list[Ledger]:
@@ -108,7 +111,3 @@ def _gone(ledger: Ledger, path: str) -> Corrupt:
         f"{ledger.store.uri}/{path} is gone, so which rows of epoch {ledger.key.epoch} are quarantined is unknown; without it "
         "rows could be taken twice: set quarantine.retry: Never, or start a new write for them",
     )
-
-
-def _at_zero(piece: Range) -> Range:
-    return piece.model_copy(update={"file": 0})

@@ -223,7 +223,8 @@ def test_a_row_that_alone_gives_a_column_that_the_table_does_not_have_is_set_apa
 
 def test_a_pandas_step_whose_one_row_has_another_type_sets_it_apart(code: Write) -> None:
     module = code(
-        "def work(frame):\n    frame['text'] = [7 if n == 2 else t for n, t in zip(frame['id'], frame['text'])]\n    return frame\n"
+        "def work(frame):\n    frame['text'] = [7 if n == 2 else t for n, t in zip(frame['id'], frame['text'])]\n"
+        "    return frame\n"
     )
 
     rows, apart = apply(step(f"{module}:work", "pandas"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -80,8 +81,8 @@ def outstanding(epochs: Iterable[Ledger]) -> dict[FileVersion, tuple[tuple[int, 
 
 def earlier_epochs(ledger: Ledger) -> list[Ledger]:
     """Return the epochs before this one, ascending: all are finished, as they follow one another."""
-    key = ledger.key
-    return [Ledger(ledger.store, EpochKey(key.uid, number), ledger.pause, ledger.ask_all) for number in range(1, key.epoch)]
+    uid = ledger.key.uid
+    return [dataclasses.replace(ledger, key=EpochKey(uid, number), _known={}) for number in range(1, ledger.key.epoch)]
 
 
 def _quarantined_in(ledger: Ledger) -> Iterable[Range]:

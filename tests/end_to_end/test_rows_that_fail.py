@@ -381,7 +381,7 @@ def test_a_driver_killed_after_a_poison_row_was_sealed_leaves_it_quarantined_onc
         "    if row['id'] % 100 in (1, 98) and not mended: raise ValueError('poison')\n    return row\n"
     )
     disk_place.create(SCHEMA)
-    sections = {
+    sections: dict[str, Any] = {
         "steps": [{"call": "gated_poison:work", "input": "row", "arguments": {"mended": False}}],
         "code": {"path": str(folder)},
         "checkpoint": {"uri": disk_place.checkpoint_uri, "interval": "0.05s", "minimumBytes": "1"},

@@ -13,7 +13,7 @@ class QuarantinesApart(Ledger):
 
     def put_seal(self, seal: Seal) -> None:
         if seal.quarantined is not None:
-            record = QuarantineRecord(token=seal.token, rows=seal.quarantined.rows)
+            record = QuarantineRecord(token=seal.token, rows=tuple(self.quarantined_rows(seal)))
             put_once(self.store, self._path(seal.attempt, seal.task, seal.link), record, self.pause)
         super().put_seal(seal.model_copy(update={"quarantined": None}))
 

@@ -33,6 +33,8 @@ _DURATION_PATTERN: Final = r"^([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,15}(\.[0-9]{1
 _DURATION_MAX_LENGTH: Final = 46
 _SIZE_PATTERN: Final = r"^[0-9]{1,19}(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 _SIZE_MAX_LENGTH: Final = 21
+_SHARE_PATTERN: Final = r"^(0{0,2}[0-9]|0?[0-9]{2})(\.[0-9]{1,4})?%$|^100(\.0{1,4})?%$"
+_SHARE_MAX_LENGTH: Final = 9
 #: \w of pydantic's regular expressions knows letters of all scripts, \w of the API server's those of ASCII only.
 _WORD: Final = r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}"
 
@@ -80,6 +82,8 @@ def _default(field: FieldInfo) -> Any:
         return quantities.format_size(value)
     if parser is quantities.parse_duration_s:
         return quantities.format_duration(value)
+    if parser is quantities.parse_share_ppm:
+        return quantities.format_share(value)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -92,6 +96,8 @@ def _value(annotation: Any, metadata: Iterable[Any]) -> Schema:
         return _size(metadata)
     if parser is quantities.parse_duration_s:
         return _duration()
+    if parser is quantities.parse_share_ppm:
+        return {"type": "string", "pattern": _SHARE_PATTERN, "maxLength": _SHARE_MAX_LENGTH}
     if any(getattr(item, "func", None) is workloads.check_pod_template for item in metadata):
         free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         parts = {key: {**free, "description": f"The pod's {key}, as in Kubernetes."} for key in workloads.POD_TEMPLATE_KEYS}

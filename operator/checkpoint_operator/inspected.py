@@ -40,9 +40,24 @@ class ShownSums(Shown):
     rows_written: int = 0
     staged_files: int = 0
     staged_bytes: int = 0
+    rows_quarantined: int = 0
 
     def __add__(self, other: ShownSums) -> ShownSums:
         return ShownSums(**{name: getattr(self, name) + getattr(other, name) for name in ShownSums.model_fields})
+
+
+class ShownRowError(Shown):
+    """A source row that failed, where it lies and why. Its values are not kept."""
+
+    file: str | None = Field(description="Null where the input's record cannot be read.")
+    etag: str | None
+    unit: str | None = Field(description="What start and end count in the file: rows, bytes or records.")
+    start: int
+    end: int | None
+    step: str
+    error: str = Field(description="The exception's type.")
+    message: str
+    traceback: str
 
 
 class ShownAttempt(Shown):
@@ -59,6 +74,9 @@ class ShownAttempt(Shown):
     closed: bool | None = Field(description="Whether it is fixed which of its seals count.")
     complete: bool | None = Field(description="Whether every task was sealed to its end when it was closed; null before.")
     failure: ShownFailure | None
+    quarantined: tuple[ShownRowError, ...] = Field(
+        default=(), description="The rows that failed, of the seals that count. Empty where only sums were asked for."
+    )
 
 
 class ShownClaim(Shown):
@@ -80,6 +98,7 @@ class ShownCommit(Shown):
     files: int
     attempts: int
     code_digests: tuple[str, ...]
+    rows_quarantined: int = Field(default=0, description="Rows that failed and have no result in this commit.")
 
 
 class ShownEpoch(Shown):
@@ -89,6 +108,7 @@ class ShownEpoch(Shown):
     run_nonce: str | None = Field(description="Of its first attempt.")
     input_files: int | None = Field(description="Null before a driver has fixed the input.")
     input_bytes: int | None
+    rows_retried: int = Field(default=0, description="Rows of the input that earlier epochs had quarantined.")
     attempts: tuple[ShownAttempt, ...]
     sealed: ShownSums = Field(description="What counts in all: of the last attempt and of those that it takes over.")
     claims: tuple[ShownClaim, ...]

@@ -7,7 +7,7 @@ Called by the commands `inspect` and `status`. Puts nothing, makes no folder.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -18,6 +18,7 @@ from checkpoint_operator.inspected import (
     ShownEpoch,
     ShownError,
     ShownFailure,
+    ShownRowError,
     ShownStore,
     ShownSums,
     ShownWrite,
@@ -39,6 +40,7 @@ from checkpoint_protocol.records import (
     MarkRecord,
     NameRecord,
     NoTarget,
+    QuarantinedRow,
     Record,
     Seal,
     StagedFile,
@@ -77,7 +79,7 @@ def inspect_store(store: ObjectStore, only: str | None = None) -> ShownStore:
 
     Raises NeedsChange if there is no such write, Retryable if the store does not answer.
     """
-    inspector = Inspector(store)
+    inspector = Inspector(store, shows_rows=True)
     writes = inspector.read_writes(only)
     return ShownStore(
         uri=store.uri,
@@ -89,9 +91,13 @@ def inspect_store(store: ObjectStore, only: str | None = None) -> ShownStore:
 
 @dataclass(slots=True)
 class Inspector:
-    """Reads one store, and remembers what could not be read. `strays` are the objects seen so far that are no records."""
+    """Reads one store, and remembers what could not be read. `strays` are the objects seen so far that are no records.
+
+    `shows_rows`: each row that failed is shown, and not only their number.
+    """
 
     store: ObjectStore
+    shows_rows: bool = False
     strays: list[str] = field(default_factory=list)
     _wrong: dict[str, str] = field(default_factory=dict)
     _deletions: dict[str, bool | None] = field(default_factory=dict)
@@ -198,7 +204,7 @@ class Inspector:
         seals = _seals_in(at, numbers, paths)
         attempts = tuple(self._attempt(ledger, number, launches[number], seals[number]) for number in numbers)
         claims = sorted(index for path in paths if (index := layout.claim_index_of(path, at.commit)) is not None)
-        self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals))
+        self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals, paths))
         source = self._try(at.input, ledger.read_input)
         mark = self._try(at.mark, ledger.read_mark)
         first = launches.get(1)
@@ -207,6 +213,7 @@ class Inspector:
             run_nonce=first.run_nonce if first else None,
             input_files=len(source.files) if source else None,
             input_bytes=sum(file.size_bytes for file in source.files) if source else None,
+            rows_retried=sum(len(file.only or ()) for file in source.files) if source else 0,
             attempts=attempts,
             sealed=self._sum(at, attempts),
             claims=tuple(_claim(index, self._read(at.claim(index), ClaimRecord)) for index in claims),
@@ -251,6 +258,32 @@ class Inspector:
             failure=ShownFailure(attempt=number, family=failure.family, reason=failure.reason, message=failure.message)
             if failure
             else None,
+            quarantined=tuple(self._rows_that_failed(ledger, seals)) if self.shows_rows else (),
+        )
+
+    def _rows_that_failed(self, ledger: Ledger, seals: Iterable[Seal]) -> Iterator[ShownRowError]:
+        """Give what can be read of them: a seal's object that is gone is named once, and what came before it is shown."""
+        for seal in seals:
+            try:
+                for row in ledger.quarantined_rows(seal):
+                    yield self._row_error(ledger, row)
+            except CheckpointError as error:
+                self._wrong[ledger.at.seal(seal.attempt, seal.task, seal.link)] = error.message
+
+    def _row_error(self, ledger: Ledger, row: QuarantinedRow) -> ShownRowError:
+        where = row.row.range
+        record = self._try(ledger.at.input, ledger.read_input)
+        file = record.files[where.file] if record is not None and where.file < len(record.files) else None
+        return ShownRowError(
+            file=file.path if file else None,
+            etag=file.etag if file else None,
+            unit=file.unit if file else None,
+            start=where.start,
+            end=where.end,
+            step=row.step,
+            error=row.error,
+            message=row.message,
+            traceback=row.traceback,
         )
 
     def _read_seals(self, ledger: Ledger, attempt: int, places: list[_Link], found: set[_Link]) -> list[Seal]:
@@ -348,11 +381,14 @@ def _seals_in(at: EpochLayout, numbers: Iterable[int], paths: Iterable[str]) -> 
     return seals
 
 
-def _records_of(at: EpochLayout, numbers: Iterable[int], claims: Iterable[int], seals: dict[int, set[_Link]]) -> set[str]:
+def _records_of(
+    at: EpochLayout, numbers: Collection[int], claims: Iterable[int], seals: dict[int, set[_Link]], listed: Iterable[str]
+) -> set[str]:
     """Return every path of the epoch that is a record's."""
     kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure)
     paths = {at.input, at.mark, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
+    paths |= {path for path in listed for number in numbers if layout.is_quarantine(path, at.quarantines(number))}
     return paths | {at.seal(number, *place) for number, places in seals.items() for place in places}
 
 
@@ -371,6 +407,7 @@ def _sums(seals: Sequence[Seal]) -> ShownSums:
         rows_written=sum(seal.rows_written for seal in seals),
         staged_files=len(sizes_bytes),
         staged_bytes=sum(sizes_bytes),
+        rows_quarantined=sum(seal.rows_quarantined for seal in seals),
     )
 
 
@@ -406,4 +443,5 @@ def _commit(mark: MarkRecord) -> ShownCommit:
         files=mark.files,
         attempts=mark.attempts,
         code_digests=tuple(digest[:_DIGEST_DIGITS] for digest in mark.code_digests),
+        rows_quarantined=mark.rows_quarantined,
     )

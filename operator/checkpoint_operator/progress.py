@@ -18,6 +18,7 @@ class Progress:
     rows_written: int
     files: int
     rows_taken_over: int
+    rows_quarantined: int = 0
 
 
 def measure(ledger: Ledger) -> Progress:
@@ -39,4 +40,5 @@ def measure(ledger: Ledger) -> Progress:
         rows_written=sum(seal.rows_written for seal in (*earlier, *current)),
         files=sum(len(seal.files) for seal in (*earlier, *current)),
         rows_taken_over=sum(seal.rows_read for seal in earlier),
+        rows_quarantined=sum(seal.rows_quarantined for seal in (*earlier, *current)),
     )

@@ -27,6 +27,7 @@ from checkpoint_operator.core.actions import (
 )
 from checkpoint_operator.core.observation import Attempt, DriverSight, DriverState, Failure, Observation
 from checkpoint_operator.core.rules import decide
+from checkpoint_operator.row_errors import count_quarantined, limit_of
 from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -161,6 +162,7 @@ class Reconciler:
             self.first_counted_failure = (numbers[-1] if numbers else 0) + 1
         attempts = tuple(self._observe_attempt(ledger, number, number == numbers[-1]) for number in numbers)
         is_marked = ledger.read_mark() is not None
+        row_errors = None if is_marked else limit_of(ledger, self.write.spec, attempts)
         if not is_marked and (not attempts or attempts[-1].is_closed):
             self.write = self.renew(self.write)
         return Observation(
@@ -175,6 +177,8 @@ class Reconciler:
             is_suspended=self.write.spec.suspend,
             is_past_deadline=self.is_past_deadline,
             pause_left_s=self._pause_left_s(ledger.key.epoch, numbers),
+            row_errors=row_errors,
+            is_claimed=row_errors is not None and ledger.read_claim(0) is not None,
         )
 
     def _pause_left_s(self, epoch: int, numbers: list[int]) -> float:
@@ -207,6 +211,7 @@ class Reconciler:
             failure=Failure(failure.family, failure.reason, failure.message) if failure else None,
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
             counted=launch.counted,
+            rows_quarantined=count_quarantined(ledger, launch, closed),
         )
 
     def _look(self, ledger: Ledger, launch: LaunchRecord) -> DriverSight:
@@ -297,6 +302,8 @@ class Reconciler:
             recorded_by=self.recorder,
             code=self.write.code,
             on_replaced=spec.on_replaced,
+            on_row_error=spec.on_row_error,
+            quarantine=spec.quarantine,
         )
         if ledger.put_launch(launch).token == launch.token:
             self.drivers.expect(ledger.key, attempt)
@@ -344,5 +351,6 @@ class Reconciler:
                 files=len(results.files),
                 attempts=results.attempts,
                 code_digests=results.code_digests,
+                rows_quarantined=results.rows_quarantined,
             )
         )

@@ -105,6 +105,10 @@ class Status(StatusSection):
     rows_sealed: Count | None = Field(
         default=None, description="Result rows of this epoch that are sealed and will not be made again."
     )
+    rows_quarantined: Count | None = Field(
+        default=None,
+        description="Rows of this epoch that failed and are sealed without a result (onRowError: Quarantine).",
+    )
     rows_committed: Count | None = Field(default=None, description="Result rows in the table by the last commit.")
     run_nonce: Annotated[str, Field(max_length=128)] | None = Field(
         default=None, description="The spec.runNonce that the epoch was begun with."

@@ -14,6 +14,7 @@
     staged/<uid>/<epoch>/<n>/output.json          the schema that driver n's steps produce, where the table is to be made
     staged/<uid>/<epoch>/<n>/failure.json         why driver n ended
     staged/<uid>/<epoch>/<n>/seals/<task>/<k>.json
+    staged/<uid>/<epoch>/<n>/quarantine/<token>.json   rows that failed, where they are too many for their seal
 
 Numbers are written without leading zeros; listings are sorted as numbers by whoever needs an order.
 """
@@ -29,6 +30,7 @@ _NUMBERED = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
 _CLAIM = re.compile(r"claim-(0|[1-9][0-9]{0,9})\.json")
 _SEAL = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})\.json")
 _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
+_TOKEN = re.compile(r"[0-9a-f]{32}\.json")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
 _SEAL_OF_EPOCH = re.compile(r"([1-9][0-9]{0,9})/[1-9][0-9]{0,9}/seals/" + _SEAL.pattern)
 
@@ -131,6 +133,12 @@ class EpochLayout:
     def seal(self, attempt: int, task: int, link: int) -> str:
         return f"{self.seals(attempt)}{task}/{link}.json"
 
+    def quarantines(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/quarantine/"
+
+    def quarantine(self, attempt: int, token: str) -> str:
+        return f"{self.quarantines(attempt)}{token}.json"
+
 
 def _below(path: str, folder: str) -> str:
     return path[len(folder) :] if path.startswith(folder) else ""
@@ -158,6 +166,11 @@ def seal_of(path: str, folder: str) -> tuple[int, int] | None:
     """Return (task, link) of `<folder><task>/<link>.json`, or None."""
     match = _SEAL.fullmatch(_below(path, folder))
     return (int(match[1]), int(match[2])) if match else None
+
+
+def is_quarantine(path: str, folder: str) -> bool:
+    """Whether an object is `<folder><token>.json`."""
+    return _TOKEN.fullmatch(_below(path, folder)) is not None
 
 
 def epoch_of_seal(path: str, folder: str) -> int | None:

@@ -26,6 +26,8 @@ from checkpoint_protocol.records import (
     NameRecord,
     OutputRecord,
     PlanRecord,
+    QuarantinedRow,
+    QuarantineRecord,
     Record,
     Seal,
     TargetRecord,
@@ -270,6 +272,29 @@ class Ledger:
                 chain.append(seal)
             found[task] = tuple(chain)
         return found
+
+    # --- rows that failed -------------------------------------------------------------------------------------------------
+
+    def put_quarantine(self, attempt: int, record: QuarantineRecord) -> None:
+        """Put rows that are too many for their seal. They count once a seal names the record's token; else nobody sees them."""
+        # Not remembered: a task has no use for them any more.
+        put_once(self.store, self.at.quarantine(attempt, record.token), record, self.pause)
+
+    def quarantined_rows(self, seal: Seal) -> Iterator[QuarantinedRow]:
+        """Give the rows of a seal that failed, one stored object at a time. Corrupt if one of these is gone."""
+        if seal.quarantined is None:
+            return
+        yield from seal.quarantined.rows
+        for named in seal.quarantined.objects:
+            path = self.at.quarantine(seal.attempt, named.token)
+            record = read(self.store, path, QuarantineRecord)
+            if record is None or len(record.rows) != named.rows:
+                found = "is gone" if record is None else f"has {len(record.rows)} rows"
+                raise Corrupt(
+                    reasons.RECORD_UNREADABLE,
+                    f"{self.store.uri}/{path} {found}; a seal of attempt {seal.attempt} names {named.rows} quarantined rows",
+                )
+            yield from record.rows
 
     # --- closing ----------------------------------------------------------------------------------------------------------
 

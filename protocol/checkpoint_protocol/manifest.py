@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.quantities import Duration, Size
+from checkpoint_protocol.quantities import Duration, Share, Size
 from checkpoint_protocol.sections import Label, ObjectName, Seconds, Section, Uri
 from checkpoint_protocol.workloads import Code as Code
 from checkpoint_protocol.workloads import DriverSpec as DriverSpec
@@ -194,6 +194,24 @@ class CheckpointSpec(Section):
     )
 
 
+class Quarantine(Section):
+    """How many rows may fail, with onRowError: Quarantine, and what becomes of them in a later epoch."""
+
+    max_rows: int = Field(
+        default=1000, ge=0, le=1_000_000, description="More failed rows than these in one epoch stop it before its commit."
+    )
+    max_share: Share = Field(
+        default=100_000,
+        description="The same as a share of the epoch's rows, rounded down; of text, whose rows are not known before, when all "
+        "are read. Rows that are tried again count for neither limit.",
+    )
+    retry: Literal["Never", "Also", "Only"] = Field(
+        default="Never",
+        description="Whether a later epoch (runNonce) takes the rows that earlier ones have quarantined: never; also, besides "
+        "new files; or only them.",
+    )
+
+
 class Spec(Section):
     """What a CheckpointedWrite asks for."""
 
@@ -212,6 +230,12 @@ class Spec(Section):
         default="Fail",
         description="A later epoch meets a known file with new content: stop, take it as new, or pass it over.",
     )
+    on_row_error: Literal["Fail", "Quarantine"] = Field(
+        default="Fail",
+        description="A step raises on a row, or makes something of it that the table cannot hold: the attempt fails, or the row "
+        "is set apart and the others go on. `checkpointed-write inspect` shows those that were.",
+    )
+    quarantine: Quarantine = Field(default_factory=Quarantine)
     run_nonce: str = Field(default="", max_length=128, description="Change it to take the files that came since the last run.")
     suspend: bool = Field(
         default=False, description="Cluster: end the driver and start none. What is sealed stays; false goes on from there."

@@ -21,6 +21,7 @@ SOURCE_UNREADABLE: Final = "SourceUnreadable"  # a file is not of the declared f
 # the user's code
 CODE_FAILED: Final = "CodeFailed"  # a step raised
 CODE_MISSING: Final = "CodeMissing"  # a step cannot be imported
+TOO_MANY_ROW_ERRORS: Final = "TooManyRowErrors"  # more rows failed than spec.quarantine allows
 OUTPUT_SCHEMA_WRONG: Final = "OutputSchemaWrong"  # the steps' output does not fit the table
 # the table
 CATALOG_UNAVAILABLE: Final = "CatalogUnavailable"  # the catalog did not answer

@@ -16,11 +16,17 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.manifest import Source, Step
+from checkpoint_protocol.manifest import Quarantine, Source, Step
 from checkpoint_protocol.positions import Range
 
 #: No record is larger; what is, was not written by us. 64 MiB hold an input of 400,000 files.
 MAX_RECORD_BYTES = 64 << 20
+
+#: What is kept of a row that failed, in characters: 7 kB a row, however long a traceback or a message is.
+MAX_STEP_LENGTH = 512
+MAX_ERROR_TYPE_LENGTH = 256
+MAX_ERROR_MESSAGE_LENGTH = 2_000
+MAX_TRACEBACK_LENGTH = 4_000
 
 
 def _is_base64(text: str) -> str:
@@ -42,6 +48,11 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Base64 = Annotated[str, AfterValidator(_is_base64)]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Number = Annotated[int, Field(ge=1, lt=1 << 31)]
+
+
+def _later(default: Any) -> Any:
+    """Return a field that records of the first release do not have. It is not stored where it says nothing new."""
+    return Field(default=default, exclude_if=lambda value: value == default)
 
 
 class Part(BaseModel):
@@ -95,7 +106,7 @@ class SourceFile(Part):
 
     `unit` says what its positions count: rows (Parquet), bytes (line-aligned text), records (text that is read from its
     start only). Positions run from `start` to `end`; end is None where it is known after reading only. `cuts` are positions
-    at which a reader starts cheaply (row groups).
+    at which a reader starts cheaply (row groups). `only`: of all these positions, those that are input, from and to; None: all.
     """
 
     path: str
@@ -105,6 +116,13 @@ class SourceFile(Part):
     start: Count = 0
     end: Count | None
     cuts: tuple[Count, ...] = ()
+    only: tuple[tuple[Count, Count], ...] | None = _later(None)
+
+    def ranges(self, index: int) -> tuple[Range, ...]:
+        """Return the positions that are input, as those of the file with this index."""
+        if self.only is None:
+            return (Range(file=index, start=self.start, end=self.end),)
+        return tuple(Range(file=index, start=start, end=end) for start, end in self.only)
 
 
 class InputRecord(Record):
@@ -188,6 +206,8 @@ class LaunchRecord(Record):
     recorded_by: str = ""
     code: Digest | None = None
     on_replaced: Literal["Fail", "Process", "Skip"]
+    on_row_error: Literal["Fail", "Quarantine"] = _later("Fail")
+    quarantine: Quarantine = _later(Quarantine())
 
 
 class OutputRecord(Record):
@@ -292,11 +312,60 @@ class LanceFragment(Part):
 StagedFile = Annotated[IcebergFile | LanceFragment, Field(discriminator="format")]
 
 
+class RowPosition(Part):
+    """Where a source row lies: its positions in a file of the epoch's input."""
+
+    kind: Literal["position"] = "position"
+    range: Range
+
+
+RowIdentity = Annotated[RowPosition, Field(discriminator="kind")]
+
+
+class QuarantinedRow(Part):
+    """A source row of which nothing was made, and why. Its values are not kept: `row` tells where to find them.
+
+    `step` is the step's label, or "(output)" where what the steps gave does not fit the table. `error` is the exception's type.
+    """
+
+    row: RowIdentity
+    step: Annotated[str, BeforeValidator(_without_surrogates), Field(max_length=MAX_STEP_LENGTH)]
+    error: Annotated[str, BeforeValidator(_without_surrogates), Field(max_length=MAX_ERROR_TYPE_LENGTH)]
+    message: Annotated[str, BeforeValidator(_without_surrogates), Field(max_length=MAX_ERROR_MESSAGE_LENGTH)]
+    traceback: Annotated[str, BeforeValidator(_without_surrogates), Field(max_length=MAX_TRACEBACK_LENGTH)]
+
+
+class QuarantineObject(Part):
+    """An object with more quarantined rows, named by its token; it counts because a seal names it."""
+
+    token: Token
+    rows: Annotated[int, Field(ge=1)]
+
+
+class Quarantined(Part):
+    """The source rows of a segment that failed: the first ones here, the others in objects of their own."""
+
+    rows: Annotated[tuple[QuarantinedRow, ...], Field(min_length=1)]
+    objects: tuple[QuarantineObject, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.rows) + sum(stored.rows for stored in self.objects)
+
+
+class QuarantineRecord(Record):
+    """Quarantined rows of a segment that are too many for its seal."""
+
+    kind: Literal["quarantine"] = "quarantine"
+    version: Literal[1] = 1
+    rows: Annotated[tuple[QuarantinedRow, ...], Field(min_length=1)]
+
+
 class Seal(Record):
     """A finished segment of a task: what it covers and the files that hold its results, in one object.
 
     `rows_read` and `rows_written` count source rows and result rows. `last` says that the task's whole work is sealed by
-    this link and those before it.
+    this link and those before it. `quarantined` rows are covered and read, and nothing was made of them.
     """
 
     kind: Literal["seal"] = "seal"
@@ -310,6 +379,11 @@ class Seal(Record):
     code_digest: Digest
     files: tuple[StagedFile, ...]
     last: bool
+    quarantined: Quarantined | None = _later(None)
+
+    @property
+    def rows_quarantined(self) -> int:
+        return self.quarantined.count if self.quarantined is not None else 0
 
 
 # --- the end of an attempt and of an epoch --------------------------------------------------------------------------------
@@ -378,6 +452,7 @@ class MarkRecord(Record):
     files: Count
     attempts: Number
     code_digests: tuple[Digest, ...]
+    rows_quarantined: Count = _later(0)
 
 
 _R = TypeVar("_R", bound=Record)

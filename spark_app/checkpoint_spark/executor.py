@@ -14,6 +14,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
 from checkpoint_protocol.positions import Range
+from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import InputRecord, LaunchRecord, Part, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
@@ -21,6 +22,7 @@ from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.code import use_code
 from checkpoint_spark.failures import wrap
 from checkpoint_spark.formats.stagers import stager_for
+from checkpoint_spark.quarantine import Allowance
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.staging import Task, run_task
 from checkpoint_spark.steps import Pipeline
@@ -115,6 +117,7 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
             code_digest=launch.code_digest,
             interval_s=launch.interval_s,
             minimum_bytes=launch.minimum_bytes,
+            allowance=_allowance(launch, input_record),
         ),
         files=input_record.files,
         source_schema=decode_schema(input_record.arrow_schema),
@@ -124,3 +127,9 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
         ledger=ledger,
         clock=time.monotonic,
     )
+
+
+def _allowance(launch: LaunchRecord, input_record: InputRecord) -> Allowance | None:
+    if launch.on_row_error != "Quarantine":
+        return None
+    return Allowance(most_rows(launch.quarantine, input_record), describe_limit(launch.quarantine, input_record))

@@ -8,6 +8,11 @@ import pyarrow.compute as pc
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 
+
+class ValueMisfit(NeedsChange):
+    """The columns fit the table, and a value in one of them does not: the fault of a row, not of all."""
+
+
 _WIDENING = {("int", "float"), ("int", "decimal"), ("date", "timestamp")}
 
 
@@ -152,7 +157,7 @@ def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:
 def fit(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """Return the batch with exactly the wanted columns and types; optional columns that it lacks are NULL.
 
-    NeedsChange(OutputSchemaWrong) names the column, and the value where one does not fit.
+    NeedsChange(OutputSchemaWrong) names the column; ValueMisfit, which is one, where it is a value that does not fit.
     """
     if batch.schema.equals(wanted) and all(
         field.nullable or not column.null_count for field, column in zip(wanted, batch.columns, strict=True)
@@ -170,12 +175,12 @@ def fit(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
             try:
                 array = fit_array(array, field.type)
             except pa.ArrowException as error:
-                raise NeedsChange(
+                raise ValueMisfit(
                     reasons.OUTPUT_SCHEMA_WRONG,
                     f"a value in the column {field.name!r} does not fit the table's type {field.type}: {error}",
                 ) from error
         if not field.nullable and array.null_count:
-            raise NeedsChange(
+            raise ValueMisfit(
                 reasons.OUTPUT_SCHEMA_WRONG, f"the steps give NULL in the column {field.name!r}, which the table requires"
             )
         arrays.append(array)

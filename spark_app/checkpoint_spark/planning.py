@@ -16,7 +16,7 @@ Align = Callable[[SourceFile, int], int]
 
 def whole(files: Sequence[SourceFile]) -> tuple[Range, ...]:
     """Return all positions of the input."""
-    return merge(Range(file=index, start=file.start, end=file.end) for index, file in enumerate(files))
+    return merge(piece for index, file in enumerate(files) for piece in file.ranges(index))
 
 
 def _size_bytes(files: Sequence[SourceFile], piece: Range) -> int:

@@ -17,8 +17,10 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range, merge, subtract
 from checkpoint_protocol.records import PositionsCovered, Seal, SourceFile, StagedFile
+from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.fitting import fit
 from checkpoint_spark.pace import Pace
+from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
 from checkpoint_spark.sources.chunks import Chunk, Reader
 from checkpoint_spark.steps import Pipeline, Place
 
@@ -39,7 +41,7 @@ class Stager(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one Spark task has to do."""
+    """What one Spark task has to do. `allowance`: how many rows may fail and be quarantined; None: the first one ends it."""
 
     attempt: int
     number: int
@@ -47,6 +49,7 @@ class Task:
     code_digest: str
     interval_s: float
     minimum_bytes: int
+    allowance: Allowance | None = None
 
 
 @dataclass(slots=True)
@@ -90,6 +93,7 @@ class _Segment:
     schema: pa.Schema | None
     task: Task
     clock: Callable[[], float]
+    quarantine: QuarantineOfSegment | None = None
     covered: list[Range] = field(default_factory=list)
     rows_read: int = 0
     rows_written: int = 0
@@ -99,9 +103,7 @@ class _Segment:
         started = now = self.clock()
         while not self.source.exhausted:
             file, chunk = self.source.take()
-            place = Place(self.source.files[file].path, self.source.files[file].unit, chunk.start)
-            for made in self.pipeline.apply(chunk.batch, place, self.schema):
-                batch = made if self.schema is None else fit(made, self.schema)
+            for batch in self._results_of(file, chunk):
                 self.rows_written += batch.num_rows
                 self._size_bytes += batch.nbytes
                 yield batch
@@ -113,10 +115,35 @@ class _Segment:
             if self._is_due(now - started):
                 return
 
+    def _results_of(self, file: int, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        """Give what the steps make of a chunk, as the table will have it."""
+        place = Place(self.source.files[file].path, self.source.files[file].unit, chunk.start)
+        if self.quarantine is None:
+            for made in self.pipeline.apply(chunk.batch, place, self.schema):
+                yield made if self.schema is None else fit(made, self.schema)
+            return
+        quarantine = self.quarantine
+        bounds: Sequence[tuple[int, int]] | None = None
+
+        def set_apart(number: int, step: str, error: Exception) -> None:
+            nonlocal bounds
+            if bounds is None:
+                bounds = _bounds_of(chunk)
+            where = Range(file=file, start=bounds[number][0], end=bounds[number][1])
+            quarantine.add(where, place.of_row(number), step, error)
+
+        yield from apply_apart(self.pipeline, chunk.batch, place, self.schema, set_apart)
+
     def _is_due(self, age_s: float) -> bool:
         """Old and large enough; or so old that its size no longer matters: hours of a slow step's work fit a small file."""
         is_large = self._size_bytes >= self.task.minimum_bytes
         return age_s >= self.task.interval_s * (1 if is_large else _SMALL_SEGMENT_INTERVALS)
+
+
+def _bounds_of(chunk: Chunk) -> Sequence[tuple[int, int]]:
+    if chunk.row_bounds is not None:
+        return chunk.row_bounds()
+    return [(chunk.start + number, chunk.start + number + 1) for number in range(chunk.batch.num_rows)]
 
 
 def run_task(
@@ -141,7 +168,7 @@ def run_task(
         remaining = subtract(task.pieces, [piece for seal in chain for piece in seal.covered.ranges])
         source = _Source(reader, files, source_schema, remaining, Pace(task.interval_s))
         try:
-            _stage_all(task, len(chain), source, pipeline, stager, ledger, clock)
+            _stage_all(task, chain, source, pipeline, stager, ledger, clock)
         except Superseded:
             continue
         return
@@ -149,16 +176,19 @@ def run_task(
 
 def _stage_all(
     task: Task,
-    link: int,
+    chain: tuple[Seal, ...],
     source: _Source,
     pipeline: Pipeline,
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],
 ) -> None:
-    last = False
+    link, failed, last = len(chain), sum(seal.rows_quarantined for seal in chain), False
     while not last:
-        segment = _Segment(source, pipeline, stager.arrow_schema, task, clock)
+        quarantine = None
+        if task.allowance is not None:
+            quarantine = QuarantineOfSegment(ledger, task.attempt, task.allowance, failed)
+        segment = _Segment(source, pipeline, stager.arrow_schema, task, clock, quarantine)
         staged = stager.stage(segment.batches())
         for index in sorted({piece.file for piece in segment.covered}):
             source.reader.check_unchanged(source.files[index])
@@ -174,6 +204,8 @@ def _stage_all(
             code_digest=task.code_digest,
             files=staged,
             last=last,
+            quarantined=quarantine.finish() if quarantine is not None else None,
         )
         ledger.put_seal(seal)
         link += 1
+        failed += seal.rows_quarantined

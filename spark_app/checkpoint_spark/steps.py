@@ -11,7 +11,7 @@ import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -21,9 +21,11 @@ import pyarrow as pa
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
-from checkpoint_spark.fitting import fit_array
+from checkpoint_spark.fitting import ValueMisfit, fit_array
 
 _Callable = Callable[..., Any]
+#: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
+Row = tuple[dict[str, Any], int | None]
 _instances: dict[str, _Callable] = {}
 _instances_lock = threading.Lock()
 
@@ -116,6 +118,10 @@ class Pipeline:
     def __init__(self, steps: Iterable[Step]) -> None:
         self._steps = [(step, load(step)) for step in steps]
 
+    @property
+    def steps(self) -> Sequence[tuple[Step, _Callable]]:
+        return self._steps
+
     def apply(self, batch: pa.RecordBatch, place: Place, output_schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
         """Give what the steps make of a batch: no batch, one or several.
 
@@ -124,18 +130,18 @@ class Pipeline:
         """
         if batch.num_rows == 0:
             return
-        pending: pa.RecordBatch | list[_Row] = batch
+        pending: pa.RecordBatch | list[Row] = batch
         is_source = True
         for step, function in self._steps:
             if step.input == "row":
                 rows = pending if isinstance(pending, list) else _numbered(pending, is_source)
                 pending = list(_apply_to_rows(step, function, rows, place))
             else:
-                pending = _apply_to_batch(step, function, _to_arrow(pending, None, step), place)
+                pending = _apply_to_batch(step, function, to_arrow(pending, None, step), place)
                 is_source = False
             if len(pending) == 0:
                 return
-        result = _to_arrow(pending, output_schema, self._steps[-1][0] if self._steps else None)
+        result = to_arrow(pending, output_schema, self._steps[-1][0] if self._steps else None)
         if result.num_rows:
             yield result
 
@@ -155,55 +161,72 @@ class Pipeline:
         return batch.schema
 
 
-#: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
-_Row = tuple[dict[str, Any], int | None]
+class WrongResult(TypeError):
+    """A batch step gives what is no batch at all."""
 
 
-def _numbered(batch: pa.RecordBatch, is_source: bool) -> list[_Row]:
+def _numbered(batch: pa.RecordBatch, is_source: bool) -> list[Row]:
     return [(row, number if is_source else None) for number, row in enumerate(batch.to_pylist())]
 
 
-def _apply_to_rows(step: Step, function: _Callable, rows: list[_Row], place: Place) -> Iterator[_Row]:
+def _apply_to_rows(step: Step, function: _Callable, rows: list[Row], place: Place) -> Iterator[Row]:
     for index, (row, number) in enumerate(rows):
         try:
-            result = function(row)
-            if result is None:
-                continue
-            if isinstance(result, dict):
-                yield result, number
-                continue
-            for made in result:
-                if not isinstance(made, dict):
-                    raise TypeError(f"a row step gives dicts, not {type(made).__name__}")
-                yield made, number
+            made = call_on_row(function, row)
         except CheckpointError:
             raise
         except Exception as error:
             made_of = f"row {index} of what the steps before made of a batch that begins at {place.of_row(0)}"
             where = made_of if number is None else place.of_row(number)
-            raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r} raised on {where}: {_cause(error, step)}") from error
+            raise code_failed(step, where, error) from error
+        yield from ((result, number) for result in made)
 
 
 def _apply_to_batch(step: Step, function: _Callable, batch: pa.RecordBatch, place: Place) -> pa.RecordBatch:
     try:
-        if step.input == "pandas":
-            result = function(_frame_of(batch))
-            return pa.RecordBatch.from_pandas(result, preserve_index=False).replace_schema_metadata(None)
-        result = function(batch)
-        if result is None:
-            return batch.slice(0, 0)
-        if isinstance(result, pa.Table):
-            batches = result.combine_chunks().to_batches()
-            if len(batches) > 1:  # Arrow does not join more than 2 GiB of one column; the rest of the rows would be lost
-                raise ValueError(f"a result of {result.nbytes} bytes is too large; use large_binary, or give less at a time")
-            return batches[0] if batches else _empty(result.schema)
-        if not isinstance(result, pa.RecordBatch):
-            raise TypeError(f"an arrow step gives a pyarrow.RecordBatch or Table, not {type(result).__name__}")
-        return result
+        return call_on_batch(step, function, batch)
     except Exception as error:
-        raise NeedsChange(
-            reasons.CODE_FAILED, f"step {step.label!r} raised on {place.of_rows(batch.num_rows)}: {_cause(error, step)}"
-        ) from error
+        raise code_failed(step, place.of_rows(batch.num_rows), error) from error
+
+
+def code_failed(step: Step, where: str, error: Exception) -> NeedsChange:
+    """Return what is said of an exception that a step raised."""
+    return NeedsChange(reasons.CODE_FAILED, f"step {step.label!r} raised on {where}: {_cause(error, step)}")
+
+
+def call_on_row(function: _Callable, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return all that a row step makes of a row; it raises what the step raises, and keeps nothing then."""
+    result = function(row)
+    if result is None:
+        return []
+    if isinstance(result, dict):
+        return [result]
+    made = []
+    for one in result:
+        if not isinstance(one, dict):
+            raise TypeError(f"a row step gives dicts, not {type(one).__name__}")
+        made.append(one)
+    return made
+
+
+def call_on_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return what an arrow or pandas step makes of a batch. Raises what the step raises, and WrongResult."""
+    if step.input == "pandas":
+        frame = function(_frame_of(batch))
+        if not hasattr(frame, "columns"):
+            raise WrongResult(f"a pandas step gives a pandas.DataFrame, not {type(frame).__name__}")
+        return pa.RecordBatch.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    result = function(batch)
+    if result is None:
+        return batch.slice(0, 0)
+    if isinstance(result, pa.Table):
+        batches = result.combine_chunks().to_batches()
+        if len(batches) > 1:  # Arrow does not join more than 2 GiB of one column; the rest of the rows would be lost
+            raise ValueError(f"a result of {result.nbytes} bytes is too large; use large_binary, or give less at a time")
+        return batches[0] if batches else _empty(result.schema)
+    if not isinstance(result, pa.RecordBatch):
+        raise WrongResult(f"an arrow step gives a pyarrow.RecordBatch or Table, not {type(result).__name__}")
+    return result
 
 
 def _frame_of(batch: pa.RecordBatch) -> Any:
@@ -222,7 +245,11 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def _to_arrow(given: pa.RecordBatch | list[_Row], schema: pa.Schema | None, step: Step | None) -> pa.RecordBatch:
+def to_arrow(given: pa.RecordBatch | list[Row], schema: pa.Schema | None, step: Step | None) -> pa.RecordBatch:
+    """Return Python rows as a batch; with a schema, the values as its types. A batch is returned as it is.
+
+    NeedsChange(OutputSchemaWrong) names the column; ValueMisfit, which is one, where it is the fault of some rows only.
+    """
     if not isinstance(given, list):
         return given
     rows = [row for row, _ in given]
@@ -232,7 +259,8 @@ def _to_arrow(given: pa.RecordBatch | list[_Row], schema: pa.Schema | None, step
         names = dict.fromkeys(schema.names)  # rows that say nothing are rows of NULL
     label = step.label if step else "source"
     if schema is not None and (unknown := [name for name in names if name not in schema.names]):
-        raise NeedsChange(
+        family = NeedsChange if all(unknown[0] in row for row in rows) else ValueMisfit
+        raise family(
             reasons.OUTPUT_SCHEMA_WRONG,
             f"step {label!r} gives column {unknown[0]!r}, which the table does not have (it has {', '.join(schema.names)}); "
             "drop it in the step, or add it to the table",
@@ -244,7 +272,7 @@ def _to_arrow(given: pa.RecordBatch | list[_Row], schema: pa.Schema | None, step
             array = _array([row.get(name) for row in rows], wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             expected = f"values of type {wanted}" if wanted is not None else "values of one type"
-            raise NeedsChange(
+            raise ValueMisfit(
                 reasons.OUTPUT_SCHEMA_WRONG,
                 f"step {label!r}: column {name!r} needs {expected}: {error}; correct the step",
             ) from error

@@ -188,3 +188,68 @@ def test_an_unreadable_status_is_written_again(world: World, source: Path) -> No
 
     assert world.status.rows_committed == 20
     assert len(world.place.keys()) == 1
+
+
+# --- rows that fail -------------------------------------------------------------------------------------------------------
+
+POISON = "def step(row):\n    if row['id'] in (3, 4, 15): raise ValueError('poison')\n    return row\n"
+
+
+def with_poison(world: World, source: Path, **spec: Any) -> None:
+    world.api.config_maps["default", "code"] = {"data": {"cw_poison_steps.py": POISON}}
+    steps = [{"call": "cw_poison_steps:step", "input": "row", "name": "predict"}]
+    world.apply(source, code={"configMap": {"name": "code"}}, steps=steps, onRowError="Quarantine", **spec)
+
+
+def test_quarantined_rows_are_counted_in_the_status_and_told_in_one_event(world: World, source: Path) -> None:
+    with_poison(world, source, quarantine={"maxShare": "20%"})
+
+    world.until_committed()
+    world.pass_time(300)
+
+    assert (world.status.rows_quarantined, world.status.rows_committed) == (3, 17)
+    committed = world.condition("Committed")
+    assert committed is not None
+    assert "3 rows are quarantined" in committed.message
+    assert [event["reason"] for event in world.api.events] == ["RowsQuarantined"]
+    assert "inspect" in world.api.events[0]["note"]
+    assert world.operator.controller.metrics.registry.get_sample_value("checkpointed_writes_quarantined_rows_total") == 3
+
+
+def test_too_many_failed_rows_stall_with_the_way_out_and_a_raised_limit_goes_on(world: World, source: Path) -> None:
+    with_poison(world, source, quarantine={"maxRows": 2, "maxShare": "100%"})
+    world.until_stalled()
+
+    assert world.status.reason == reasons.TOO_MANY_ROW_ERRORS
+    for words in ("maxRows allows 2", "quarantine.retry", "poison"):
+        assert words in (world.status.message or "")
+    assert world.place.rows() == []
+    assert reasons.TOO_MANY_ROW_ERRORS in [event["reason"] for event in world.api.events]
+
+    world.edit(quarantine={"maxRows": 3, "maxShare": "100%"})
+    world.until_committed()
+
+    assert world.status.rows_quarantined == 3
+    assert len(world.place.rows()) == 17
+
+
+def test_a_later_epoch_counts_its_own_quarantined_rows(world: World, source: Path) -> None:
+    with_poison(world, source, quarantine={"maxShare": "20%"})
+    world.until_committed()
+
+    # Another module, as all drivers of these tests run in one process.
+    world.api.config_maps["default", "code"] = {"data": {"cw_mended_steps.py": POISON.replace("(3, 4, 15)", "(4,)")}}
+    steps = [{"call": "cw_mended_steps:step", "input": "row", "name": "predict"}]
+    world.edit(runNonce="2", quarantine={"retry": "Only"}, steps=steps)
+    world.until(lambda: world.status.epoch == 2 and world.is_true("Committed"))
+
+    assert (world.status.rows_quarantined, world.status.rows_committed) == (1, 2)
+    assert [event["reason"] for event in world.api.events] == ["RowsQuarantined", "RowsQuarantined"]
+
+
+def test_rows_of_a_write_that_does_not_quarantine_cost_no_field_and_no_event(world: World, source: Path) -> None:
+    world.apply(source)
+    world.until_committed()
+
+    assert world.status.rows_quarantined is None
+    assert world.api.events == []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from checkpoint_protocol.manifest import Source, SourceOptions, Step
+from checkpoint_protocol.manifest import Quarantine, Source, SourceOptions, Step
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     ClaimRecord,
@@ -35,7 +35,12 @@ from checkpoint_protocol.records import (
     OutputRecord,
     PlanRecord,
     PositionsCovered,
+    Quarantined,
+    QuarantinedRow,
+    QuarantineObject,
+    QuarantineRecord,
     Record,
+    RowPosition,
     Seal,
     SourceFile,
     TargetRecord,
@@ -129,6 +134,13 @@ _SEAL = Seal(
     ),
     last=True,
 )
+_ROW = QuarantinedRow(
+    row=RowPosition(range=Range(file=4, start=17, end=39)),
+    step="predict",
+    error="json.decoder.JSONDecodeError",
+    message="Expecting value: line 1 column 1 (char 0)",
+    traceback='Traceback (most recent call last):\n  File "/code/größe.py", line 3, in work\n',
+)
 
 SAMPLES: Final[dict[str, Record]] = {
     "name": NameRecord(token=_TOKEN, uid="0123456789abcdef"),
@@ -155,6 +167,21 @@ SAMPLES: Final[dict[str, Record]] = {
         arrow_schema=_SCHEMA,
     ),
     "launch-iceberg": _LAUNCH,
+    "input-with-rows-tried-again": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(
+                path="/in/a.parquet", etag="abc-1", size_bytes=1000, unit="rows", start=0, end=500, only=((3, 4), (17, 18))
+            ),
+        ),
+        arrow_schema=_SCHEMA,
+    ),
+    "launch-with-quarantine": _LAUNCH.model_copy(
+        update={
+            "on_row_error": "Quarantine",
+            "quarantine": Quarantine(max_rows=20, max_share="0.25%", retry="Also"),  # type: ignore[arg-type]
+        }
+    ),
     "launch-lance": _LAUNCH.model_copy(update={"target": _LANCE, "sink_format": "lance"}),
     "launch-none": _LAUNCH.model_copy(
         update={
@@ -211,6 +238,10 @@ SAMPLES: Final[dict[str, Record]] = {
         }
     ),
     "seal-without-files": _SEAL.model_copy(update={"files": (), "rows_written": 0}),
+    "seal-with-rows-that-failed": _SEAL.model_copy(
+        update={"quarantined": Quarantined(rows=(_ROW,), objects=(QuarantineObject(token=_OTHER, rows=12),))}
+    ),
+    "quarantine": QuarantineRecord(token=_TOKEN, rows=(_ROW,)),
     "closed": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(3, 0, 1), complete=False),
     "closed-complete": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(4,), complete=True),
     "closed-without-plan": ClosedRecord(token=_TOKEN, attempt=1, plan_token=None, chain_lengths=(), complete=False),
@@ -234,6 +265,19 @@ SAMPLES: Final[dict[str, Record]] = {
         files=12,
         attempts=2,
         code_digests=(_CODE, _MENDED),
+    ),
+    "mark-with-rows-that-failed": MarkRecord(
+        token=_TOKEN,
+        key="0123456789abcdef/1",
+        target="local.db.flüge",
+        table_identity="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        commit_id=7,
+        rows_read=1000000,
+        rows_written=999986,
+        files=12,
+        attempts=2,
+        code_digests=(_CODE,),
+        rows_quarantined=13,
     ),
     "mark-of-nothing": MarkRecord(
         token=_TOKEN,

@@ -14,6 +14,7 @@ from tests.simulation.deleters import start_deleter
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.runners import start_runner
 from tests.simulation.scheduler import EFFECTS, VARIED, Actor, Order, Point
+from tests.simulation.source import Input
 from tests.simulation.tempers import ANYTHING, Focus, Scene, Temper, one_of
 from tests.simulation.turns import A_LITTLE, ONE_CALL, TO_A_CROSSING, TO_ITS_SLEEP, Turns
 from tests.simulation.world import DeletionLog, Format, Job, RunnerLog, World
@@ -40,7 +41,10 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION, focus: Foc
             return world
         for job in world.jobs:
             settle(world, choices, job)
-        if choices.below(focus.extras) == 1:
+        if focus.fails:
+            for _ in range(choices.below(3)):
+                _try_again(world, choices, focus)
+        elif choices.below(focus.extras) == 1:
             world.jobs[0].begin_next_epoch(2)
             settle(world, choices, world.jobs[0])
         let_zombies_end(world, choices)
@@ -56,6 +60,8 @@ def _set_up(world: World, choices: Choices, focus: Focus) -> None:
     world.add_job(list(one_of(choices, focus.sizes)), explodes=explodes)
     if choices.below(focus.extras) == 1:
         world.add_job([2, 1], explodes=explodes)
+    if focus.fails:
+        _let_rows_fail(world.jobs[0], choices)
     if choices.below(4) == 1:
         world.jobs[0].on_code_change = "Restart"
     if choices.below(2) == 1:
@@ -65,6 +71,27 @@ def _set_up(world: World, choices: Choices, focus: Focus) -> None:
     _play_until(world, choices, one_of(choices, focus.scenes))
     if focus.deletes:
         start_deleter(world, world.jobs[0])
+
+
+def _let_rows_fail(job: Job, choices: Choices) -> None:
+    """Choose rows on which the steps raise: always, or at every other call, so that tries of one task differ."""
+    numbers = sorted({number for number, _ in Input(job.input.first, job.input.sizes, explodes=False).expected()})
+    kinds = {number: choices.below(4) for number in numbers}
+    job.input.poison = frozenset(number for number, kind in kinds.items() if kind == 1)
+    job.input.flaky = frozenset(number for number, kind in kinds.items() if kind >= 2)
+    job.ever_failing = job.input.poison | job.input.flaky
+    job.quarantines = True
+
+
+def _try_again(world: World, choices: Choices, focus: Focus) -> None:
+    """Begin an epoch that takes quarantined rows, with some of them mended, and let anything happen in it."""
+    job = world.jobs[0]
+    job.retry = one_of(choices, ("Also", "Only", "Never"))
+    job.input.poison = frozenset(number for number in job.input.poison if choices.below(2))
+    job.begin_next_epoch(2 if job.retry != "Only" and choices.below(2) else 0)
+    start_runner(world, job)
+    torment(world, choices, focus.temper(choices), one_of(choices, focus.steps))
+    settle(world, choices, job)
 
 
 def _play_until(world: World, choices: Choices, scene: Scene) -> None:

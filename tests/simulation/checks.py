@@ -132,12 +132,46 @@ def _of_rows(world: World, lawful_stalls: set[str]) -> list[str]:
     expected = Counter(world.table.strangers_rows)
     for job in world.jobs:
         ours = _rows_of_the_deleted(world, job) if world.is_deleted(job) else job.input.expected()
+        if job.quarantines:
+            failed, wrong = _rows_that_failed(world, job)
+            found += wrong
+            ours -= job.input.made_of(failed)
         if job.uid in lawful_stalls and not any(rows[row] for row in ours):
             continue
         found += _compared(job.uid, rows, ours)
         expected += ours
     found += [f"a row of nobody is in the table: {row}" for row in rows if row not in expected]
     return found
+
+
+def _rows_that_failed(world: World, job: Job) -> tuple[set[int], list[str]]:
+    """Return the input rows that are quarantined in the end, and what is wrong with them. By no rule of the product."""
+    failed: set[int] = set()
+    wrong = []
+    for epoch in range(1, world.last_epoch(job) + 1):
+        ledger = world.plain_ledger(EpochKey(job.uid, epoch))
+        mark, record = ledger.read_mark(), ledger.read_input()
+        if mark is None or record is None:
+            continue
+        indexes = [int(file.path.removeprefix("in/")) for file in record.files]
+        taken = [(index, at) for index, file in zip(indexes, record.files, strict=True) for at, _ in file.only or ()]
+        retried = {job.input.number(*place) for place in taken}
+        wrong += [f"row {number} is taken again by epoch {epoch}, and had not failed" for number in sorted(retried - failed)]
+        failed -= retried
+        launch = ledger.read_launch(mark.attempts)
+        assert launch is not None
+        seals = list(ledger.counted_seals((*launch.counted, mark.attempts)))
+        rows = [row.row.range for seal in seals for row in ledger.quarantined_rows(seal)]
+        numbers = [job.input.number(indexes[place.file], place.start) for place in rows]
+        wrong += [f"row {number} is quarantined {count} times" for number, count in Counter(numbers).items() if count > 1]
+        if mark.rows_quarantined != len(rows):
+            wrong.append(f"epoch {epoch} has {len(rows)} quarantined rows, and its mark says {mark.rows_quarantined}")
+        if mark.rows_read != sum(seal.rows_read for seal in seals):
+            wrong.append(f"the mark of epoch {epoch} is not about what was closed")
+        failed.update(numbers)
+    wrong += [f"row {number} never failed, and is quarantined" for number in sorted(failed - job.ever_failing)]
+    wrong += [f"row {number} fails always, and is not quarantined" for number in sorted(job.input.poison - failed)]
+    return failed, wrong
 
 
 def _compared(whose: str, rows: Counter[Row], expected: Counter[Row]) -> list[str]:

@@ -84,7 +84,7 @@ def name_of(point: Point) -> str:
     if point.kind != "put":
         return point.kind
     folder, _, name = point.what.rpartition("/")
-    for part in ("launch", "closed", "seals"):
+    for part in ("launch", "closed", "seals", "quarantine"):
         if f"/{part}" in folder:
             return f"put {part}"
     return f"put {name.split('-')[0].removesuffix('.json')}"

@@ -18,10 +18,12 @@ from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Re
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range
+from checkpoint_protocol.quarantine import most_rows
 from checkpoint_protocol.records import FailureRecord, IcebergFile, IcebergTarget, InputRecord, LanceFragment, LaunchRecord
 from checkpoint_spark import attempt as attempts
 from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.input import fix_input
+from checkpoint_spark.quarantine import Allowance
 from checkpoint_spark.staging import Task, run_task
 from checkpoint_spark.steps import Pipeline
 from tests.simulation.scheduler import Actor, Order
@@ -174,6 +176,7 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
             code_digest=launch.code_digest,
             interval_s=launch.interval_s,
             minimum_bytes=launch.minimum_bytes,
+            allowance=_allowance(shipment) if launch.on_row_error == "Quarantine" else None,
         ),
         files=shipment.input.files,
         source_schema=decode_schema(shipment.input.arrow_schema),
@@ -189,3 +192,8 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
         ledger=world.driver_ledger(shipment.key),
         clock=world.scheduler.clock,
     )
+
+
+def _allowance(shipment: _Shipment) -> Allowance:
+    """One row in a seal, one in each object: so that a few rows that fail are many."""
+    return Allowance(most_rows(shipment.launch.quarantine, shipment.input), "", rows_of_a_seal=1, rows_of_an_object=1)

@@ -67,6 +67,8 @@ def _spec(world: World, job: Job) -> Spec:
             "sink": sink,
             "checkpoint": {"uri": "sim://checkpoints", "interval": _INTERVAL, "minimumBytes": "0"},
             "onCodeChange": job.on_code_change,
+            "onRowError": "Quarantine" if job.quarantines else "Fail",
+            "quarantine": {"maxRows": job.most_failed_rows, "maxShare": "100%", "retry": job.retry},
             "runNonce": job.run_nonce,
             "backoffLimit": 1000,
         }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ SOURCE_SCHEMA: Final = pa.schema([("id", pa.int64())])
 TABLE_SCHEMA: Final = pa.schema([("id", pa.int64()), ("copy", pa.int64())])
 EXPLODING: Final = Step(call="tests.simulation.source:explode", input="row")
 
+_SERIALS: Final = itertools.count()
+
 _SLOW_S: Final = 10.0
 #: Rows in one data file: a segment with more makes several.
 _ROWS_OF_A_FILE: Final = 2
@@ -31,16 +34,51 @@ def explode(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"id": row["id"], "copy": number} for number in range(row["id"] % 3)]
 
 
+class Fail:
+    """Raises on some rows, after the first result: on poison always, on a flaky one at every other call. One for each example."""
+
+    def __init__(self, serial: int, explodes: bool, poison: Sequence[int], flaky: Sequence[int]) -> None:
+        self._explodes = explodes
+        self._poison = frozenset(poison)
+        self._flaky = frozenset(flaky)
+        self._calls: Counter[int] = Counter()
+
+    def __call__(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        number = row["id"]
+        self._calls[number] += 1
+        yield from explode(row) if self._explodes else (row,)
+        if number in self._poison or (number in self._flaky and self._calls[number] % 2):
+            raise ValueError(f"row {number}")
+
+
 @dataclass(slots=True)
 class Input:
-    """Files of numbered rows; `sizes` are their rows. Row p of file f is number first + 100 f + p."""
+    """Files of numbered rows; `sizes` are their rows. Row p of file f is number first + 100 f + p.
+
+    The steps raise on `poison` rows always and on `flaky` ones now and then.
+    """
 
     first: int
     sizes: list[int]
     explodes: bool
+    poison: frozenset[int] = frozenset()
+    flaky: frozenset[int] = frozenset()
+    serial: int = field(default_factory=lambda: next(_SERIALS))
+
+    @property
+    def fails(self) -> bool:
+        return bool(self.poison or self.flaky)
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        if self.fails:
+            arguments = {
+                "serial": self.serial,
+                "explodes": self.explodes,
+                "poison": sorted(self.poison),
+                "flaky": sorted(self.flaky),
+            }
+            return (Step.model_validate({"call": "tests.simulation.source:Fail", "input": "row", "arguments": arguments}),)
         return (EXPLODING,) if self.explodes else ()
 
     def number(self, file: int, position: int) -> int:
@@ -50,6 +88,10 @@ class Input:
         """Return what must be in the table, of all files or of some."""
         files = list(enumerate(self.sizes))[first_file:end]
         numbers = [self.number(file, position) for file, size in files for position in range(size)]
+        return self.made_of(numbers)
+
+    def made_of(self, numbers: Iterable[int]) -> Counter[Row]:
+        """Return the result rows of these input rows."""
         if not self.explodes:
             return Counter((number, None) for number in numbers)
         return Counter((number, copy) for number in numbers for copy in range(number % 3))

@@ -78,7 +78,8 @@ class Focus:
     """What examples are drawn from: one of each, the dullest first.
 
     `extras`: 1 in so many examples has a second write, and 1 in so many a second epoch. `deletes`: how likely somebody deletes
-    the first write meanwhile; if at all, it ends with its deletion.
+    the first write meanwhile; if at all, it ends with its deletion. `fails`: steps raise on some rows, which are quarantined, and
+    later epochs try them again.
     """
 
     scenes: tuple[Scene, ...]
@@ -88,6 +89,7 @@ class Focus:
     extras: int
     weights: Mapping[str, tuple[int, ...]]
     deletes: int = 0
+    fails: bool = False
 
     def temper(self, choices: Choices) -> Temper:
         drawn = {name: one_of(choices, weights) for name, weights in self.weights.items()}
@@ -180,3 +182,6 @@ DELETIONS: Final = replace(
     },
     deletes=1,
 )
+
+#: Rows that fail, now and then or always, in one epoch after the other.
+ROW_ERRORS: Final = replace(TASKS, fails=True, sizes=((3, 2), (5,), (2,)))

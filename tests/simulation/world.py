@@ -36,11 +36,15 @@ class Job:
     code_digest: str = "0" * 64
     name: str = "write"
     epoch_ends: list[int] = field(default_factory=list)
+    quarantines: bool = False
+    retry: Literal["Never", "Also", "Only"] = "Never"
+    most_failed_rows: int = 1000
+    ever_failing: frozenset[int] = frozenset()
 
     def begin_next_epoch(self, rows: int) -> None:
-        """Ask for another run, and give it a file of its own to read."""
+        """Ask for another run, and give it a file of its own to read, if it has any rows."""
         self.epoch_ends.append(len(self.input.sizes))
-        self.input.sizes.append(rows)
+        self.input.sizes += [rows] if rows else []
         self.run_nonce = str(len(self.epoch_ends) + 1)
 
     def expected_of(self, epoch: int) -> Counter[Row]:

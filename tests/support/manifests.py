@@ -72,6 +72,12 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__source__keyColumns": ["id"],
         "spec__source__columns": ["id", "größe", ""],
     },
+    "rows that fail": {
+        "spec__onRowError": "Quarantine",
+        "spec__quarantine": {"maxRows": 0, "maxShare": "0.0001%", "retry": "Also"},
+    },
+    "all rows may fail": {"spec__quarantine": {"maxRows": 1_000_000, "maxShare": "100%"}},
+    "a share with zeros in front": {"spec__quarantine": {"maxShare": "007.50%"}},
     "a delimiter that is one character of three bytes": {"spec__source__options": {"delimiter": "│"}},
     "steps of all kinds": {
         "spec__steps": [
@@ -226,6 +232,15 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a table with an empty part": {"spec__sink__iceberg": {"catalog": "c", "table": "a..b"}},
     "no catalog": {"spec__sink__iceberg": {"catalog": "", "table": "a.b"}},
     "a word in the wrong case": {"spec__onCodeChange": "continue"},
+    "a share above 100 %": {"spec__quarantine": {"maxShare": "100.1%"}},
+    "a share far above 100 %": {"spec__quarantine": {"maxShare": "250%"}},
+    "a share without its sign": {"spec__quarantine": {"maxShare": "0.1"}},
+    "a share as a number": {"spec__quarantine": {"maxShare": 0.1}},
+    "a share that is too fine": {"spec__quarantine": {"maxShare": "0.00001%"}},
+    "a negative number of rows": {"spec__quarantine": {"maxRows": -1}},
+    "too many rows that may fail": {"spec__quarantine": {"maxRows": 1_000_001}},
+    "an unknown retry": {"spec__quarantine": {"retry": "Always"}},
+    "an unknown policy for rows": {"spec__onRowError": "Skip"},
     "an unknown word": {"spec__onReplaced": "Ignore"},
     "an unknown transform": {
         "spec__sink": {"iceberg": _ICEBERG, "create": True, "partitionBy": [{"column": "a", "transform": "bucket"}]}
@@ -281,6 +296,7 @@ ALLOWED_EDITS: Final[dict[str, dict[str, Any]]] = {
         "spec__checkpoint__interval": "5s",
         "spec__checkpoint__minimumBytes": "1",
     },
+    "rows that fail": {"spec__onRowError": "Quarantine", "spec__quarantine": {"maxRows": 5, "retry": "Only"}},
     "steps": {"spec__steps": [{"call": "m:f", "arguments": {"a": 1}}]},
     "code": {"spec__code": {"configMap": {"name": "code"}}},
     "pods": {

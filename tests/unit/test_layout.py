@@ -30,10 +30,11 @@ def test_every_record_has_the_name_that_the_documentation_gives_it() -> None:
     assert AT.output(2) == "staged/0123abcd/3/2/output.json"
     assert AT.failure(2) == "staged/0123abcd/3/2/failure.json"
     assert AT.seal(2, 10, 0) == "staged/0123abcd/3/2/seals/10/0.json"
+    assert AT.quarantine(2, "ab" * 16) == f"staged/0123abcd/3/2/quarantine/{'ab' * 16}.json"
 
 
 def test_what_drivers_may_write_and_what_only_the_operator_may_lie_under_different_prefixes() -> None:
-    by_drivers = {AT.input, AT.plan(1), AT.output(1), AT.failure(1), AT.seal(1, 0, 0)}
+    by_drivers = {AT.input, AT.plan(1), AT.output(1), AT.failure(1), AT.seal(1, 0, 0), AT.quarantine(1, "0" * 32)}
     by_the_operator = {
         layout.write_path("u"),
         layout.code_path("u", "0" * 64),
@@ -131,3 +132,10 @@ def test_a_stray_object_beside_the_epochs_is_nobodys_epoch(stray: str) -> None:
     folder = layout.control_folder("0123abcd")
 
     assert epoch_of(f"{folder}{stray}", folder) is None
+
+
+@pytest.mark.parametrize("name", ["", "a.json", f"{'A' * 32}.json", f"{'0' * 31}.json", f"{'0' * 32}", f"x/{'0' * 32}.json"])
+def test_a_stray_object_among_the_quarantined_rows_is_nobodys_record(name: str) -> None:
+    assert layout.is_quarantine(AT.quarantine(1, "0" * 32), AT.quarantines(1))
+    assert not layout.is_quarantine(f"{AT.quarantines(1)}{name}", AT.quarantines(1))
+    assert not layout.is_quarantine(AT.quarantine(1, "0" * 32), AT.quarantines(2))

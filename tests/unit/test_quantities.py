@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_protocol.quantities import format_duration, format_size, parse_duration_s, parse_size_bytes
+from checkpoint_protocol.quantities import (
+    format_duration,
+    format_share,
+    format_size,
+    parse_duration_s,
+    parse_share_ppm,
+    parse_size_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -135,3 +142,17 @@ def test_durations_are_written_short(seconds: float, text: str) -> None:
 )
 def test_sizes_are_written_short(size_bytes: int, text: str) -> None:
     assert format_size(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "ppm"), [("0%", 0), ("0.0001%", 1), ("0.29%", 2_900), ("7%", 70_000), ("12.5%", 125_000), ("100%", 1_000_000)]
+)
+def test_shares_are_read_as_whole_parts_per_million_and_written_back(text: str, ppm: int) -> None:
+    assert parse_share_ppm(text) == ppm
+    assert format_share(ppm) == text
+
+
+@pytest.mark.parametrize("text", ["", "%", "1", "1.%", ".5%", "1.00000%", "100.0001%", "101%", "-1%", "1 %", "١%", 1, 0.5, None])
+def test_anything_else_is_no_share_and_the_message_shows_what_is(text: object) -> None:
+    with pytest.raises(ValueError, match=r"such as \"0.1%\""):
+        parse_share_ppm(text)

@@ -8,11 +8,15 @@ from checkpoint_operator.commit.results import Results, gather
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     InputRecord,
     LanceDataFile,
     LanceFragment,
     NoTarget,
+    Quarantined,
+    QuarantinedRow,
+    RowPosition,
     Seal,
     SourceFile,
     StagedFile,
@@ -286,3 +290,53 @@ def test_two_data_files_of_one_fragment_are_both_named() -> None:
     )
 
     assert gathered(lance_stored(LanceFragment(files=parts, rows=1))).files == (LanceFragment(files=parts, rows=1),)
+
+
+# --- rows that failed -----------------------------------------------------------------------------------------------------
+
+
+def failing(covers: tuple[int, int, int], *rows: int, rows_read: int = 100, attempt: int = 1) -> Seal:
+    """Return a seal whose rows at these positions are quarantined."""
+    failed = tuple(
+        QuarantinedRow(
+            row=RowPosition(range=Range(file=0, start=row, end=row + 1)), step="s", error="KeyError", message="m", traceback=""
+        )
+        for row in rows
+    )
+    made = seal(0, 0, [covers], rows=rows_read, last=True, attempt=attempt)
+    return made.model_copy(update={"quarantined": Quarantined(rows=failed)})
+
+
+def stored_with_failures(one: Seal, on_row_error: str = "Quarantine") -> MemoryStore:
+    store = MemoryStore()
+    ledger = ledger_over(store)
+    ledger.put_input(input_of(rows_file(100)))
+    ledger.put_launch(launch().model_copy(update={"on_row_error": on_row_error}))
+    ledger.put_plan(plan([(0, 0, 100)]))
+    ledger.put_seal(one)
+    ledger.close(1)
+    return store
+
+
+def test_quarantined_rows_are_counted() -> None:
+    assert gathered(stored_with_failures(failing((0, 0, 100), 3, 99))).rows_quarantined == 2
+
+
+def test_a_row_that_its_seal_does_not_cover_is_not_quarantined_by_it() -> None:
+    assert "not its own" in refusal(stored_with_failures(failing((0, 0, 100), 3, 100)))
+
+
+def test_an_attempt_that_was_not_told_to_quarantines_nothing() -> None:
+    assert "which it was not told to" in refusal(stored_with_failures(failing((0, 0, 100), 3), "Fail"))
+
+
+def test_more_rows_than_were_read_are_not_quarantined() -> None:
+    assert "2 of 1 rows" in refusal(stored_with_failures(failing((0, 0, 100), 3, 4, rows_read=1)))
+
+
+def test_of_a_file_whose_rows_are_tried_again_only_these_are_covered() -> None:
+    again = rows_file(100).model_copy(update={"only": ((3, 4), (7, 8))})
+
+    assert gathered(stored(input_of(again), seal(0, 0, [(0, 3, 4), (0, 7, 8)], last=True))).files == ()
+    assert "no seal covers" in refusal(stored(input_of(again), seal(0, 0, [(0, 3, 4)], last=True)))
+    assert "which is not input" in refusal(stored(input_of(again), seal(0, 0, [(0, 3, 8)], last=True)))

@@ -21,7 +21,7 @@ from checkpoint_operator.core.actions import (
     StopDriver,
     Wait,
 )
-from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
+from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit
 from checkpoint_operator.core.rules import RULES, decide, progress_deadline_s
 from checkpoint_protocol import reasons
 
@@ -66,6 +66,17 @@ def closed(number: int = 1, failure: Failure | None = None, code: str = NOW, com
     return Attempt(number=number, code_digest=code, driver=GONE, is_closed=True, is_complete=complete, failure=failure)
 
 
+def with_failed_rows(attempt: Attempt, rows: int) -> Attempt:
+    return replace(attempt, rows_quarantined=rows)
+
+
+LIMIT = RowErrorLimit(most_rows=10, set_by="quarantine.maxRows allows 10", examples=("row 7 of /in/a: predict: KeyError: 'x'",))
+
+
+def too_many(rows: int, *, complete: bool = False) -> str:
+    return rules._too_many_failed(rows, LIMIT, complete)
+
+
 def beginning_anew(attempt: Attempt) -> Attempt:
     """An attempt that takes over nothing of those before it, which is said by naming only itself."""
     return replace(attempt, counted=(attempt.number,))
@@ -93,6 +104,50 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         "finish_what_is_marked",
         seen(closed(complete=True), is_marked=True, is_suspended=True),
         (Finish(),),
+    ),
+    # --- stop_over_the_limit_of_row_errors
+    "a driver at work is stopped once more rows failed than may, in all attempts together": (
+        "stop_over_the_limit_of_row_errors",
+        seen(with_failed_rows(closed(1), 6), with_failed_rows(at_work(2), 5), row_errors=LIMIT),
+        (
+            Close(2, "11 rows failed", Failure("NeedsChange", reasons.TOO_MANY_ROW_ERRORS, too_many(11))),
+            StopDriver(2),
+        ),
+    ),
+    "what is complete and beyond the limit is not committed": (
+        "stop_over_the_limit_of_row_errors",
+        seen(with_failed_rows(closed(complete=True), 11), row_errors=LIMIT),
+        (Stall(reasons.TOO_MANY_ROW_ERRORS, too_many(11, complete=True)),),
+    ),
+    "what is complete and beyond the limit is not dropped by a Restart either": (
+        "stop_over_the_limit_of_row_errors",
+        seen(with_failed_rows(closed(complete=True, code=BEFORE), 11), row_errors=LIMIT, on_code_change="Restart"),
+        (Stall(reasons.TOO_MANY_ROW_ERRORS, too_many(11, complete=True)),),
+    ),
+    "mended code alone does not make good what is quarantined": (
+        "stop_over_the_limit_of_row_errors",
+        seen(with_failed_rows(closed(code=BEFORE), 11), row_errors=LIMIT),
+        (Stall(reasons.TOO_MANY_ROW_ERRORS, too_many(11)),),
+    ),
+    "as many failed rows as may are committed": (
+        "commit_what_is_complete",
+        seen(with_failed_rows(closed(complete=True), 10), row_errors=LIMIT),
+        (Commit(1),),
+    ),
+    "a limit that was lowered after the claim stops nothing": (
+        "commit_what_is_complete",
+        seen(with_failed_rows(closed(complete=True), 11), row_errors=LIMIT, is_claimed=True),
+        (Commit(1),),
+    ),
+    "a Restart with mended code drops rows that failed with the old": (
+        "record_the_next_attempt",
+        seen(with_failed_rows(closed(code=BEFORE), 11), row_errors=LIMIT, on_code_change="Restart"),
+        (RecordAttempt(2, ()),),
+    ),
+    "rows that failed in an attempt that was dropped do not count": (
+        "wait_for_the_driver",
+        seen(with_failed_rows(closed(1), 11), beginning_anew(at_work(2)), row_errors=LIMIT),
+        (Wait("the driver of attempt 2"),),
     ),
     # --- commit_what_is_complete
     "a complete attempt is committed": ("commit_what_is_complete", seen(closed(complete=True)), (Commit(1),)),
@@ -466,6 +521,7 @@ def attempts(draw: st.DrawFn, number: int, is_last: bool) -> Attempt:
         is_outdated=draw(st.booleans()),
         idle_s=draw(st.floats(0, 1e6)),
         counted=tuple(sorted(draw(st.sets(st.integers(1, number - 1))))) if number > 1 else (),
+        rows_quarantined=draw(st.sampled_from([0, 0, 1, 3])),
     )
 
 
@@ -484,6 +540,8 @@ def observations(draw: st.DrawFn) -> Observation:
         is_suspended=draw(st.booleans()),
         is_past_deadline=draw(st.booleans()),
         pause_left_s=draw(st.floats(-10, 10)),
+        row_errors=draw(st.none() | st.just(RowErrorLimit(2, "quarantine.maxRows allows 2"))),
+        is_claimed=draw(st.booleans()),
     )
 
 
@@ -502,6 +560,9 @@ def test_whatever_is_seen_something_follows_and_it_is_safe(observation: Observat
                 assert attempt == last.number
                 assert last.is_closed
                 assert last.is_complete, "only what is complete is committed"
+                taken = [one for one in observation.attempts if one.number in (*last.counted, last.number)]
+                is_kept = observation.row_errors is None or sum(one.rows_quarantined for one in taken) <= 2
+                assert is_kept or observation.is_claimed, "never beyond the limit, but for what may be in the table"
             case RecordAttempt(attempt, counted):
                 assert not is_open, "two attempts of one epoch would be open"
                 assert not observation.is_suspended

@@ -182,3 +182,29 @@ def test_utf16_is_refused(tmp_path: Path) -> None:
     file = described(str(tmp_path), "a,b\n".encode("utf-16"))
     with pytest.raises(NeedsChange, match="UTF-16"):
         first_line(FILES, file.path, file.size_bytes)
+
+
+# --- where each row lies --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "bounds"),
+    [
+        (b"a\nbc\n", [(100, 102), (102, 105)]),
+        (b"a\r\nbc", [(100, 103), (103, 105)]),
+        (b"\n\na\n\nb\n", [(102, 104), (105, 107)]),
+        (b" \na\n", [(102, 104)]),
+    ],
+    ids=["lines", "the last without an end", "blank lines", "a line of spaces"],
+)
+def test_each_row_is_the_line_that_it_is_read_from_again(data: bytes, bounds: list[tuple[int, int]]) -> None:
+    assert lines_of(data).row_bounds("/in/a.json", spaces_are_blank=True) == bounds
+
+
+def test_for_csv_a_line_of_spaces_is_a_row() -> None:
+    assert lines_of(b" \na\n").row_bounds("/in/a.csv", spaces_are_blank=False) == [(100, 102), (102, 104)]
+
+
+def test_rows_that_only_a_carriage_return_separates_cannot_be_read_again_by_themselves() -> None:
+    with pytest.raises(NeedsChange, match="cannot be told from the 1 others"):
+        lines_of(b"a\nb\rc\n").row_bounds("/in/a.csv", spaces_are_blank=False)

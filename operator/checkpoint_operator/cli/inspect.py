@@ -22,6 +22,8 @@ from checkpoint_protocol.layout import EpochLayout
 
 _SHOWN: Final = 0
 _UNREADABLE: Final = "?"
+_ROWS_LISTED: Final = 20
+_MOST_OF_A_MESSAGE: Final = 200
 
 
 def inspect_command(uri: str, settings_file: Path | None, output: str, write: str | None) -> int:
@@ -105,6 +107,8 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
         read = "input not fixed yet"
     else:
         read = f"{counted(epoch.input_files, 'file')}, {size_text(epoch.input_bytes or 0)}"
+    if epoch.rows_retried:
+        read += f", of them {counted(epoch.rows_retried, 'quarantined row')} tried again"
     nonce = f", runNonce {epoch.run_nonce!r}" if epoch.run_nonce else ""
     out.print(f"  epoch {epoch.epoch}{nonce}: {read}; {_commit_text(epoch)}", markup=False)
     if not epoch.attempts:
@@ -123,6 +127,25 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
     if len(epoch.attempts) > 1:
         table.add_row("all", "", "", *_sum_cells(epoch.sealed), "what counts")
     out.print(Padding(table, (0, 0, 0, 4), expand=False))
+    _print_rows_that_failed(out, epoch)
+
+
+def _print_rows_that_failed(out: Console, epoch: ShownEpoch) -> None:
+    counting = {epoch.attempts[-1].attempt, *epoch.attempts[-1].counted}
+    rows = [row for attempt in epoch.attempts if attempt.attempt in counting for row in attempt.quarantined]
+    if not rows:
+        return
+    out.print(f"    {counted(len(rows), 'row')} quarantined; -o json has all, with tracebacks:")
+    for row in rows[:_ROWS_LISTED]:
+        unit = "line at byte" if row.unit == "bytes" else "row"
+        where = f"{unit} {row.start} of {row.file or _UNREADABLE}"
+        out.print(
+            f"      {where}: {row.step}: {row.error}: {' '.join(row.message[:_MOST_OF_A_MESSAGE].split())}",
+            markup=False,
+            soft_wrap=True,
+        )
+    if len(rows) > _ROWS_LISTED:
+        out.print(f"      and {len(rows) - _ROWS_LISTED:,} more")
 
 
 def _sum_cells(sums: ShownSums) -> list[str]:
@@ -154,6 +177,8 @@ def _commit_text(epoch: ShownEpoch) -> str:
         return f"not committed ({counted(len(epoch.claims), 'claim')})" if epoch.claims else "not committed"
     commit = epoch.commit
     if commit.commit_id is None:
-        return f"done: no rows for {commit.target}"
+        failed = f", {counted(commit.rows_quarantined, 'row')} quarantined" if commit.rows_quarantined else ""
+        return f"done: no rows for {commit.target}{failed}"
     rows, files = counted(commit.rows_written, "row"), counted(commit.files, "file")
-    return f"committed to {commit.target} as {commit.commit_id}: {rows} in {files}"
+    failed = f", {counted(commit.rows_quarantined, 'row')} quarantined" if commit.rows_quarantined else ""
+    return f"committed to {commit.target} as {commit.commit_id}: {rows} in {files}{failed}"

@@ -206,6 +206,9 @@ def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display
     ]
     if display.did_work and display.rows_before:
         rows.append(("resumed", f"{display.rows_before:,} rows were sealed before and were not computed again"))
+    if mark.rows_quarantined:
+        how = f"checkpointed-write inspect {runner.manifest.spec.checkpoint.uri} lists them, quarantine.retry takes them again"
+        rows.append(("failed", f"{mark.rows_quarantined:,} rows are quarantined, and not in the table: {how}"))
     if len(mark.code_digests) > 1:
         rows.append(("code", f"results of {len(mark.code_digests)} versions of the code are mixed (onCodeChange: Continue)"))
     for name, value in rows:

@@ -65,6 +65,9 @@ def _print(out: Console, status: Status) -> None:
             rows.append(("tasks", "not planned yet"))
         sums = status.sealed
         rows.append(("sealed", f"{sums.rows_read:,} rows read, {sums.rows_written:,} written, in {counted(sums.seals, 'seal')}"))
+        if sums.rows_quarantined:
+            how = f"checkpointed-write inspect {status.checkpoint} lists them"
+            rows.append(("failed", f"{counted(sums.rows_quarantined, 'row')} quarantined: {how}"))
     if status.claims and status.phase == "Sealed":
         rows.append(("claims", f"{status.claims}: a commit was tried and is not marked"))
     if status.failure is not None:

@@ -171,6 +171,8 @@ class Controller:
         progress = measure(ledger)
         self.metrics.staged_rows.inc(max(0, progress.rows_written - session.rows_sealed))
         session.rows_sealed = max(session.rows_sealed, progress.rows_written)
+        self.metrics.quarantined_rows.inc(max(0, progress.rows_quarantined - session.rows_quarantined))
+        session.rows_quarantined = max(session.rows_quarantined, progress.rows_quarantined)
         last = done.seen.last
         pod = pod_name(session.owner, done.key.epoch, last.number) if last is not None else None
         before = status_of(self._body(key))
@@ -195,8 +197,9 @@ class Controller:
 
     def _is_worth_telling(self, session: Session, before: Status, after: Status) -> bool:
         """Progress alone is told ever more rarely; everything else at once."""
-        counts = {"progress": None, "tasks_sealed": None, "rows_sealed": None}
-        if before.model_copy(update=counts) != after.model_copy(update=counts):
+        counts = {"progress": None, "tasks_sealed": None, "rows_sealed": None, "rows_quarantined": None}
+        is_first_failure = bool(after.rows_quarantined) and not before.rows_quarantined
+        if is_first_failure or before.model_copy(update=counts) != after.model_copy(update=counts):
             return True
         interval_s = min(_MOST_PROGRESS_S, _FIRST_PROGRESS_S * 2 ** min(session.patches, 8))
         return before != after and self.clock() - session.last_patch_s >= interval_s

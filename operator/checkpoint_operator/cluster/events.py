@@ -14,13 +14,17 @@ _WANTED: Final = frozenset({"Completed", "Suspended"})
 
 
 def warnings_between(before: Status, after: Status) -> list[tuple[str, str]]:
-    """Return (reason, message) for each thing that has come up: a stall, an obstacle, an attempt that failed."""
+    """Return (reason, message) for each thing that has come up: a stall, an obstacle, an attempt that failed, rows that fail."""
     found = []
     known = {(attempt.number, before.epoch) for attempt in before.attempts or () if attempt.closed_at is not None}
     for attempt in after.attempts or ():
         if attempt.closed_at is not None and attempt.cause not in _WANTED and (attempt.number, after.epoch) not in known:
             why = attempt.message or "its driver did not say why it ended"
             found.append(("AttemptFailed", f"attempt {attempt.number} ({attempt.cause}): {why}"))
+    if after.rows_quarantined and (not before.rows_quarantined or before.epoch != after.epoch):
+        count = f"({after.rows_quarantined:,} by now, see status.rowsQuarantined)"
+        how = "`checkpointed-write inspect` lists them with step, error and traceback"
+        found.append(("RowsQuarantined", f"rows of epoch {after.epoch} fail and are quarantined {count}; {how}"))
     last = (after.attempts or (None,))[-1]
     is_told = after.phase == "Pending" and last is not None and last.closed_at is not None
     is_trouble = after.phase in ("Stalled", "Deleting", "Pending") and after.reason not in (None, "Waiting", "DriverStarting")

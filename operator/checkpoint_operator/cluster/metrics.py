@@ -30,6 +30,11 @@ class Metrics:
             f"{_PREFIX}_committed_rows", "Rows that were committed.", ["format"], registry=self.registry
         )
         self.staged_rows = Counter(f"{_PREFIX}_staged_rows", "Rows that were seen sealed.", registry=self.registry)
+        self.quarantined_rows = Counter(
+            f"{_PREFIX}_quarantined_rows",
+            "Rows that were seen quarantined: they failed and have no result.",
+            registry=self.registry,
+        )
         self.troubles = Counter(
             f"{_PREFIX}_troubles", "Rounds that ended with an error, by reason.", ["reason"], registry=self.registry
         )

@@ -76,6 +76,7 @@ class Session:
     last_patch_s: float = float("-inf")
     patches: int = 0
     rows_sealed: int = field(default=0)
+    rows_quarantined: int = field(default=0)
 
 
 def open_session(

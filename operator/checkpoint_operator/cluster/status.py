@@ -43,6 +43,7 @@ _CAUSES: Final[dict[str, Cause]] = {
     reasons.CODE_FAILED: "UserCode",
     reasons.CODE_MISSING: "UserCode",
     reasons.OUTPUT_SCHEMA_WRONG: "UserCode",
+    reasons.TOO_MANY_ROW_ERRORS: "UserCode",
 }
 
 _STARTING: Final = "DriverStarting"
@@ -80,6 +81,7 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
             "tasks": progress.tasks,
             "tasks_sealed": progress.tasks_done if progress.tasks is not None else None,
             "rows_sealed": progress.rows_written,
+            "rows_quarantined": progress.rows_quarantined or None,
             "rows_committed": mark.rows_written if mark else frame.previous.rows_committed,
             "run_nonce": frame.spec.run_nonce,
             "driver_pod": pod if phase in ("Pending", "Running") and last is not None and not last.is_closed else None,
@@ -88,7 +90,7 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
             "attempts": _attempts(frame, () if is_new_epoch else frame.previous.attempts or (), attempts, pod),
             "commit": _commit(frame, done, mark) or frame.previous.commit,
             "failed_before": failed_before or None,
-            "conditions": _conditions(frame, done, last_action, phase, pod),
+            "conditions": _conditions(frame, done, progress, phase, pod),
         }
     )
 
@@ -112,6 +114,7 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str) -> Sta
             "started_at": (None if is_new_epoch else frame.previous.started_at) or frame.now,
             "attempt": launch.attempt,
             "rows_sealed": frame.previous.rows_sealed or 0 if not is_new_epoch else 0,
+            "rows_quarantined": None if is_new_epoch else frame.previous.rows_quarantined,
             "run_nonce": launch.run_nonce,
             "driver_pod": pod,
             "reason": _STARTING,
@@ -298,8 +301,8 @@ class _Conditions:
         return tuple(self._all.values())
 
 
-def _conditions(frame: Frame, done: Round, last_action: Action, phase: Phase, pod: str | None) -> tuple[Condition, ...]:
-    last = done.seen.last
+def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod: str | None) -> tuple[Condition, ...]:
+    last_action, last = done.actions[-1], done.seen.last
     is_committed = phase == "Committed"
     is_sealed = is_committed or phase == "Committing" or (last is not None and last.is_complete)
     reason, message = _why(done, last_action, phase, pod)
@@ -307,7 +310,8 @@ def _conditions(frame: Frame, done: Round, last_action: Action, phase: Phase, po
     conditions.set("Accepted", True, "ManifestValid")
     conditions.set("Running", phase == "Running", "DriverAtWork" if phase == "Running" else reason or phase, message or "")
     conditions.set("Sealed", is_sealed, "AllSealed" if is_sealed else "WorkLeft")
-    conditions.set("Committed", is_committed, "CommitSeen" if is_committed else "NotYet")
+    quarantined = f"{progress.rows_quarantined:,} rows are quarantined, and not in the table" if progress.rows_quarantined else ""
+    conditions.set("Committed", is_committed, "CommitSeen" if is_committed else "NotYet", quarantined if is_committed else "")
     conditions.set(
         "Stalled",
         phase == "Stalled",

@@ -5,7 +5,7 @@ A seal comes from a driver, which may be hostile or broken; the rules here bound
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from checkpoint_protocol import reasons
@@ -25,6 +25,7 @@ class Results:
     rows_written: int
     attempts: int
     code_digests: tuple[str, ...]
+    rows_quarantined: int = 0
 
 
 def gather(ledger: Ledger, attempt: int) -> Results:
@@ -43,6 +44,8 @@ def gather(ledger: Ledger, attempt: int) -> Results:
     attempts = (*launch.counted, attempt)
     seals = list(ledger.counted_seals(attempts))
     check_coverage(seals, input_record, f"{ledger.store.uri} {ledger.key}")
+    lawful = {number for number in attempts if (of := ledger.read_launch(number)) and of.on_row_error == "Quarantine"}
+    check_quarantined(seals, lawful, f"{ledger.store.uri} {ledger.key}")
     files = tuple(file for seal in seals for file in seal.files)
     check_formats(files, launch.sink_format)
     check_names(files)
@@ -53,6 +56,7 @@ def gather(ledger: Ledger, attempt: int) -> Results:
         rows_written=sum(seal.rows_written for seal in seals),
         attempts=attempt,
         code_digests=tuple(dict.fromkeys(seal.code_digest for seal in seals)),
+        rows_quarantined=sum(seal.rows_quarantined for seal in seals),
     )
 
 
@@ -71,13 +75,34 @@ def check_coverage(seals: Iterable[Seal], input_record: InputRecord, where: str)
     files = input_record.files
     if (twice := overlap(covered)) is not None:
         raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: two seals cover {_named(twice[1], input_record)}")
-    everything = [Range(file=index, start=file.start, end=file.end) for index, file in enumerate(files)]
+    everything = [piece for index, file in enumerate(files) for piece in file.ranges(index)]
     if missing := subtract(everything, covered):
         raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: no seal covers {_named(missing[0], input_record)}")
     if foreign := subtract(covered, everything):
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED, f"{where}: a seal covers {_named(foreign[0], input_record)}, which is not input"
         )
+
+
+def check_quarantined(seals: Iterable[Seal], lawful: Collection[int], where: str) -> None:
+    """Refuse a seal that quarantines rows that it does not cover, or of an attempt that may not: `lawful` are those that may.
+
+    Taken again by a later epoch, rows of other seals would be there twice.
+    """
+    for seal in seals:
+        if seal.quarantined is None:
+            continue
+        if seal.attempt not in lawful or seal.rows_quarantined > seal.rows_read:
+            raise Corrupt(
+                reasons.STAGED_RESULT_REFUSED,
+                f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines {seal.rows_quarantined} of "
+                f"{seal.rows_read} rows, which it was not told to",
+            )
+        if subtract([row.row.range for row in seal.quarantined.rows], seal.covered.ranges):
+            raise Corrupt(
+                reasons.STAGED_RESULT_REFUSED,
+                f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines a row that is not its own",
+            )
 
 
 def _named(piece: Range, input_record: InputRecord) -> str:

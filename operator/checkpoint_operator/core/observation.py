@@ -46,6 +46,7 @@ class Attempt:
     `awaits_table`: its driver has proposed an output schema and no table was made for it yet.
     `counted`: the earlier attempts whose seals it takes over.
     `trouble`, `is_outdated`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
+    `rows_quarantined`: by its own seals.
     """
 
     number: int
@@ -60,6 +61,16 @@ class Attempt:
     failure: Failure | None = None
     idle_s: float = 0.0
     counted: tuple[int, ...] = ()
+    rows_quarantined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowErrorLimit:
+    """How many rows of the epoch may be quarantined, what says so, and the first ones that are, in words."""
+
+    most_rows: int
+    set_by: str
+    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,8 @@ class Observation:
 
     `attempts` are those of the epoch, ascending. `first_counted_failure` is the first attempt whose failure counts against
     the backoff limit: a person who runs a write again asks for new tries. `pause_left_s`: how long the next attempt waits after a
-    failed one. `is_past_deadline`: the epoch has taken longer than its manifest allows.
+    failed one. `is_past_deadline`: the epoch has taken longer than its manifest allows. `row_errors`: None where no row was
+    quarantined. `is_claimed`: a commit may have been tried.
     """
 
     epoch: int
@@ -82,6 +94,8 @@ class Observation:
     is_suspended: bool = False
     is_past_deadline: bool = False
     pause_left_s: float = 0.0
+    row_errors: RowErrorLimit | None = None
+    is_claimed: bool = False
 
     @property
     def last(self) -> Attempt | None:

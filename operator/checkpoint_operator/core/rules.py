@@ -17,7 +17,7 @@ from checkpoint_operator.core.actions import (
     StopDriver,
     Wait,
 )
-from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
+from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit
 from checkpoint_protocol import reasons
 
 #: After so long without a new seal, the driver of another machine is given up. Too early only costs work, never rows.
@@ -35,6 +35,36 @@ _MOST_DOUBLINGS: Final = 6
 def finish_what_is_marked(seen: Observation) -> tuple[Action, ...] | None:
     """The mark was put after the commit was seen in the table, so it is believed, whatever drivers do."""
     return (Finish(),) if seen.is_marked else None
+
+
+def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] | None:
+    """More rows are quarantined than the manifest allows: nothing goes on, and nothing is committed, until a person acts.
+
+    But for what was claimed: then the limit was kept, and the commit may be in the table already.
+    """
+    last = seen.last
+    if last is None or seen.row_errors is None or (last.is_complete and seen.is_claimed):
+        return None
+    # Of an attempt that is closed and not complete, what counts is what the next one would take over.
+    standing = _still_standing(seen) if last.is_closed and not last.is_complete else (*last.counted, last.number)
+    rows = sum(attempt.rows_quarantined for attempt in seen.attempts if attempt.number in standing)
+    if rows <= seen.row_errors.most_rows:
+        return None
+    if last.is_closed:
+        return (Stall(reasons.TOO_MANY_ROW_ERRORS, _too_many_failed(rows, seen.row_errors, last.is_complete)),)
+    failure = Failure("NeedsChange", reasons.TOO_MANY_ROW_ERRORS, _too_many_failed(rows, seen.row_errors, False))
+    return (Close(last.number, f"{rows:,} rows failed", failure), StopDriver(last.number))
+
+
+def _too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
+    """Say how many failed, which, and what a person can do."""
+    ways = ["raise the limit (spec.quarantine)" if is_complete else "mend the code and raise the limit (spec.quarantine)"]
+    if not is_complete:
+        ways.append("set onCodeChange: Restart to do all rows again with mended code")
+    return (
+        f"{rows:,} rows failed and are quarantined, and {limit.set_by}: {', or '.join(ways)}. Quarantined rows stay so when the "
+        f"code is mended, until a later epoch takes them again (quarantine.retry). The first: {'; '.join(limit.examples)}"
+    )
 
 
 def commit_what_is_complete(seen: Observation) -> tuple[Action, ...] | None:
@@ -176,6 +206,7 @@ def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
 
 RULES: Final[tuple[Rule, ...]] = (
     finish_what_is_marked,
+    stop_over_the_limit_of_row_errors,
     commit_what_is_complete,
     close_what_is_sealed,
     close_what_nobody_drives,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,12 +17,14 @@ from checkpoint_spark.pace import Pace
 class Chunk:
     """Rows and the positions they cover in one file: a segment may end after any chunk.
 
-    `start` is where the last chunk of the same range ended; `end` is None where the file has ended.
+    `start` is where the last chunk of the same range ended; `end` is None where the file has ended. `row_bounds` gives from
+    where to where each row lies, in order; None: positions count rows. It is asked for where a row failed, and not before.
     """
 
     batch: pa.RecordBatch
     start: int
     end: int | None
+    row_bounds: Callable[[], Sequence[tuple[int, int]]] | None = None
 
 
 class Reader(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -80,7 +81,8 @@ class CsvReader:
         names = self._look_at_lines(file.path, file.size_bytes)[1] or ()
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
             batch = parse_or_name_the_line(file.path, lines, lambda part: self._dialect.parse(part, names, schema), WAY_OUT)
-            yield Chunk(batch, lines.position, lines.position + lines.size_bytes)
+            bounds = partial(lines.row_bounds, file.path, spaces_are_blank=False)
+            yield Chunk(batch, lines.position, lines.position + lines.size_bytes, bounds)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)

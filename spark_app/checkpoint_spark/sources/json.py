@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -78,7 +79,8 @@ class JsonReader:
         if piece.start >= end:
             yield empty_chunk(piece, schema)
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
-            yield Chunk(parsed(lines), lines.position, lines.position + lines.size_bytes)
+            bounds = partial(lines.row_bounds, file.path, spaces_are_blank=True)
+            yield Chunk(parsed(lines), lines.position, lines.position + lines.size_bytes, bounds)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)

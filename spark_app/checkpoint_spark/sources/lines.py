@@ -57,6 +57,28 @@ class Lines:
         lines = self.data[self.begin : self.end].splitlines()
         return rows == sum(1 for line in lines if (line.strip() if spaces_are_blank else line))
 
+    def row_bounds(self, path: str, *, spaces_are_blank: bool) -> list[tuple[int, int]]:
+        """Return from where to where each row lies, which is a line that is not blank with its line break.
+
+        NeedsChange(SourceUnreadable) where rows are separated by \\r alone: reading begins at \\n only.
+        """
+        bounds: list[tuple[int, int]] = []
+        at = self.begin
+        while at < self.end:
+            stop = self.data.find(b"\n", at, self.end) + 1 or self.end
+            rows = sum(1 for line in self.data[at:stop].splitlines() if (line.strip() if spaces_are_blank else line))
+            first = self.position + at - self.begin
+            if rows > 1:
+                raise unreadable(
+                    path,
+                    f"a row in the line at byte {first} failed, and cannot be told from the {rows - 1} others there",
+                    "let lines end in \\n or \\r\\n, or set onRowError: Fail",
+                )
+            if rows:
+                bounds.append((first, first + stop - at))
+            at = stop
+        return bounds
+
     def last_filled_line(self) -> bytes:
         """Return the last line that is not blank."""
         stop = self.end

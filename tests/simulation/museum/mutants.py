@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tests.simulation.museum import commits, deletions, seals
+from tests.simulation.museum import commits, deletions, failures, seals
 from tests.simulation.parts import Parts
-from tests.simulation.tempers import ANYTHING, COMMITS, DELETIONS, TASKS, Focus
+from tests.simulation.tempers import ANYTHING, COMMITS, DELETIONS, ROW_ERRORS, TASKS, Focus
 from tests.simulation.world import Format
 
 _DOUBLED_OR_LOST: Final = "is in the table"
@@ -94,6 +94,14 @@ MUTANTS: Final = (
         Parts(store_port=seals.OverwritesSeals, reconciler=seals.WithoutCoverageCheck),
         TASKS,
     ),
+    Mutant(
+        "rows that failed are put apart from their seal",
+        "iceberg",
+        Parts(runner_ledger=failures.QuarantinesApart, driver_ledger=failures.QuarantinesApart),
+        ROW_ERRORS,
+    ),
+    Mutant("live seals say what failed", "lance", Parts(driver_ledger=failures.RetriesWhatLiveSealsSay), ROW_ERRORS),
+    Mutant("what was made good is tried again", "iceberg", Parts(driver_ledger=failures.RetriesWhatWasMadeGood), ROW_ERRORS),
     Mutant("data files are overwritten", "iceberg", Parts(stager=seals.NamesWithoutToken), TASKS),
     *(
         Mutant(f"{name}, Iceberg, and nothing looks for the files", "iceberg", parts, DELETIONS, _LANDS_AFTERWARDS)

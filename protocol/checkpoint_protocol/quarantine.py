@@ -1,0 +1,114 @@
+"""Rows that fail: how many may, and which of them no later epoch has made good. Pure but for reading records."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Final
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import Quarantine
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.quantities import format_share
+from checkpoint_protocol.records import InputRecord
+
+_MILLION: Final = 1_000_000
+
+#: A file as it was: its path and its etag.
+FileVersion = tuple[str, str]
+
+
+def most_rows(limits: Quarantine, record: InputRecord | None, rows_read: int | None = None) -> int:
+    """Return how many rows of an epoch may be quarantined.
+
+    `rows_read` is said once all rows are; before, a share is judged only where the input tells how many there are. Rows that
+    are tried again may fail again: they are not lost anew.
+    """
+    retried = _rows_retried(record)
+    rows = _rows_of(record) if rows_read is None else rows_read
+    if rows is None:
+        return limits.max_rows + retried
+    return min(limits.max_rows, (rows - retried) * limits.max_share // _MILLION) + retried
+
+
+def describe_limit(limits: Quarantine, record: InputRecord | None, rows_read: int | None = None) -> str:
+    """Say which field of the manifest it is that sets the limit, and what it allows."""
+    retried = _rows_retried(record)
+    most = most_rows(limits, record, rows_read) - retried
+    again = f", and {retried:,} that are tried again" if retried else ""
+    if most == limits.max_rows:
+        return f"quarantine.maxRows allows {most:,}{again}"
+    return f"quarantine.maxShare, {format_share(limits.max_share)} of all rows, allows {most:,}{again}"
+
+
+def _rows_retried(record: InputRecord | None) -> int:
+    return sum(len(file.only or ()) for file in record.files) if record is not None else 0
+
+
+def _rows_of(record: InputRecord | None) -> int | None:
+    """Return how many rows an epoch has, where its files tell: those of which rows are counted, to a known end."""
+    rows = 0
+    for file in record.files if record is not None else ():
+        if file.only is not None:
+            rows += len(file.only)
+        elif file.unit == "bytes" or file.end is None:
+            return None
+        else:
+            rows += file.end - file.start
+    return rows if record is not None else None
+
+
+def outstanding(epochs: Iterable[Ledger]) -> dict[FileVersion, tuple[tuple[int, int], ...]]:
+    """Return the positions, from and to, of each row that was quarantined in these finished epochs and in none after made good.
+
+    A row that a later epoch has taken again is that epoch's: it is in the table, or quarantined there once more. Raises Corrupt
+    if a record is gone: whether a row is in the table already would not be known.
+    """
+    found: dict[FileVersion, set[tuple[int, int]]] = {}
+    for ledger in epochs:
+        files = _input_of(ledger).files
+        for file in files:
+            found.setdefault((file.path, file.etag), set()).difference_update(file.only or ())
+        for row in _quarantined_in(ledger):
+            file, where = files[row.file], (row.start, row.end)
+            if where[1] is not None:
+                found[(file.path, file.etag)].add((where[0], where[1]))
+    return {version: tuple(sorted(rows)) for version, rows in found.items() if rows}
+
+
+def earlier_epochs(ledger: Ledger) -> list[Ledger]:
+    """Return the epochs before this one, ascending: all are finished, as they follow one another."""
+    uid = ledger.key.uid
+    return [dataclasses.replace(ledger, key=EpochKey(uid, number), _known={}) for number in range(1, ledger.key.epoch)]
+
+
+def _quarantined_in(ledger: Ledger) -> Iterable[Range]:
+    mark = ledger.read_mark()
+    if mark is None:
+        raise _gone(ledger, ledger.at.mark)
+    if mark.rows_quarantined == 0:
+        return
+    launch = ledger.read_launch(mark.attempts)
+    if launch is None:
+        raise _gone(ledger, ledger.at.launch(mark.attempts))
+    for seal in ledger.counted_seals((*launch.counted, mark.attempts)):
+        for row in ledger.quarantined_rows(seal):
+            yield row.row.range
+
+
+def _input_of(ledger: Ledger) -> InputRecord:
+    record = ledger.read_input()
+    if record is None:
+        raise _gone(ledger, ledger.at.input)
+    return record
+
+
+def _gone(ledger: Ledger, path: str) -> Corrupt:
+    return Corrupt(
+        reasons.RECORD_UNREADABLE,
+        f"{ledger.store.uri}/{path} is gone, so which rows of epoch {ledger.key.epoch} are quarantined is unknown; without it "
+        "rows could be taken twice: set quarantine.retry: Never, or start a new write for them",
+    )

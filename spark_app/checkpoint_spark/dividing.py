@@ -1,0 +1,154 @@
+"""Rows that fail are found alone, and set apart from those that work.
+
+A row step tells by itself on which row it raised. A batch step is called again on the halves of its batch, and so on, until what
+it raises on is a single source row; the rows that work keep their order. So a batch step may be called several times on one row:
+what it does outside of the table happens at least once, as after a crash.
+
+What is not the fault of a row ends the task as ever: columns that the table does not have, in all of several rows; what is
+no batch; no memory; a missing module. A batch that fails as a whole while both of its halves work has no row that failed.
+
+Called by staging.py, with onRowError: Quarantine only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.manifest import Step
+from checkpoint_spark.fitting import ValueMisfit, fit
+from checkpoint_spark.steps import Pipeline, Place, Row, WrongResult, call_on_batch, call_on_row, code_failed, to_arrow
+
+#: The label of what is no step: making the steps' results fit the table.
+OUTPUT: Final = "(output)"
+
+#: Takes the number of a source row within its batch, the label of the step, and what it raised. May raise: too many have failed.
+SetApart = Callable[[int, str, Exception], None]
+
+_Step = tuple[Step, Callable[..., Any]]
+_Made = TypeVar("_Made")
+
+
+class _RowsFailed(Exception):
+    """A step raised on the rows that it was given, and one of them may be at fault."""
+
+    def __init__(self, step: str, error: Exception) -> None:
+        super().__init__(step)
+        self.step = step
+        self.error = error
+
+
+def apply_apart(
+    pipeline: Pipeline, batch: pa.RecordBatch, place: Place, schema: pa.Schema | None, set_apart: SetApart
+) -> Iterator[pa.RecordBatch]:
+    """Give what the steps make of a batch, fitted to the table, without the rows that fail: these are told to `set_apart`.
+
+    Each row is either in what is given or set apart, with all that was made of it; where nothing fails each step is called once.
+    Raises NeedsChange as Pipeline.apply and fit do for what is not the fault of a row.
+    """
+    if batch.num_rows == 0:
+        return
+    leading = list(takewhile(lambda made: made[0].input == "row", pipeline.steps))
+    rest = pipeline.steps[len(leading) :]
+    last = pipeline.steps[-1][0] if pipeline.steps else None
+    given = _row_by_row(leading, batch, place, set_apart) if leading else _Given(range(batch.num_rows), batch)
+    parts = [(0, len(given.numbers))] if given.numbers else []
+    while parts:
+        start, stop = parts.pop()
+        try:
+            made = _finish(rest, given.part(start, stop), place, schema, last)
+        except _RowsFailed as failed:
+            step, error = failed.step, failed.error
+        except NeedsChange as misfit:
+            is_everybodys = 1 < stop - start == len(given.numbers) and not isinstance(misfit, ValueMisfit)
+            if misfit.reason != reasons.OUTPUT_SCHEMA_WRONG or is_everybodys:
+                raise
+            step, error = OUTPUT, misfit
+        else:
+            if made is not None:
+                yield made
+            continue
+        if stop - start == 1:
+            set_apart(given.numbers[start], step, error)
+        else:
+            middle = (start + stop) // 2
+            parts += [(middle, stop), (start, middle)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the steps are given, by source row: it is divided between these and nowhere else. `numbers` are theirs."""
+
+    numbers: Sequence[int]
+    rows: pa.RecordBatch | list[list[dict[str, Any]]]
+
+    def part(self, start: int, stop: int) -> pa.RecordBatch | list[Row]:
+        if isinstance(self.rows, pa.RecordBatch):
+            return self.rows.slice(start, stop - start)
+        return [(row, None) for made in self.rows[start:stop] for row in made]
+
+
+def _row_by_row(steps: Sequence[_Step], batch: pa.RecordBatch, place: Place, set_apart: SetApart) -> _Given:
+    """Take each source row through the row steps before any batch step. Of one that raises half way nothing is kept."""
+    numbers, results = [], []
+    for number, row in enumerate(batch.to_pylist()):
+        made = [row]
+        try:
+            for step, function in steps:
+                made = [one for given in made for one in _on_row(step, function, given, place.of_row(number))]
+        except _RowsFailed as failed:
+            set_apart(number, failed.step, failed.error)
+            continue
+        if made:
+            numbers.append(number)
+            results.append(made)
+    return _Given(numbers, results)
+
+
+def _finish(
+    steps: Sequence[_Step], pending: pa.RecordBatch | list[Row], place: Place, schema: pa.Schema | None, last: Step | None
+) -> pa.RecordBatch | None:
+    """Do the rest of the steps and fit the result to the table; None where no rows are left."""
+    for step, function in steps:
+        if step.input == "row":
+            rows = [row for row, _ in pending] if isinstance(pending, list) else pending.to_pylist()
+            where = f"what the steps before made of a batch that begins at {place.of_row(0)}"
+            pending = [(one, None) for row in rows for one in _on_row(step, function, row, where)]
+        else:
+            pending = _on_batch(step, function, to_arrow(pending, None, step), place)
+        if len(pending) == 0:
+            return None
+    result = to_arrow(pending, schema, last)
+    if result.num_rows == 0:
+        return None
+    return result if schema is None else fit(result, schema)
+
+
+def _on_row(step: Step, function: Callable[..., Any], row: dict[str, Any], where: str) -> list[dict[str, Any]]:
+    return _guarded(step, where, lambda: call_on_row(function, row))
+
+
+def _on_batch(step: Step, function: Callable[..., Any], batch: pa.RecordBatch, place: Place) -> pa.RecordBatch:
+    return _guarded(step, place.of_rows(batch.num_rows), lambda: call_on_batch(step, function, batch))
+
+
+def _guarded(step: Step, where: str, call: Callable[[], _Made]) -> _Made:
+    try:
+        return call()
+    except CheckpointError:
+        raise
+    except Exception as error:
+        if _may_be_of_a_row(error):
+            raise _RowsFailed(step.label, error) from None
+        raise code_failed(step, where, error) from error
+
+
+def _may_be_of_a_row(error: Exception) -> bool:
+    # torch has an OutOfMemoryError of its own, which is a RuntimeError.
+    return not isinstance(error, MemoryError | ImportError | WrongResult) and type(error).__name__ != "OutOfMemoryError"

@@ -1,0 +1,131 @@
+"""The rows of a segment that failed, until its seal names them. What is kept of each is bounded, and how many may fail."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import (
+    MAX_ERROR_MESSAGE_LENGTH,
+    MAX_ERROR_TYPE_LENGTH,
+    MAX_STEP_LENGTH,
+    MAX_TRACEBACK_LENGTH,
+    Quarantined,
+    QuarantinedRow,
+    QuarantineObject,
+    QuarantineRecord,
+    RowPosition,
+)
+
+_FRAMES: Final = 20
+_OURS: Final = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many rows of one task may fail, and how many are kept in its seals and in one object beside them."""
+
+    most_rows: int
+    limit: str = ""
+    rows_of_a_seal: int = 10
+    rows_of_an_object: int = 1000
+
+
+@dataclass(slots=True)
+class QuarantineOfSegment:
+    """Takes rows that failed. `rows_before` of the task's failed in its earlier segments.
+
+    The limit is the whole epoch's, which one task cannot know: it only sees to it that no task goes beyond it alone. The
+    operator counts all tasks.
+    """
+
+    ledger: Ledger
+    attempt: int
+    allowance: Allowance
+    rows_before: int
+    _rows: list[QuarantinedRow] = field(default_factory=list)
+    _waiting: list[QuarantinedRow] = field(default_factory=list)
+    _objects: list[QuarantineObject] = field(default_factory=list)
+    _count: int = 0
+
+    def add(self, where: Range, named: str, step: str, error: Exception) -> None:
+        """Keep why a row failed. Raises NeedsChange(TooManyRowErrors) at the first row beyond the limit; `named` is for that."""
+        row = describe(where, step, error)
+        self._count += 1
+        if self.rows_before + self._count > self.allowance.most_rows:
+            raise NeedsChange(
+                reasons.TOO_MANY_ROW_ERRORS,
+                f"{self.rows_before + self._count:,} rows of one task failed, and {self.allowance.limit}; the last is {named}: "
+                f"{step}: {row.error}: {row.message[:500]}; mend the code, or raise the limit (spec.quarantine). Rows that are "
+                "sealed as quarantined stay so until a later epoch takes them again (quarantine.retry); onCodeChange: Restart "
+                "does all rows again with mended code",
+            )
+        if len(self._rows) < self.allowance.rows_of_a_seal:
+            self._rows.append(row)
+            return
+        self._waiting.append(row)
+        if len(self._waiting) >= self.allowance.rows_of_an_object:
+            self._put_waiting()
+
+    def finish(self) -> Quarantined | None:
+        """Return what the segment's seal says of its rows that failed; None if there are none. Objects are in the store then."""
+        if self._waiting:
+            self._put_waiting()
+        return Quarantined(rows=tuple(self._rows), objects=tuple(self._objects)) if self._rows else None
+
+    def _put_waiting(self) -> None:
+        # A fresh token each time: nothing is overwritten, and what no seal names exists for nobody.
+        record = QuarantineRecord(token=new_token(), rows=tuple(self._waiting))
+        self.ledger.put_quarantine(self.attempt, record)
+        self._objects.append(QuarantineObject(token=record.token, rows=len(record.rows)))
+        self._waiting = []
+
+
+def describe(where: Range, step: str, error: Exception) -> QuarantinedRow:
+    """Return what is kept of a row that failed: no values of it but those that its error quotes."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    is_ours = isinstance(error, CheckpointError)
+    return QuarantinedRow(
+        row=RowPosition(range=where),
+        step=step[:MAX_STEP_LENGTH],
+        error=(error.reason if isinstance(error, CheckpointError) else name)[:MAX_ERROR_TYPE_LENGTH],
+        message=_text_of(error)[:MAX_ERROR_MESSAGE_LENGTH],
+        traceback="" if is_ours else _traceback_of(error),
+    )
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return _storable(str(error))
+    except Exception as second:
+        return f"(its text cannot be had: {type(second).__name__})"
+
+
+def _traceback_of(error: Exception) -> str:
+    """Return the innermost frames from the user's own code on, without values; the end of it, where it is long."""
+    try:
+        frames = _after_ours(error.__traceback__)
+        text = _storable("".join(traceback.format_exception(type(error), error, frames, limit=-_FRAMES)))
+    except Exception as second:
+        return f"(the traceback cannot be had: {type(second).__name__})"
+    return text if len(text) <= MAX_TRACEBACK_LENGTH else f"...{text[3 - MAX_TRACEBACK_LENGTH :]}"
+
+
+def _storable(text: str) -> str:
+    # Before it is cut: surrogates, which cannot be stored, become longer.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _after_ours(frames: TracebackType | None) -> TracebackType | None:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
+        frames = frames.tb_next
+    return frames

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, assert_never
 
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, Committed, Rejected, TryLater, Unknown
-from checkpoint_operator.commit.results import Results, gather
+from checkpoint_operator.commit.results import Files, Results, gather
 from checkpoint_operator.core.actions import (
     Action,
     Close,
@@ -65,6 +65,9 @@ class Sink(Protocol):
 
     def create(self, arrow_schema: str) -> Target:
         """Make the target for this output; return it, also if it is there already."""
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        """Take all the files of an epoch in, one at a time, in the form in which `commit` takes them. Changes nothing."""
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         """Put the results into the target, once."""
@@ -314,8 +317,8 @@ class Reconciler:
         return None
 
     def _commit(self, ledger: Ledger, attempt: int) -> Stall | None:
-        results = gather(ledger, attempt)
-        outcome: CommitOutcome | None = self.sink.commit(ledger, results) if results.files else None
+        results = gather(ledger, attempt, self.sink.pack)
+        outcome: CommitOutcome | None = self.sink.commit(ledger, results) if len(results.files) else None
         match outcome:
             case Committed(identity, commit_id, _):
                 self._mark(ledger, results, identity, commit_id)

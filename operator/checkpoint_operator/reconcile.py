@@ -31,7 +31,7 @@ from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger import Ledger, SealListing
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.records import FailureRecord, LaunchRecord, MarkRecord, StagedFile, Target, TargetRecord
 from checkpoint_protocol.store import ObjectStore
@@ -224,17 +224,11 @@ class Reconciler:
     def _is_sealed(self, ledger: Ledger, attempt: int) -> bool:
         """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself."""
         plan = ledger.read_plan(attempt)
-        links = ledger.list_links(attempt) if plan else {}
-        progress = (attempt, sum(links.values()), int(plan is not None))
+        listing = ledger.list_seals(attempt) if plan else SealListing()
+        progress = (attempt, sum(listing.lengths().values()), int(plan is not None))
         if progress != self._progress[0]:
             self._progress = (progress, self.clock())
-        if plan is None:
-            return False
-        if any(links.get(task, 0) == 0 for task in range(len(plan.tasks))):
-            return False
-        newest = {task: links[task] - 1 for task in range(len(plan.tasks))}
-        seals = (ledger.read_seal(attempt, task, link) for task, link in newest.items())
-        return all(seal is not None and seal.last for seal in seals)
+        return plan is not None and ledger.shows_every_last(attempt, len(plan.tasks), listing)
 
     def _awaits_table(self, ledger: Ledger, launch: LaunchRecord) -> bool:
         if launch.target is not None or ledger.read_plan(launch.attempt) is not None:

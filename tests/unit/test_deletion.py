@@ -274,7 +274,7 @@ class Logged(Wrapped):
         self._note(f"get {path}")
         return super().get(path)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         self._note(f"list {folder}")
         return super().list(folder)
 

@@ -22,23 +22,23 @@ class Progress:
 
 
 def measure(ledger: Ledger) -> Progress:
-    """Return the progress of the epoch. Reads each seal once in the life of the ledger."""
+    """Return the progress of the epoch. Each seal is read once in the life of the ledger."""
     attempts = ledger.list_attempts()
     if not attempts:
         return Progress(0, None, 0, 0, 0, 0, 0)
     number = attempts[-1]
     launch = ledger.read_launch(number)
     plan = ledger.read_plan(number)
-    earlier = list(ledger.counted_seals(launch.counted)) if launch else []
-    chains = ledger.read_seals(number, ledger.list_links(number)) if plan else {}
-    current = [seal for chain in chains.values() for seal in chain]
+    earlier = [ledger.tally_closed(counted) for counted in launch.counted] if launch else []
+    chains = ledger.tally(number) if plan else {}
+    sums = [*earlier, *chains.values()]
     return Progress(
         attempt=number,
         tasks=len(plan.tasks) if plan else None,
-        tasks_done=sum(bool(chain) and chain[-1].last for chain in chains.values()),
-        rows_read=sum(seal.rows_read for seal in (*earlier, *current)),
-        rows_written=sum(seal.rows_written for seal in (*earlier, *current)),
-        files=sum(len(seal.files) for seal in (*earlier, *current)),
-        rows_taken_over=sum(seal.rows_read for seal in earlier),
-        rows_quarantined=sum(seal.rows_quarantined for seal in (*earlier, *current)),
+        tasks_done=sum(chain.is_whole for chain in chains.values()),
+        rows_read=sum(part.rows_read for part in sums),
+        rows_written=sum(part.rows_written for part in sums),
+        files=sum(part.files for part in sums),
+        rows_taken_over=sum(part.rows_read for part in earlier),
+        rows_quarantined=sum(part.rows_quarantined for part in sums),
     )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, assert_never
 
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, Committed, Rejected, TryLater, Unknown
-from checkpoint_operator.commit.results import Results, gather
+from checkpoint_operator.commit.results import Files, Results, gather
 from checkpoint_operator.core.actions import (
     Action,
     Close,
@@ -32,7 +32,7 @@ from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger import Ledger, SealListing
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.records import FailureRecord, LaunchRecord, MarkRecord, StagedFile, Target, TargetRecord
 from checkpoint_protocol.store import ObjectStore
@@ -66,6 +66,9 @@ class Sink(Protocol):
 
     def create(self, arrow_schema: str) -> Target:
         """Make the target for this output; return it, also if it is there already."""
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        """Take all the files of an epoch in, one at a time, in the form in which `commit` takes them. Changes nothing."""
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         """Put the results into the target, once."""
@@ -226,17 +229,11 @@ class Reconciler:
     def _is_sealed(self, ledger: Ledger, attempt: int) -> bool:
         """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself."""
         plan = ledger.read_plan(attempt)
-        links = ledger.list_links(attempt) if plan else {}
-        progress = (attempt, sum(links.values()), int(plan is not None))
+        listing = ledger.list_seals(attempt) if plan else SealListing()
+        progress = (attempt, sum(listing.lengths().values()), int(plan is not None))
         if progress != self._progress[0]:
             self._progress = (progress, self.clock())
-        if plan is None:
-            return False
-        if any(links.get(task, 0) == 0 for task in range(len(plan.tasks))):
-            return False
-        newest = {task: links[task] - 1 for task in range(len(plan.tasks))}
-        seals = (ledger.read_seal(attempt, task, link) for task, link in newest.items())
-        return all(seal is not None and seal.last for seal in seals)
+        return plan is not None and ledger.shows_every_last(attempt, len(plan.tasks), listing)
 
     def _awaits_table(self, ledger: Ledger, launch: LaunchRecord) -> bool:
         if launch.target is not None or ledger.read_plan(launch.attempt) is not None:
@@ -321,8 +318,8 @@ class Reconciler:
         return None
 
     def _commit(self, ledger: Ledger, attempt: int) -> Stall | None:
-        results = gather(ledger, attempt)
-        outcome: CommitOutcome | None = self.sink.commit(ledger, results) if results.files else None
+        results = gather(ledger, attempt, self.sink.pack)
+        outcome: CommitOutcome | None = self.sink.commit(ledger, results) if len(results.files) else None
         match outcome:
             case Committed(identity, commit_id, _):
                 self._mark(ledger, results, identity, commit_id)

@@ -19,11 +19,15 @@ _MOST_OF_A_MESSAGE: Final = 300
 def count_quarantined(ledger: Ledger, launch: LaunchRecord, closed: ClosedRecord | None) -> int:
     """Return how many rows an attempt's own seals quarantine, of those that count or that show by now.
 
-    Costs no request where the attempt may not quarantine any.
+    Costs no request where the attempt may not quarantine any. What is committed is counted anew, from what was closed.
     """
     if launch.on_row_error != "Quarantine":
         return 0
-    return sum(seal.rows_quarantined for seal in _seals(ledger, launch.attempt, closed))
+    if closed is not None:
+        return ledger.tally_closed(launch.attempt).rows_quarantined
+    if ledger.read_plan(launch.attempt) is None:
+        return 0
+    return sum(chain.rows_quarantined for chain in ledger.tally(launch.attempt).values())
 
 
 def limit_of(ledger: Ledger, spec: Spec, attempts: Sequence[Attempt]) -> RowErrorLimit | None:
@@ -37,7 +41,7 @@ def limit_of(ledger: Ledger, spec: Spec, attempts: Sequence[Attempt]) -> RowErro
         return RowErrorLimit(0, "onRowError: Fail allows none", examples)
     rows_read = None
     if last.is_complete:
-        rows_read = sum(seal.rows_read for seal in ledger.counted_seals((*last.counted, last.number)))
+        rows_read = sum(ledger.tally_closed(number).rows_read for number in (*last.counted, last.number))
     return RowErrorLimit(
         most_rows=most_rows(spec.quarantine, record, rows_read),
         set_by=describe_limit(spec.quarantine, record, rows_read),

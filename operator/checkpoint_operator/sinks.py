@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
-from checkpoint_operator.commit.results import Results
+from checkpoint_operator.commit.results import Files, Results, as_they_are
 from checkpoint_operator.reconcile import Sink
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -26,6 +26,8 @@ class _Table(Protocol):
     def describe(self) -> Target | None: ...
 
     def create(self, arrow_schema: str, sink: SinkSpec) -> Target: ...
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files: ...
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int: ...
 
@@ -51,6 +53,9 @@ class _TableSink(Generic[_TableT]):
 
     def create(self, arrow_schema: str) -> Target:
         return self.table.create(arrow_schema, self.spec)
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        return self.table.pack(key, targets, files)
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         return self.protocol(self.table, ledger, results)
@@ -94,6 +99,9 @@ class _NoSink:
 
     def create(self, arrow_schema: str) -> Target:
         return NoTarget()
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        return as_they_are(key, targets, files)
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         raise AssertionError("a write without a table has no files to commit")

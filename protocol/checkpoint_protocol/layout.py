@@ -15,6 +15,7 @@
     staged/<uid>/<epoch>/<n>/failure.json         why driver n ended
     staged/<uid>/<epoch>/<n>/seals/<task>/<k>.json
     staged/<uid>/<epoch>/<n>/quarantine/<token>.json   rows that failed, where they are too many for their seal
+    staged/<uid>/<epoch>/<n>/seals/bundle-<i>     copies of many seals, for whoever reads them all
 
 Numbers are written without leading zeros; listings are sorted as numbers by whoever needs an order.
 """
@@ -29,6 +30,7 @@ from checkpoint_protocol.identity import EpochKey
 _NUMBERED = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
 _CLAIM = re.compile(r"claim-(0|[1-9][0-9]{0,9})\.json")
 _SEAL = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})\.json")
+_BUNDLE = re.compile(r"bundle-(0|[1-9][0-9]{0,9})")
 _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
 _TOKEN = re.compile(r"[0-9a-f]{32}\.json")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
@@ -130,6 +132,10 @@ class EpochLayout:
     def seals(self, attempt: int) -> str:
         return f"{self.staged}/{attempt}/seals/"
 
+    def bundle(self, attempt: int, number: int) -> str:
+        """In the folder of the seals: one listing shows both."""
+        return f"{self.seals(attempt)}bundle-{number}"
+
     def seal(self, attempt: int, task: int, link: int) -> str:
         return f"{self.seals(attempt)}{task}/{link}.json"
 
@@ -171,6 +177,12 @@ def seal_of(path: str, folder: str) -> tuple[int, int] | None:
 def is_quarantine(path: str, folder: str) -> bool:
     """Whether an object is `<folder><token>.json`."""
     return _TOKEN.fullmatch(_below(path, folder)) is not None
+
+
+def bundle_of(path: str, folder: str) -> int | None:
+    """Return i of `<folder>bundle-<i>`, or None."""
+    match = _BUNDLE.fullmatch(_below(path, folder))
+    return int(match[1]) if match else None
 
 
 def epoch_of_seal(path: str, folder: str) -> int | None:

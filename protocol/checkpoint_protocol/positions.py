@@ -7,6 +7,7 @@ file", used where the end is not known before it was read.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -90,3 +91,44 @@ def overlap(ranges: Iterable[Range]) -> tuple[Range, Range] | None:
         if previous is None or previous.file != piece.file or _interval(piece)[1] > _interval(previous)[1]:
             previous = piece
     return None
+
+
+class Pieces:
+    """Many ranges, in sixteen bytes each."""
+
+    def __init__(self) -> None:
+        self._bounds: dict[int, array[int]] = {}
+
+    def add(self, ranges: Iterable[Range]) -> None:
+        for piece in ranges:
+            start, end = _interval(piece)
+            if start < end:
+                self._bounds.setdefault(piece.file, array("q")).extend((start, end))
+
+    def first_overlap(self) -> Range | None:
+        """Return a range that shares a position with another; None if every position is there once."""
+        for file in sorted(self._bounds):
+            previous_end = 0
+            for start, end in self._intervals(file):
+                if start < previous_end:
+                    return _range(file, start, end)
+                previous_end = end
+        return None
+
+    def merged(self) -> tuple[Range, ...]:
+        """Return the same positions as the fewest ranges, sorted by file and start."""
+        found: list[Range] = []
+        for file in sorted(self._bounds):
+            start = end = -1
+            for next_start, next_end in self._intervals(file):
+                if next_start > end:
+                    if end >= 0:
+                        found.append(_range(file, start, end))
+                    start = next_start
+                end = max(end, next_end)
+            found.append(_range(file, start, end))
+        return tuple(found)
+
+    def _intervals(self, file: int) -> list[tuple[int, int]]:
+        bounds = self._bounds[file]
+        return sorted(zip(bounds[::2], bounds[1::2], strict=True))

@@ -386,14 +386,40 @@ class Seal(Record):
         return self.quarantined.count if self.quarantined is not None else 0
 
 
+class BundledSeal(Part):
+    """Which seal a bundle holds a copy of, and the object that was copied."""
+
+    task: Count
+    link: Count
+    size_bytes: Count
+    etag: str
+
+
+class BundleRecord(Record):
+    """The header of a bundle: copies of seals of one attempt, in this order, put by the driver whose plan has this token."""
+
+    kind: Literal["bundle"] = "bundle"
+    version: Literal[1] = 1
+    attempt: Number
+    plan_token: Token
+    seals: tuple[BundledSeal, ...]
+
+
 # --- the end of an attempt and of an epoch --------------------------------------------------------------------------------
+
+
+class CheckedBundle(Part):
+    """A bundle whose seals were compared with the store's when the attempt was closed. The digest is the SHA-256 of its bytes."""
+
+    number: Count
+    digest: Digest
 
 
 class ClosedRecord(Record):
     """The seals of an attempt that count, for good: for each task of the plan the length of its chain's gap-free prefix.
 
     `complete`: there was a plan and every prefix ends in a `last` seal. An attempt that never had a plan has no chains and
-    is not complete.
+    is not complete. `bundles` hold seals of the attempt as the store does: whoever reads what counts may read them there.
     """
 
     kind: Literal["closed"] = "closed"
@@ -402,6 +428,8 @@ class ClosedRecord(Record):
     plan_token: Token | None
     chain_lengths: tuple[Count, ...]
     complete: bool
+    # Left out where there are none, as releases have it that know none.
+    bundles: Annotated[tuple[CheckedBundle, ...], Field(exclude_if=lambda bundles: not bundles)] = ()
 
     @model_validator(mode="after")
     def _needs_a_plan_to_be_complete(self) -> ClosedRecord:

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import quote
 
 import obstore
@@ -52,8 +53,11 @@ class ObjectStore(Protocol):
     def get(self, path: str) -> bytes | None:
         """Return an object's bytes, or None if there surely is none."""
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         """Give every object whose path starts with `folder` (which ends in a slash), in any order.
+
+        `borders` are paths at which a listing of many pages may be cut, so that the parts are asked for at once; they change
+        nothing of what is given.
 
         Not a snapshot: an object that was put while the listing runs may be missing although a later one is seen.
         """
@@ -91,11 +95,10 @@ class ObstoreStore:
                 return None
             raise self._translated(error, path) from error
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         try:
-            for chunk in obstore.list(self._store, prefix=folder):
-                for meta in chunk:
-                    yield StoredObject(meta["path"], meta["size"], meta["e_tag"])
+            for meta in list_objects(self._store, folder, borders):
+                yield StoredObject(meta["path"], meta["size"], meta["e_tag"])
         except (obstore_errors.NotFoundError, FileNotFoundError):
             return
         except (obstore_errors.BaseError, OSError) as error:
@@ -113,6 +116,46 @@ class ObstoreStore:
         return translate_store_error(error, f"{self._uri}/{path}")
 
 
+def list_objects(
+    store: obstore.store.ObjectStore, folder: str | None, borders: Sequence[str] = ()
+) -> Iterator[obstore.ObjectMeta]:
+    """Give what obstore lists below a folder. Many pages are asked for in parts at once, cut at some of the borders.
+
+    A store answers a page of a thousand at a time, in the order of the names, and the next is asked for by the last name of the
+    one before. A local folder has no pages.
+    """
+    if isinstance(store, LocalStore) or len(borders) < 2:
+        for chunk in obstore.list(store, prefix=folder):
+            yield from chunk
+        return
+    last = ""
+    count = 0
+    for chunk in obstore.list(store, prefix=folder):
+        yield from chunk
+        if chunk:
+            last, count = chunk[-1]["path"], count + len(chunk)
+        if count >= _PAGES_IN_ORDER * _PAGE:
+            break
+    else:
+        return
+    rest = sorted(border for border in borders if border > last)
+    starts = [last, *(rest[len(rest) * part // _LISTERS] for part in range(1, _LISTERS) if rest)]
+    parts = list(zip(starts, [*starts[1:], None], strict=True))
+    with ThreadPoolExecutor(_LISTERS) as listers:
+        for found in listers.map(lambda part: _list_part(store, folder, *part), parts):
+            yield from found
+
+
+def _list_part(store: obstore.store.ObjectStore, folder: str | None, after: str, up_to: str | None) -> list[obstore.ObjectMeta]:
+    """Return what comes after a name, up to another one and with it."""
+    found: list[obstore.ObjectMeta] = []
+    for chunk in obstore.list(store, prefix=folder, offset=after):
+        found += chunk if up_to is None else [meta for meta in chunk if meta["path"] <= up_to]
+        if up_to is not None and chunk and chunk[-1]["path"] > up_to:
+            break
+    return found
+
+
 def _says_only_that_it_is_absent(error: Exception) -> bool:
     """A 404 may also mean that the bucket is gone, or the account: then nothing is known of the object."""
     if not isinstance(error, obstore_errors.NotFoundError | FileNotFoundError):
@@ -121,6 +164,10 @@ def _says_only_that_it_is_absent(error: Exception) -> bool:
     return code is None or code[1] in ("NoSuchKey", "BlobNotFound")
 
 
+#: Names in one answer; so many answers are waited for before the rest is asked for in parts, by so many at once.
+_PAGE: Final = 1_000
+_PAGES_IN_ORDER: Final = 2
+_LISTERS: Final = 16
 _ANSWER_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _REFUSALS = (

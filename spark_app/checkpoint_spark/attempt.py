@@ -19,6 +19,7 @@ from checkpoint_protocol.positions import merge
 from checkpoint_protocol.records import InputRecord, LaunchRecord, OutputRecord, PlanRecord, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import decode_schema, encode_schema
+from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input
@@ -51,20 +52,21 @@ def run_attempt(ledger: Ledger, attempt: int, storage: StorageSettings, parallel
     target = launch.target or _await_target(ledger, launch, input_record, reader)
     # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
     ledger.put_plan(plan)
-    ship(
-        [
-            TaskOrder(
-                uri=ledger.store.uri,
-                uid=ledger.key.uid,
-                epoch=ledger.key.epoch,
-                attempt=attempt,
-                task=number,
-                pieces=pieces,
-                target=target,
-            ).model_dump_json()
-            for number, pieces in enumerate(plan.tasks)
-        ]
-    )
+    with bundling(ledger, attempt, plan.token):
+        ship(
+            [
+                TaskOrder(
+                    uri=ledger.store.uri,
+                    uid=ledger.key.uid,
+                    epoch=ledger.key.epoch,
+                    attempt=attempt,
+                    task=number,
+                    pieces=pieces,
+                    target=target,
+                ).model_dump_json()
+                for number, pieces in enumerate(plan.tasks)
+            ]
+        )
 
 
 def _plan(ledger: Ledger, launch: LaunchRecord, input_record: InputRecord, reader: Reader, parallelism: int) -> PlanRecord:

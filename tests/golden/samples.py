@@ -14,6 +14,9 @@ from typing import Final
 from checkpoint_protocol.manifest import Quarantine, Source, SourceOptions, Step
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
+    BundledSeal,
+    BundleRecord,
+    CheckedBundle,
     ClaimRecord,
     ClosedRecord,
     DeletedRecord,
@@ -245,6 +248,23 @@ SAMPLES: Final[dict[str, Record]] = {
     "closed": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(3, 0, 1), complete=False),
     "closed-complete": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(4,), complete=True),
     "closed-without-plan": ClosedRecord(token=_TOKEN, attempt=1, plan_token=None, chain_lengths=(), complete=False),
+    "closed-with-bundles": ClosedRecord(
+        token=_TOKEN,
+        attempt=2,
+        plan_token=_OTHER,
+        chain_lengths=(1_000, 4),
+        complete=True,
+        bundles=(CheckedBundle(number=0, digest="b" * 64), CheckedBundle(number=2, digest="c" * 64)),
+    ),
+    "bundle": BundleRecord(
+        token=_TOKEN,
+        attempt=2,
+        plan_token=_OTHER,
+        seals=(
+            BundledSeal(task=0, link=0, size_bytes=812, etag='"9e107d9d372bb6826bd81d3542a419d6"'),
+            BundledSeal(task=3, link=17, size_bytes=640, etag="1a2b3c-5f-280"),
+        ),
+    ),
     "claim-iceberg": ClaimRecord(
         token=_TOKEN,
         index=0,

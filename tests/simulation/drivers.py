@@ -22,6 +22,7 @@ from checkpoint_protocol.quarantine import most_rows
 from checkpoint_protocol.records import FailureRecord, IcebergFile, IcebergTarget, InputRecord, LanceFragment, LaunchRecord
 from checkpoint_spark import attempt as attempts
 from checkpoint_spark.arrow_schema import decode_schema
+from checkpoint_spark.bundling import Bundler
 from checkpoint_spark.input import fix_input
 from checkpoint_spark.quarantine import Allowance
 from checkpoint_spark.staging import Task, run_task
@@ -114,7 +115,8 @@ def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str
     plan = attempts._plan(ledger, launch, input_record, reader, parallelism)
     standing = ledger.put_plan(plan)
     del standing  # a driver goes on with its own plan: had another's stood, put_plan would have raised
-    _ship(world, _Shipment(job, ledger.key, launch, input_record, plan.tasks, name))
+    bundler = world.parts.bundler(ledger, attempt, plan.token)
+    _ship(world, _Shipment(job, ledger.key, launch, input_record, plan.tasks, name), bundler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,13 @@ class _Shipment:
     driver: str
 
 
-def _ship(world: World, shipment: _Shipment) -> None:
+def _bundle(bundler: Bundler) -> None:
+    """As checkpoint_spark.bundling does in a thread of its own, now and then."""
+    with contextlib.suppress(Retryable, Corrupt):
+        bundler.bundle(1)
+
+
+def _ship(world: World, shipment: _Shipment, bundler: Bundler) -> None:
     """Run every task to its end: a lost try is tried again, a slow one may be tried twice at once."""
     tries: dict[int, list[Actor]] = {number: [] for number in range(len(shipment.tasks))}
     while open_tasks := [number for number, made in tries.items() if not any(_succeeded(actor) for actor in made)]:
@@ -146,6 +154,7 @@ def _ship(world: World, shipment: _Shipment) -> None:
             )
 
         world.scheduler.wait("a task", something_changed)
+        _bundle(bundler)
 
 
 def _succeeded(actor: Actor) -> bool:

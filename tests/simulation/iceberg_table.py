@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome
@@ -182,7 +183,7 @@ class IcebergPort:
         self.looked = (look, metadata)
         return look
 
-    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
+    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
         metadata = self._metadata_of(look)
 
         def effect(order: Order) -> Rejected | None:
@@ -197,12 +198,12 @@ class IcebergPort:
 
         return self.table.scheduler.at("misfit", "", effect, READ_FAULTS)
 
-    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+    def references_any(self, look: IcebergLook, files: Any) -> bool:
         metadata = self._metadata_of(look)
         head = None if metadata.head is None else metadata.snapshots[metadata.head]
         return head is not None and any(file.path in head.files for file in files)
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+    def swap(self, look: IcebergLook, key: EpochKey, files: Any) -> RequestOutcome:
         return self.table.request_swap(self._metadata_of(look), key, tuple(file.path for file in files), key.snapshot_id)
 
     def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from checkpoint_operator.commit.lance import LanceLook
 from checkpoint_operator.commit.outcomes import Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import LanceField, LanceFragment, LanceTarget, StagedFile, Target
+from checkpoint_protocol.records import LanceField, LanceTarget, StagedFile, Target
 from tests.simulation.scheduler import Order
 from tests.simulation.tables import READ_FAULTS, SimulatedTable
 
@@ -129,7 +129,7 @@ class SimulatedLance(SimulatedTable):
 
         return self.scheduler.at("look", f"{key} {since}..{up_to or 'latest'}", effect, READ_FAULTS)
 
-    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
+    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Any) -> Rejected | None:
         def effect(order: Order) -> Rejected | None:
             _check_up(order)
             self._check_openable(look.at_version)
@@ -155,11 +155,11 @@ class SimulatedLance(SimulatedTable):
 
         return self.scheduler.at("landed", f"{at_version}", effect, READ_FAULTS)
 
-    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+    def references_any(self, look: LanceLook, files: Any) -> bool:
         self._check_openable(look.at_version)
         return any(path in self.versions[look.at_version - 1].files for path in _paths(files))
 
-    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+    def append(self, read_version: int, key: EpochKey, files: Any) -> RequestOutcome:
         paths = _paths(files)
 
         def apply() -> RequestOutcome:
@@ -207,5 +207,5 @@ def _check_up(order: Order) -> None:
         raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
 
 
-def _paths(files: Sequence[LanceFragment]) -> tuple[str, ...]:
+def _paths(files: Any) -> tuple[str, ...]:
     return tuple(file.path for fragment in files for file in fragment.files)

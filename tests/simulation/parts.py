@@ -13,6 +13,7 @@ from checkpoint_operator.reconcile import Reconciler
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import ObjectStore
+from checkpoint_spark.bundling import Bundler
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.source import SimulatedStager
 from tests.simulation.store import SimulatedStore
@@ -62,6 +63,7 @@ class Parts:
     table_port: Callable[[Any], Any] = _as_it_is
     store_port: Callable[[SimulatedStore], ObjectStore] = _as_it_is
     stager: type[SimulatedStager] = SimulatedStager
+    bundler: Callable[[Ledger, int, str], Bundler] = Bundler
 
 
 PRODUCTION = Parts()

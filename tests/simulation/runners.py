@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
-from checkpoint_operator.commit.results import Results
+from checkpoint_operator.commit.results import Files, Results, as_they_are
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.reconcile import Write
 from checkpoint_protocol import reasons
@@ -93,6 +93,9 @@ class SimulatedSink:
 
     def create(self, arrow_schema: str) -> Target:
         raise AssertionError("the table exists")
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        return as_they_are(key, targets, files)
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         parts = self.world.parts

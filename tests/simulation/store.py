@@ -16,6 +16,7 @@ A get after a completed put sees it, always. Reading is never wrong; this is wha
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -79,13 +80,17 @@ class SimulatedStore:
 
         return self.scheduler.at("get", path, effect, READ_FAULTS)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         def effect(order: Order) -> list[StoredObject]:
             if order.fault == "down":
                 raise _no_answer(folder)
             paths = [path for path in self.objects if path.startswith(folder)]
             missed = self._missed(paths, order.salt) if order.fault == "ragged" else frozenset()
-            return [StoredObject(path, len(self.objects[path].data)) for path in paths if path not in missed]
+            return [
+                StoredObject(path, len(data := self.objects[path].data), hashlib.md5(data, usedforsecurity=False).hexdigest())
+                for path in paths
+                if path not in missed
+            ]
 
         return iter(self.scheduler.at("list", folder, effect, LIST_FAULTS))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,8 +61,8 @@ class DyingStore:
     def get(self, path: str) -> bytes | None:
         return self.inner.get(path)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
-        return self.inner.list(folder)
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
+        return self.inner.list(folder, borders)
 
     def delete(self, paths: Iterable[str]) -> None:
         self.inner.delete(paths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from checkpoint_protocol import reasons
@@ -30,7 +30,7 @@ class MemoryStore:
         with self._lock:
             return self.objects.get(path)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         with self._lock:
             found = [StoredObject(path, len(data)) for path, data in self.objects.items() if path.startswith(folder)]
         yield from found
@@ -57,8 +57,8 @@ class Wrapped:
     def get(self, path: str) -> bytes | None:
         return self.inner.get(path)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
-        return self.inner.list(folder)
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
+        return self.inner.list(folder, borders)
 
     def delete(self, paths: Iterable[str]) -> None:
         self.inner.delete(paths)
@@ -70,8 +70,8 @@ class ListHides(Wrapped):
 
     hidden: set[str] = field(default_factory=set)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
-        return (stored for stored in self.inner.list(folder) if stored.path not in self.hidden)
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
+        return (stored for stored in self.inner.list(folder, borders) if stored.path not in self.hidden)
 
 
 @dataclass
@@ -80,8 +80,8 @@ class ListInvents(Wrapped):
 
     invented: tuple[str, ...] = ()
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
-        yield from self.inner.list(folder)
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
+        yield from self.inner.list(folder, borders)
         yield from (StoredObject(path, 1) for path in self.invented if path.startswith(folder))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.lance import LanceLook
@@ -22,7 +22,7 @@ from checkpoint_operator.commit.results import paths_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import IcebergFile, IcebergTarget, LanceFragment, LanceTarget, StagedFile
+from checkpoint_protocol.records import IcebergTarget, LanceTarget, StagedFile
 from tests.support.records import TOKEN
 
 Fault = Literal["", "stranger", "lost", "dropped", "late", "misreported"]
@@ -133,16 +133,16 @@ class FakeIceberg(ScriptedTable):
             is_tombstone=is_tombstone,
         )
 
-    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
+    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
         self.log.append("misfit")
         return self.misfit
 
-    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+    def references_any(self, look: IcebergLook, files: Any) -> bool:
         self.log.append("references")
         present = {name for snapshot in self.history for name in snapshot.files}
         return any(name in present for name in _names(files))
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+    def swap(self, look: IcebergLook, key: EpochKey, files: Any) -> RequestOutcome:
         def apply() -> RequestOutcome:
             if self._head != look.head:
                 return Refused("the branch has moved")
@@ -234,7 +234,7 @@ class FakeLance(ScriptedTable):
             is_tombstone=committed is None and found is not None,
         )
 
-    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
+    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Any) -> Rejected | None:
         self.log.append("misfit")
         if any(target.identity != look.identity for target in targets):
             return Rejected(reasons.TABLE_REPLACED, "made again")
@@ -244,12 +244,12 @@ class FakeLance(ScriptedTable):
         self.log.append(f"schema of {at_version}")
         return "the column 'x' was retyped" if self.retyped_from is not None and at_version >= self.retyped_from else None
 
-    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+    def references_any(self, look: LanceLook, files: Any) -> bool:
         self.log.append("references")
         present = {name for version in self.versions[: look.at_version] for name in version.files}
         return any(name in present for name in _names(files))
 
-    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+    def append(self, read_version: int, key: EpochKey, files: Any) -> RequestOutcome:
         def apply() -> RequestOutcome:
             if any(version.kind == "fence" for version in self.versions[read_version:]):
                 return Refused("a fence came after what the append is based on")

@@ -103,7 +103,7 @@ class Deaf(ObstoreStore):
         self.answers = answers
         self._uri = "s3://deaf"
 
-    def list(self, folder: str):  # type: ignore[no-untyped-def]
+    def list(self, folder: str, borders: object = ()):  # type: ignore[no-untyped-def]
         return iter(())
 
     def put_if_absent(self, path: str, data: bytes) -> bool:

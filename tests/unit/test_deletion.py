@@ -10,7 +10,7 @@ import pytest
 
 from checkpoint_operator.commit import iceberg
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, Rejected, TryLater, Unknown
-from checkpoint_operator.commit.results import Results
+from checkpoint_operator.commit.results import Files, Results, as_they_are
 from checkpoint_operator.deletion import Deleted, DeletionOutcome, Kept, delete_write
 from checkpoint_protocol import layout, reasons
 from checkpoint_protocol import ledger as store_rules
@@ -41,6 +41,9 @@ class FakeSink:
 
     def create(self, arrow_schema: str) -> Target:
         raise AssertionError("nothing is staged any more")
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        return as_they_are(key, targets, files)
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         return iceberg.commit(self.table, ledger, results, lambda _: None)
@@ -271,7 +274,7 @@ class Logged(Wrapped):
         self._note(f"get {path}")
         return super().get(path)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         self._note(f"list {folder}")
         return super().list(folder)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import cast
+
 import pytest
 
 from checkpoint_operator.commit.results import Results, gather
@@ -109,7 +112,8 @@ def test_seals_of_counted_attempts_are_gathered_and_those_of_others_are_not() ->
 
     results = gathered(store, 3)
 
-    assert [file.path.rsplit("/")[-1] for file in results.files if file.format == "iceberg"] == ["one.parquet", "three.parquet"]
+    files = cast(Iterable[StagedFile], results.files)
+    assert [file.path.rsplit("/")[-1] for file in files if file.format == "iceberg"] == ["one.parquet", "three.parquet"]
     assert results.attempts == 3
     assert len(results.targets) == 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from checkpoint_protocol.store import ObjectStore, StoredObject
@@ -45,9 +45,9 @@ class CountingStore:
         self.counts.add("get")
         return self.inner.get(path)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         self.counts.add("list")
-        return self.inner.list(folder)
+        return self.inner.list(folder, borders)
 
     def delete(self, paths: Iterable[str]) -> None:
         self.counts.add("delete")

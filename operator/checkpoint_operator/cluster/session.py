@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, TryLater
-from checkpoint_operator.commit.results import Results
+from checkpoint_operator.commit.results import Files, Results
 from checkpoint_operator.introduction import introduce
 from checkpoint_operator.reconcile import Reconciler, Sink, Write
 from checkpoint_protocol import reasons
@@ -47,6 +47,9 @@ class BoundedSink:
 
     def create(self, arrow_schema: str) -> Target:
         return self.inner.create(arrow_schema)
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        return self.inner.pack(key, targets, files)
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         if not self.slots.acquire(blocking=False):

@@ -34,12 +34,12 @@ from checkpoint_operator.commit.outcomes import (
     TryLater,
     Unknown,
 )
-from checkpoint_operator.commit.results import Results
+from checkpoint_operator.commit.results import Files, Results
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
+from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergTarget
 
 _ROUNDS: Final = 12
 _FIRST_PAUSE_S: Final = 0.1
@@ -73,13 +73,13 @@ class IcebergTable(Protocol):
     def look(self, key: EpochKey) -> IcebergLook | None:
         """Load the table anew. None: it does not exist. Raises Retryable where the catalog does not answer."""
 
-    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
+    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files) -> Rejected | None:
         """Compare schema and specs of that look with those of staging, and the staged files with the store."""
 
-    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+    def references_any(self, look: IcebergLook, files: Files) -> bool:
         """Whether the current snapshot of that look names one of the files."""
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+    def swap(self, look: IcebergLook, key: EpochKey, files: Files) -> RequestOutcome:
         """Ask once that the table moves from exactly that look to one with the files and the key. Never retries."""
 
     def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
@@ -93,10 +93,9 @@ class IcebergTable(Protocol):
 def commit(table: IcebergTable, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep) -> CommitOutcome:
     """Put the results into the table, once, whoever else tries. See the module for the protocol."""
     key = ledger.key
-    files = [file for file in results.files if isinstance(file, IcebergFile)]
     targets = [target for target in results.targets if isinstance(target, IcebergTarget)]
     try:
-        return _commit(table, ledger, key, files, targets, pause)
+        return _commit(table, ledger, key, results.files, targets, pause)
     except NeedsChange as error:
         return Rejected(error.reason, error.message)
     except Retryable as error:
@@ -107,7 +106,7 @@ def _commit(
     table: IcebergTable,
     ledger: Ledger,
     key: EpochKey,
-    files: Sequence[IcebergFile],
+    files: Files,
     targets: Sequence[IcebergTarget],
     pause: Callable[[float], None],
 ) -> CommitOutcome:

@@ -6,27 +6,17 @@ and with its retries off it deletes the manifest list of a commit that was answe
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import re
-import struct
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    write_manifest,
     write_manifest_list,
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -37,7 +27,6 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
     Operation,
     Snapshot,
-    SnapshotSummaryCollector,
     Summary,
     ancestors_of,
     update_snapshot_summaries,
@@ -52,17 +41,17 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 from pyiceberg.transforms import parse_transform
-from pyiceberg.typedef import Record as PartitionRecord
-from pyiceberg.types import PrimitiveType
 
 from checkpoint_operator.arrow_schema import decode_schema
 from checkpoint_operator.catalogs import CLASS_PROPERTIES, CatalogBook, translate_catalog_error
 from checkpoint_operator.commit.iceberg import IcebergLook
+from checkpoint_operator.commit.iceberg_entries import PackedFiles, location_of_own, pack
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing, remove_files
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, STAGED_FOLDER_PREFIX, EpochKey, new_token
+from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
 from checkpoint_protocol.manifest import PARTITION_TRANSFORMS, Sink
 from checkpoint_protocol.records import IcebergFile, IcebergTarget, StagedFile, Target
 from checkpoint_protocol.settings import Settings
@@ -84,6 +73,7 @@ class PyicebergTable:
         self._name = table
         self._settings = settings
         self._catalogs = catalogs or CatalogBook(settings)
+        self._unseen: Table | None = None
         self._looked: tuple[IcebergLook, Table, EpochKey] | None = None
 
     @property
@@ -154,10 +144,22 @@ class PyicebergTable:
         if problem is not None:
             raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the table {self.title} {problem}")
 
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        """Make manifest entries of the files as they come, for the table as it is now; the commit's first look takes that one.
+
+        Where the table no longer fits what was staged, the files stay as they are: the commit says what is wrong.
+        """
+        table = self._load()
+        wanted = [target for target in targets if isinstance(target, IcebergTarget)]
+        if table is None or _changed(table.metadata, wanted, self.title) is not None:
+            return tuple(files)
+        self._unseen = table
+        return pack(table.metadata, key, _specs(wanted), _plain(files))
+
     # --- the port -------------------------------------------------------------------------------------------------------------
 
     def look(self, key: EpochKey) -> IcebergLook | None:
-        table = self._load()
+        table, self._unseen = self._unseen or self._load(), None
         if table is None:
             return None
         metadata = table.metadata
@@ -176,65 +178,49 @@ class PyicebergTable:
         self._looked = (look, table, key)
         return look
 
-    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Sequence[IcebergFile]) -> Rejected | None:
+    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files) -> Rejected | None:
         metadata = self._table_of(look).metadata
-        key = self._key_of(look)
         self._refuse_what_it_has_become(metadata)
-        for target in targets:
-            if target.table_uuid != look.table_uuid:
-                return Rejected(
-                    reasons.TABLE_REPLACED,
-                    f"the table {self.title} was dropped and made again while the write was running (its uuid was "
-                    f"{target.table_uuid} and is {look.table_uuid}); start a new write under another name",
-                )
-            if changed := _schema_differences(Schema.model_validate_json(target.table_schema_json), metadata.schema()):
-                return Rejected(
-                    reasons.SCHEMA_CHANGED,
-                    f"the table {self.title} changed while the write was running: {changed[0]}; undo that, or start a new "
-                    "write under another name",
-                )
-        known_specs = {(target.data_location, _spec_id(target)) for target in targets}
-        locations = {location for location, _ in known_specs}
-        by_folder: dict[str, dict[str, int]] = defaultdict(dict)
-        for file in files:
-            location = _location_of_own(file, key, locations)
-            if location is None:
-                return Rejected(
-                    reasons.STAGED_RESULT_REFUSED,
-                    f"a seal names the file {file.path}, which is not one that epoch {key.epoch} of the write has staged",
-                )
-            if (location, file.spec_id) not in known_specs or file.spec_id not in metadata.specs():
-                return Rejected(reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}")
-            folder, _, name = file.path.rpartition("/")
-            by_folder[folder][name] = file.size_bytes
-        for folder, expected in by_folder.items():
+        if (changed := _changed(metadata, targets, self.title)) is not None:
+            return changed
+        packed = self._packed(look, files, targets)
+        if packed.misfit is not None:
+            return packed.misfit
+        for folder, expected in packed.sizes.items():
             if (missing := find_missing(folder, expected, self._settings)) is not None:
                 return missing
         return None
 
-    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+    def references_any(self, look: IcebergLook, files: Files) -> bool:
         table = self._table_of(look)
         head = table.metadata.snapshot_by_name(MAIN_BRANCH)
         if head is None:
             return False
-        paths = {file.path for file in files}
+        if isinstance(files, PackedFiles):
+            is_ours: Callable[[str], bool] = files.names
+        else:
+            is_ours = {file.path for file in _plain(files)}.__contains__
         io = self._io(table)
         return any(
-            entry.data_file.file_path in paths
+            is_ours(entry.data_file.file_path)
             for manifest in head.manifests(io)
             if manifest.content == ManifestContent.DATA
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
         )
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+    def swap(self, look: IcebergLook, key: EpochKey, files: Files) -> RequestOutcome:
         metadata = self._table_of(look).metadata
-        return self._request(look, key, files, {key.property_name: str(max(key.epoch, _recorded_epoch(metadata, key)))}, {})
+        packed = self._packed(look, files)
+        if packed.misfit is not None:  # without the files that are not fit, rows would be lost
+            raise NeedsChange(packed.misfit.reason, packed.misfit.message)
+        properties = {key.property_name: str(max(key.epoch, _recorded_epoch(metadata, key)))}
+        return self._request(look, key, packed, properties, {})
 
     def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
         self._refuse_what_it_has_become(self._table_of(look).metadata)
         # The write's own property stays: it says what is in the table.
         properties = {f"{key.property_name}{_BURIED_SUFFIX}": str(key.epoch)}
-        return self._request(look, key, (), properties, {_TOMBSTONE_SUMMARY: "true"})
+        return self._request(look, key, PackedFiles(key), properties, {_TOMBSTONE_SUMMARY: "true"})
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
@@ -243,7 +229,7 @@ class PyicebergTable:
         locations = {target.data_location for target in targets if isinstance(target, IcebergTarget)}
         by_folder: dict[str, list[str]] = defaultdict(list)
         for file in files:
-            if isinstance(file, IcebergFile) and _location_of_own(file, key, locations) is not None:
+            if isinstance(file, IcebergFile) and location_of_own(file.path, key, locations) is not None:
                 folder, _, name = file.path.rpartition("/")
                 by_folder[folder].append(name)
         for folder, names in by_folder.items():
@@ -261,7 +247,7 @@ class PyicebergTable:
         self,
         look: IcebergLook,
         key: EpochKey,
-        files: Sequence[IcebergFile],
+        files: PackedFiles,
         properties: dict[str, str],
         said: Mapping[str, str],
     ) -> RequestOutcome:
@@ -322,12 +308,24 @@ class PyicebergTable:
         assert self._looked is not None
         return self._looked[2]
 
+    def _packed(self, look: IcebergLook, files: Files, targets: Sequence[IcebergTarget] | None = None) -> PackedFiles:
+        """Return the files as entries of that look's manifests. Retryable if they were made for another kind of table."""
+        metadata, key = self._table_of(look).metadata, self._key_of(look)
+        if not isinstance(files, PackedFiles):
+            return pack(metadata, key, None if targets is None else _specs(targets), _plain(files))
+        if not files.is_made_for(metadata):
+            raise Retryable(
+                reasons.COMMIT_CONTENDED,
+                f"the format or a partition spec of {self.title} changed just now; it is looked at anew",
+            )
+        return files
+
     def _io(self, table: Table) -> FileIO:
         # Our own settings only: never a class or a credential that the catalog hands out.
         return load_file_io(dict(iceberg_options(table.metadata.location, self._settings)), table.metadata.location)
 
     def _write_snapshot(
-        self, table: Table, head: int | None, key: EpochKey, files: Sequence[IcebergFile], said: Mapping[str, str]
+        self, table: Table, head: int | None, key: EpochKey, files: PackedFiles, said: Mapping[str, str]
     ) -> Snapshot:
         """Write one manifest per spec and the manifest list, under fresh names; return the snapshot that names them."""
         metadata = table.metadata
@@ -336,33 +334,7 @@ class PyicebergTable:
         folder = metadata.properties.get("write.metadata.path", f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
         snapshot_id = key.snapshot_id
         parent = metadata.snapshot_by_id(head) if head is not None else None
-        summary = SnapshotSummaryCollector()
-        manifests: list[ManifestFile] = []
-        for spec_id, group in _by_spec(files):
-            spec = metadata.specs()[spec_id]
-            # Before the writer is opened: its own complaint about an empty manifest would hide what is wrong.
-            data_files = [_data_file(file, spec, metadata) for file in group]
-            writer = write_manifest(
-                format_version=metadata.format_version,
-                spec=spec,
-                schema=metadata.schema(),
-                output_file=io.new_output(f"{folder}/{key.uid}-{key.epoch}-{token}-m{len(manifests)}.avro"),
-                snapshot_id=snapshot_id,
-                avro_compression="deflate",
-            )
-            with writer:
-                for data_file in data_files:
-                    summary.add_file(data_file, schema=metadata.schema(), partition_spec=spec)
-                    writer.add(
-                        ManifestEntry.from_args(
-                            status=ManifestEntryStatus.ADDED,
-                            snapshot_id=snapshot_id,
-                            sequence_number=None,
-                            file_sequence_number=None,
-                            data_file=data_file,
-                        )
-                    )
-            manifests.append(writer.to_manifest_file())
+        manifests = files.manifests(io, folder, metadata)
         if parent is not None:
             manifests.extend(parent.manifests(io))
         path = f"{folder}/snap-{snapshot_id}-{token}.avro"
@@ -375,7 +347,7 @@ class PyicebergTable:
             avro_compression="deflate",
         ) as manifest_list:
             manifest_list.add_manifests(manifests)
-        counted = Summary(operation=Operation.APPEND, **summary.build(), **{_KEY_SUMMARY: str(key), **said})
+        counted = Summary(operation=Operation.APPEND, **files.summary(), **{_KEY_SUMMARY: str(key), **said})
         return Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=head,
@@ -419,17 +391,6 @@ def _says_tombstone(snapshot: Snapshot) -> bool:
 def _recorded_epoch(metadata: TableMetadata, key: EpochKey, suffix: str = "") -> int:
     recorded = metadata.properties.get(f"{key.property_name}{suffix}", "0")
     return int(recorded) if recorded.isdecimal() else 0
-
-
-def _location_of_own(file: IcebergFile, key: EpochKey, locations: Container[str]) -> str | None:
-    """Return the data location below which this epoch has staged the file; None if the file is not surely its own.
-
-    A stager names files `<data location>/cw-<uid>/<epoch>-...`. Nothing in a path is resolved or unquoted.
-    """
-    folder, _, name = file.path.rpartition("/")
-    location, _, staged = folder.rpartition("/")
-    is_own = staged == f"{STAGED_FOLDER_PREFIX}{key.uid}" and name.startswith(f"{key.epoch}-") and _FILE_NAME.fullmatch(name)
-    return location if is_own and location in locations else None
 
 
 def _partition_spec(schema: Schema, sink: Sink) -> PartitionSpec:
@@ -476,64 +437,31 @@ def _schema_differences(staged: Schema, current: Schema) -> list[str]:
     return found
 
 
+def _changed(metadata: TableMetadata, targets: Sequence[IcebergTarget], title: str) -> Rejected | None:
+    """Return why a version of the table is not the table that was staged for."""
+    for target in targets:
+        if target.table_uuid != str(metadata.table_uuid):
+            return Rejected(
+                reasons.TABLE_REPLACED,
+                f"the table {title} was dropped and made again while the write was running (its uuid was "
+                f"{target.table_uuid} and is {metadata.table_uuid}); start a new write under another name",
+            )
+        if changed := _schema_differences(Schema.model_validate_json(target.table_schema_json), metadata.schema()):
+            return Rejected(
+                reasons.SCHEMA_CHANGED,
+                f"the table {title} changed while the write was running: {changed[0]}; undo that, or start a new "
+                "write under another name",
+            )
+    return None
+
+
+def _plain(files: object) -> Iterable[IcebergFile]:
+    return cast(Iterable[IcebergFile], files)
+
+
+def _specs(targets: Iterable[IcebergTarget]) -> set[tuple[str, int]]:
+    return {(target.data_location, _spec_id(target)) for target in targets}
+
+
 def _spec_id(target: IcebergTarget) -> int:
     return PartitionSpec.model_validate_json(target.partition_spec_json).spec_id
-
-
-def _by_spec(files: Sequence[IcebergFile]) -> list[tuple[int, list[IcebergFile]]]:
-    groups: dict[int, list[IcebergFile]] = defaultdict(list)
-    for file in files:
-        groups[file.spec_id].append(file)
-    return sorted(groups.items())
-
-
-def _data_file(file: IcebergFile, spec: PartitionSpec, metadata: TableMetadata) -> DataFile:
-    """Return pyiceberg's form of a staged file. Corrupt if its partition values are not of the spec's types."""
-    schema = metadata.schema()
-    try:
-        partition = PartitionRecord(
-            *(
-                None if value is None else from_bytes(_value_type(field, schema), base64.b64decode(value))
-                for field, value in zip(spec.fields, file.partition, strict=True)
-            )
-        )
-    except (ValueError, TypeError, struct.error) as error:
-        raise Corrupt(
-            reasons.STAGED_RESULT_REFUSED, f"the partition of {file.path} is not of the spec's types: {error}"
-        ) from error
-    data_file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=file.path,
-        file_format=FileFormat.PARQUET,
-        partition=partition,
-        record_count=file.rows,
-        file_size_in_bytes=file.size_bytes,
-        column_sizes=_metric(file, "column_size"),
-        value_counts=_metric(file, "value_count"),
-        null_value_counts=_metric(file, "null_count"),
-        nan_value_counts=_metric(file, "nan_count"),
-        lower_bounds=_bounds(file, "lower"),
-        upper_bounds=_bounds(file, "upper"),
-        split_offsets=list(file.split_offsets) or None,
-        key_metadata=None,
-        equality_ids=None,
-        sort_order_id=None,
-    )
-    data_file.spec_id = file.spec_id
-    return data_file
-
-
-def _value_type(field: PartitionField, schema: Schema) -> PrimitiveType:
-    result = field.transform.result_type(schema.find_type(field.source_id))
-    assert isinstance(result, PrimitiveType)
-    return result
-
-
-def _metric(file: IcebergFile, name: str) -> dict[int, int]:
-    return {metrics.field_id: value for metrics in file.metrics if (value := getattr(metrics, name)) is not None}
-
-
-def _bounds(file: IcebergFile, name: str) -> dict[int, Any]:
-    return {
-        metrics.field_id: base64.b64decode(value) for metrics in file.metrics if (value := getattr(metrics, name)) is not None
-    }

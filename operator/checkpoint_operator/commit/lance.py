@@ -38,12 +38,12 @@ from checkpoint_operator.commit.outcomes import (
     TryLater,
     Unknown,
 )
-from checkpoint_operator.commit.results import Results
+from checkpoint_operator.commit.results import Files, Results
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
+from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceTarget
 
 _ROUNDS: Final = 12
 _FIRST_PAUSE_S: Final = 0.1
@@ -78,7 +78,7 @@ class LanceTable(Protocol):
     def latest_version(self) -> int | None:
         """Return the latest version, or None if there is no dataset."""
 
-    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
+    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
         """Compare identity, field ids and types at that look with those of staging, and the staged files with the store."""
 
     def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
@@ -87,10 +87,10 @@ class LanceTable(Protocol):
         Raises Retryable where the store does not answer.
         """
 
-    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+    def references_any(self, look: LanceLook, files: Files) -> bool:
         """Whether the dataset at that look names one of the data files."""
 
-    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+    def append(self, read_version: int, key: EpochKey, files: Files) -> RequestOutcome:
         """Ask once that the fragments be appended, based on a version; the key is in the transaction's properties."""
 
     def fence(self, read_version: int) -> RequestOutcome:
@@ -105,7 +105,7 @@ def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[
     committer = _Committer(
         table,
         ledger,
-        [file for file in results.files if isinstance(file, LanceFragment)],
+        results.files,
         [target for target in results.targets if isinstance(target, LanceTarget)],
         pause,
     )
@@ -121,7 +121,7 @@ def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[
 class _Committer:
     table: LanceTable
     ledger: Ledger
-    files: Sequence[LanceFragment]
+    files: Files
     targets: Sequence[LanceTarget]
     pause: Callable[[float], None]
 

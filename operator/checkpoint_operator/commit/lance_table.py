@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 
 import lance
 from lance.fragment import FragmentMetadata
@@ -14,6 +14,7 @@ from lance.fragment import FragmentMetadata
 from checkpoint_operator.arrow_schema import decode_schema, encode_schema
 from checkpoint_operator.commit.lance import LanceLook
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
@@ -35,6 +36,21 @@ _SCHEMA_OPERATIONS: Final = (
     lance.LanceOperation.Overwrite,
     lance.LanceOperation.Restore,
 )
+
+
+@dataclass(slots=True)
+class PackedFragments:
+    """The staged fragments of one epoch as Lance takes them. Implements Files.
+
+    `sizes`: those of the data files, by their names. `misfit`: why they must not be committed, as far as the seals tell.
+    """
+
+    fragments: list[FragmentMetadata] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    misfit: Rejected | None = None
+
+    def __len__(self) -> int:
+        return len(self.fragments) + (self.misfit is not None)
 
 
 class PylanceTable:
@@ -95,6 +111,29 @@ class PylanceTable:
             raise Retryable(reasons.TABLE_MISSING, f"the Lance dataset {self._uri} was made and is not there")
         return target
 
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        """Make Lance's form of the fragments as they come."""
+        wanted = [target for target in targets if isinstance(target, LanceTarget)]
+        return self._packed(wanted, cast(Iterable[LanceFragment], files))
+
+    def _packed(self, targets: Sequence[LanceTarget], files: object) -> PackedFragments:
+        if isinstance(files, PackedFragments):
+            return files
+        known_fields = {field.id for target in targets for field in target.fields}
+        packed = PackedFragments()
+        for fragment in cast(Iterable[LanceFragment], files):
+            if not fragment.files:  # Lance would make rows of NULL out of it
+                message = f"a seal names {fragment.rows} rows without a data file"
+                packed.misfit = packed.misfit or Rejected(reasons.STAGED_RESULT_REFUSED, message)
+                continue
+            for data_file in fragment.files:
+                if not _FILE_NAME.fullmatch(data_file.path) or not known_fields.issuperset(data_file.fields):
+                    message = f"a seal names {data_file.path!r}, which is not a data file of {self._uri}"
+                    packed.misfit = packed.misfit or Rejected(reasons.STAGED_RESULT_REFUSED, message)
+                packed.sizes[data_file.path] = data_file.size_bytes
+            packed.fragments.append(_fragment(fragment))
+        return packed
+
     # --- the port -------------------------------------------------------------------------------------------------------------
 
     def latest_version(self) -> int | None:
@@ -127,7 +166,7 @@ class PylanceTable:
             is_tombstone=committed is None and tombstone is not None,
         )
 
-    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Sequence[LanceFragment]) -> Rejected | None:
+    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
         dataset = self._open(look.at_version)
         if dataset is None:
             return Rejected(reasons.TABLE_MISSING, f"the Lance dataset {self._uri} does not exist any more")
@@ -144,17 +183,10 @@ class PylanceTable:
                 f"the Lance dataset {self._uri} changed while the write was running: {change}; undo that, or start a new write "
                 "under another name",
             )
-        known_fields = {field.id for target in targets for field in target.fields}
-        expected: dict[str, int] = {}
-        for fragment in files:
-            if not fragment.files:  # Lance would make rows of NULL out of it
-                return Rejected(reasons.STAGED_RESULT_REFUSED, f"a seal names {fragment.rows} rows without a data file")
-            for data_file in fragment.files:
-                if not _FILE_NAME.fullmatch(data_file.path) or not known_fields.issuperset(data_file.fields):
-                    return Rejected(
-                        reasons.STAGED_RESULT_REFUSED, f"a seal names {data_file.path!r}, which is not a data file of {self._uri}"
-                    )
-                expected[data_file.path] = data_file.size_bytes
+        packed = self._packed(targets, files)
+        if packed.misfit is not None:
+            return packed.misfit
+        expected = packed.sizes
         for fragment in dataset.get_fragments():
             for data_file in fragment.data_files():
                 if data_file.path in expected:
@@ -167,15 +199,15 @@ class PylanceTable:
     def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
         return self._schema_change(self._open(at_version), targets)
 
-    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+    def references_any(self, look: LanceLook, files: Files) -> bool:
         dataset = self._open(look.at_version)
         if dataset is None:
             return False
-        staged = {data_file.path for fragment in files for data_file in fragment.files}
+        staged = self._packed((), files).sizes
         return any(data_file.path in staged for fragment in dataset.get_fragments() for data_file in fragment.data_files())
 
-    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
-        operation = lance.LanceOperation.Append([_fragment(file) for file in files])
+    def append(self, read_version: int, key: EpochKey, files: Files) -> RequestOutcome:
+        operation = lance.LanceOperation.Append(self._packed((), files).fragments)
         return self._request(read_version, operation, {_KEY_PROPERTY: str(key)})
 
     def fence(self, read_version: int) -> RequestOutcome:
@@ -224,9 +256,9 @@ class PylanceTable:
                 continue
             then = {field.id for field in fields_of(self._open(version))}
             for target in targets:
-                for field in target.fields:
-                    if target.at_version < version and field.id not in then:
-                        return field.path
+                for column in target.fields:
+                    if target.at_version < version and column.id not in then:
+                        return column.path
         return None
 
     def _request(self, read_version: int, operation: Any, properties: dict[str, str]) -> RequestOutcome:

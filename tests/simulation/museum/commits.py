@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from checkpoint_operator.core.actions import Stall
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token, new_uid
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, IcebergFile, LanceBase, LanceFragment
+from checkpoint_protocol.records import ClaimRecord, LanceBase
 from tests.simulation.iceberg_table import IcebergPort
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.parts import LockstepReconciler
@@ -40,10 +40,10 @@ class _LanceWrapper:
     def find_schema_change(self, at_version: int, targets: Any) -> str | None:
         return self.inner.find_schema_change(at_version, targets)
 
-    def references_any(self, look: LanceLook, files: Sequence[LanceFragment]) -> bool:
+    def references_any(self, look: LanceLook, files: Any) -> bool:
         return self.inner.references_any(look, files)
 
-    def append(self, read_version: int, key: EpochKey, files: Sequence[LanceFragment]) -> RequestOutcome:
+    def append(self, read_version: int, key: EpochKey, files: Any) -> RequestOutcome:
         return self.inner.append(read_version, key, files)
 
     def fence(self, read_version: int) -> RequestOutcome:
@@ -102,9 +102,8 @@ class _LookAfterTheClaim(lance._Committer):
 def look_after_the_claim(
     table: Any, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep
 ) -> CommitOutcome:
-    files = [file for file in results.files if isinstance(file, LanceFragment)]
     try:
-        return _LookAfterTheClaim(table, ledger, files, [], pause).commit()
+        return _LookAfterTheClaim(table, ledger, results.files, [], pause).commit()
     except Retryable as error:
         return TryLater(error.reason, error.message)
 
@@ -133,10 +132,10 @@ class _IcebergWrapper:
     def find_misfit(self, look: IcebergLook, targets: Any, files: Any) -> Any:
         return self.inner.find_misfit(look, targets, files)
 
-    def references_any(self, look: IcebergLook, files: Sequence[IcebergFile]) -> bool:
+    def references_any(self, look: IcebergLook, files: Any) -> bool:
         return self.inner.references_any(look, files)
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+    def swap(self, look: IcebergLook, key: EpochKey, files: Any) -> RequestOutcome:
         return self.inner.swap(look, self.key_for(key), files)
 
     def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
@@ -146,7 +145,7 @@ class _IcebergWrapper:
 class RebasesByItself(_IcebergWrapper):
     """As a library's own retry: refused, it loads the table again and commits the same files, without looking for the key."""
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Sequence[IcebergFile]) -> RequestOutcome:
+    def swap(self, look: IcebergLook, key: EpochKey, files: Any) -> RequestOutcome:
         outcome = self.inner.swap(look, key, files)
         table = self.inner.table
         paths = tuple(file.path for file in files)

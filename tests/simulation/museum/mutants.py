@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tests.simulation.museum import commits, deletions, failures, seals
+from tests.simulation.museum import bundles, commits, deletions, failures, seals
 from tests.simulation.parts import Parts
 from tests.simulation.tempers import ANYTHING, COMMITS, DELETIONS, ROW_ERRORS, TASKS, Focus
 from tests.simulation.world import Format
@@ -102,6 +102,59 @@ MUTANTS: Final = (
     ),
     Mutant("live seals say what failed", "lance", Parts(driver_ledger=failures.RetriesWhatLiveSealsSay), ROW_ERRORS),
     Mutant("what was made good is tried again", "iceberg", Parts(driver_ledger=failures.RetriesWhatWasMadeGood), ROW_ERRORS),
+    Mutant(
+        "bundles are believed, of a driver that bundles what losers tell",
+        "iceberg",
+        Parts(bundler=bundles.BundlesOfLosers, runner_ledger=bundles.BelievesBundles, driver_ledger=bundles.BelievesBundles),
+        TASKS,
+        _NEVER_ENDS,
+    ),
+    Mutant(
+        "bundles are believed, of a driver that bundles what losers tell, and nothing checks the coverage or the names",
+        "iceberg",
+        Parts(
+            bundler=bundles.BundlesOfLosers,
+            runner_ledger=bundles.BelievesBundles,
+            driver_ledger=bundles.BelievesBundles,
+            reconciler=seals.WithoutCoverageCheck,
+        ),
+        TASKS,
+    ),
+    Mutant(
+        "each copy of a seal counts",
+        "lance",
+        Parts(bundler=bundles.BundlesAgain, runner_ledger=bundles.CountsEachCopy, driver_ledger=bundles.CountsEachCopy),
+        TASKS,
+        _NEVER_ENDS,
+    ),
+    Mutant(
+        "each copy of a seal counts, and nothing checks the coverage",
+        "lance",
+        Parts(
+            bundler=bundles.BundlesAgain,
+            runner_ledger=bundles.CountsEachCopy,
+            driver_ledger=bundles.CountsEachCopy,
+            reconciler=seals.WithoutCoverageCheck,
+        ),
+        TASKS,
+    ),
+    Mutant(
+        "what a zombie has bundled since the closing counts",
+        "iceberg",
+        Parts(runner_ledger=bundles.CountsWhatIsBundled, driver_ledger=bundles.CountsWhatIsBundled),
+        TASKS,
+        _NEVER_ENDS,
+    ),
+    Mutant(
+        "what a zombie has bundled since the closing counts, and nothing checks the coverage",
+        "iceberg",
+        Parts(
+            runner_ledger=bundles.CountsWhatIsBundled,
+            driver_ledger=bundles.CountsWhatIsBundled,
+            reconciler=seals.WithoutCoverageCheck,
+        ),
+        TASKS,
+    ),
     Mutant("data files are overwritten", "iceberg", Parts(stager=seals.NamesWithoutToken), TASKS),
     *(
         Mutant(f"{name}, Iceberg, and nothing looks for the files", "iceberg", parts, DELETIONS, _LANDS_AFTERWARDS)

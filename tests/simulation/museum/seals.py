@@ -125,8 +125,8 @@ class OverwritesSeals:
     def get(self, path: str) -> bytes | None:
         return self.inner.get(path)
 
-    def list(self, folder: str) -> Iterator[StoredObject]:
-        return self.inner.list(folder)
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
+        return self.inner.list(folder, borders)
 
     def delete(self, paths: Iterable[str]) -> None:
         self.inner.delete(paths)

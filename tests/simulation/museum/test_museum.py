@@ -8,16 +8,21 @@ from typing import Final
 
 import pytest
 
+from checkpoint_spark.bundling import Bundler
 from tests.simulation.chaos import let_zombies_end, play, settle
 from tests.simulation.checks import violations
 from tests.simulation.choices import Seeded
 from tests.simulation.deaths import DULL, Death, live, new_world
+from tests.simulation.museum.bundles import BundlesAgain, BundlesOfLosers
 from tests.simulation.museum.commits import MarkBeforeCommit
 from tests.simulation.museum.mutants import MUTANTS, Mutant
 from tests.simulation.parts import PRODUCTION, Parts
+from tests.simulation.tempers import TASKS
+from tests.simulation.world import FORMATS, Format
 
 #: Some bugs need four things in a row to go wrong; all are caught long before this.
 _MOST_EXAMPLES: Final = 2_000
+_WRONG_BUNDLES: Final = 150
 
 
 def harms(mutant: Mutant, seed: int, parts: Parts) -> list[str]:
@@ -37,6 +42,16 @@ def test_a_planted_bug_is_caught(mutant: Mutant, record_property: Callable[[str,
             assert harms(mutant, seed, PRODUCTION) == [], f"the product fails the example, too: seed {seed}"
             return
     pytest.fail(f"the checks do not catch it in {_MOST_EXAMPLES} examples")
+
+
+@pytest.mark.parametrize("bundler", [BundlesOfLosers, BundlesAgain])
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_driver_whose_bundles_are_wrong_harms_nothing(format: Format, bundler: type[Bundler]) -> None:
+    for seed in range(_WRONG_BUNDLES):
+        world = play(format, Seeded(seed), Parts(bundler=bundler), TASKS)
+        found = violations(world)
+        world.scheduler.close()
+        assert found == [], f"seed {seed}"
 
 
 def test_a_death_at_each_effect_shows_a_mark_before_the_commit() -> None:

@@ -1,0 +1,394 @@
+"""Staged Iceberg files as manifest entries: Avro bytes, made once per file, a few dozen bytes each until they are written.
+
+pyiceberg's own writer goes through each value of each entry as an object and compresses each entry by itself: with 100,000
+files that is most of a commit. Here an entry is put together field by field, in the order of pyiceberg's own schema of a
+manifest: where that has other fields, none is made. A thousand entries make a block of the file, compressed together.
+
+Sources of the rules: the Iceberg table specification (manifests), the Avro specification (binary encoding, container files).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import struct
+import zlib
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Final
+
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.resolver import construct_writer
+from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile, data_file_with_partition, manifest_entry_schema_with_data_file, write_manifest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record as PartitionRecord
+from pyiceberg.types import PrimitiveType, StructType
+
+from checkpoint_operator.commit.outcomes import Rejected
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt, NeedsChange
+from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
+from checkpoint_protocol.records import IcebergFile
+
+#: Entries that are compressed together; a reader takes a block at a time.
+_BLOCK_ENTRIES: Final = 1_000
+_HEAD: Final = {1: ("status", "snapshot_id"), 2: ("status", "snapshot_id", "sequence_number", "file_sequence_number")}
+_NAME: Final = ("file_path", "file_format", "partition", "record_count", "file_size_in_bytes")
+_METRICS: Final = (
+    *("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"),
+    *("key_metadata", "split_offsets"),
+)
+_DATA_FILE: Final = {
+    1: (*_NAME, "block_size_in_bytes", *_METRICS, "sort_order_id"),
+    2: ("content", *_NAME, *_METRICS, "equality_ids", "sort_order_id"),
+}
+#: What format 1 wants to be told of each file, and nobody reads.
+_BLOCK_SIZE: Final = 64 << 20
+
+_FILE_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+")
+
+_NULL: Final = b"\x00"
+_PRESENT: Final = b"\x02"
+_NOTHING: Final = b"\x02\x00"
+_END: Final = b"\x00"
+_ADDED: Final = b"\x02"
+_DATA: Final = b"\x00"
+_PARQUET: Final = b"\x0ePARQUET"
+#: Field ids, lengths, counts of a row group: most numbers are met again and again.
+_KNOWN_COUNTS: Final = 1 << 14
+
+_Partition = tuple[str | None, ...]
+
+
+def _long(number: int) -> bytes:
+    """Return a number as Avro writes it: zigzag, seven bits a byte."""
+    rest = number << 1 if number >= 0 else (-number << 1) - 1
+    encoded = bytearray()
+    while rest >= 0x80:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+_COUNTS: Final = tuple(_long(number) for number in range(_KNOWN_COUNTS))
+
+
+def _count(number: int) -> bytes:
+    """Return a number that is not negative."""
+    if number < _KNOWN_COUNTS:
+        return _COUNTS[number]
+    if number < 1 << 20:
+        return bytes((number << 1 & 0x7F | 0x80, number >> 6 & 0x7F | 0x80, number >> 13))
+    return _long(number)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _count(len(data)) + data
+
+
+def _map(pairs: list[bytes], width: int) -> bytes:
+    """Return an optional map or list that is there: one block, or none. `pairs` has `width` pieces for each item."""
+    return b"".join((_PRESENT, _count(len(pairs) // width), *pairs, _END)) if pairs else _NOTHING
+
+
+def _metrics(file: IcebergFile) -> bytes:
+    """Return the fields from column_sizes to split_offsets."""
+    sizes: list[bytes] = []
+    values: list[bytes] = []
+    nulls: list[bytes] = []
+    nans: list[bytes] = []
+    lowers: list[bytes] = []
+    uppers: list[bytes] = []
+    decode = binascii.a2b_base64
+    for metrics in file.metrics:
+        key = _long(metrics.field_id)
+        if (number := metrics.column_size) is not None:
+            sizes += (key, _count(number))
+        if (number := metrics.value_count) is not None:
+            values += (key, _count(number))
+        if (number := metrics.null_count) is not None:
+            nulls += (key, _count(number))
+        if (number := metrics.nan_count) is not None:
+            nans += (key, _count(number))
+        if (bound := metrics.lower) is not None:
+            data = decode(bound)
+            lowers += (key, _count(len(data)), data)
+        if (bound := metrics.upper) is not None:
+            data = decode(bound)
+            uppers += (key, _count(len(data)), data)
+    offsets = [_count(offset) for offset in file.split_offsets]
+    return b"".join(
+        (
+            *(_map(sizes, 2), _map(values, 2), _map(nulls, 2), _map(nans, 2), _map(lowers, 3), _map(uppers, 3)),
+            _NULL,
+            _map(offsets, 1) if offsets else _NULL,
+        )
+    )
+
+
+def _check_schema(format_version: int) -> None:
+    """Refuse a pyiceberg whose manifests have other fields than those that are made here, before one is made."""
+    schema = manifest_entry_schema_with_data_file(format_version, data_file_with_partition(StructType(), format_version))  # type: ignore[arg-type]
+    names = tuple(part.name for part in schema.fields)
+    data_file = schema.find_field("data_file").field_type
+    assert isinstance(data_file, StructType)
+    if (names[:-1], tuple(part.name for part in data_file.fields)) != (_HEAD[format_version], _DATA_FILE[format_version]):
+        raise NeedsChange(
+            reasons.TABLE_UNSUPPORTED,
+            f"this release does not know the manifests of format version {format_version} as the installed pyiceberg writes them",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Entries that are compressed together, and the distinct partition values of their files."""
+
+    entries: int
+    rows: int
+    data: bytes
+    partitions: tuple[PartitionRecord, ...]
+
+
+@dataclass(slots=True)
+class SpecEntries:
+    """The entries of all files of one partition spec."""
+
+    spec: PartitionSpec
+    schema: Schema
+    head: bytes
+    format_version: int
+    blocks: list[_Block] = field(default_factory=list)
+    _partitions: dict[_Partition, tuple[PartitionRecord, bytes]] = field(default_factory=dict)
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    _pending: list[bytes] = field(default_factory=list)
+    _pending_rows: int = 0
+    _pending_partitions: set[_Partition] = field(default_factory=set)
+
+    def add(self, file: IcebergFile) -> None:
+        """Take a file in. Corrupt if its partition values are not of the spec's types."""
+        if file.partition not in self._partitions:
+            self._partitions[file.partition] = self._partition(file)
+        is_first = self.format_version == 1
+        self._pending += (
+            self.head,
+            _text(file.path),
+            _PARQUET,
+            self._partitions[file.partition][1],
+            _count(file.rows),
+            _count(file.size_bytes),
+            _count(_BLOCK_SIZE) if is_first else b"",
+            _metrics(file),
+            _NULL if is_first else _NULL + _NULL,
+        )
+        self.files += 1
+        self.rows += file.rows
+        self.size_bytes += file.size_bytes
+        self._pending_rows += file.rows
+        self._pending_partitions.add(file.partition)
+        if self.files % _BLOCK_ENTRIES == 0:
+            self.finish()
+
+    def finish(self) -> None:
+        """Compress what was added since the last block."""
+        if self._pending:
+            entries = self.files - sum(block.entries for block in self.blocks)
+            # As Avro wants it: raw deflate, without zlib's header and checksum.
+            compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+            data = compressor.compress(b"".join(self._pending)) + compressor.flush()
+            partitions = tuple(self._partitions[value][0] for value in self._pending_partitions)
+            self.blocks.append(_Block(entries, self._pending_rows, data, partitions))
+            self._pending, self._pending_rows, self._pending_partitions = [], 0, set()
+
+    def partition_paths(self) -> set[str]:
+        """Return the distinct partitions as people read them; none where the spec does not partition."""
+        if self.spec.is_unpartitioned():
+            return set()
+        return {self.spec.partition_to_path(partition, self.schema) for partition, _ in self._partitions.values()}
+
+    def _partition(self, file: IcebergFile) -> tuple[PartitionRecord, bytes]:
+        partition = partition_of(file, self.spec, self.schema)
+        written = BytesIO()
+        construct_writer(self.spec.partition_type(self.schema)).write(BinaryEncoder(written), partition)
+        return partition, written.getvalue()
+
+    def is_made_for(self, metadata: TableMetadata) -> bool:
+        """Whether the entries are what they would be if they were made for this version of the table."""
+        spec = metadata.specs().get(self.spec.spec_id)
+        return (
+            metadata.format_version == self.format_version
+            and spec == self.spec
+            and spec.partition_type(metadata.schema()) == self.spec.partition_type(self.schema)
+        )
+
+    def rolled(self, target_bytes: int) -> Iterator[list[_Block]]:
+        """Give the blocks of each manifest."""
+        blocks: list[_Block] = []
+        size_bytes = 0
+        for block in self.blocks:
+            blocks.append(block)
+            size_bytes += len(block.data)
+            if size_bytes >= target_bytes:
+                yield blocks
+                blocks, size_bytes = [], 0
+        if blocks:
+            yield blocks
+
+    def write(self, io: FileIO, path: str, metadata: TableMetadata, snapshot_id: int, blocks: Sequence[_Block]) -> ManifestFile:
+        """Write one manifest."""
+        writer = write_manifest(
+            format_version=metadata.format_version,
+            spec=self.spec,
+            schema=metadata.schema(),
+            output_file=io.new_output(path),
+            snapshot_id=snapshot_id,
+            avro_compression="deflate",
+        )
+        writer._partitions = [partition for block in blocks for partition in block.partitions]
+        writer._added_files = sum(block.entries for block in blocks)
+        writer._added_rows = sum(block.rows for block in blocks)
+        with writer:
+            container = writer._writer
+            for block in blocks:
+                container.encoder.write(_count(block.entries) + _count(len(block.data)))
+                container.encoder.write(block.data)
+                container.encoder.write(container.sync_bytes)
+        return writer.to_manifest_file()
+
+
+@dataclass(slots=True)
+class PackedFiles:
+    """The staged files of one epoch, ready to be written into manifests of one table. Implements Files.
+
+    `sizes`: of each folder, the names of the files in it with their sizes. `misfit`: why the files must not be committed, as far
+    as it can be told from what the seals say.
+    """
+
+    key: EpochKey
+    by_spec: dict[int, SpecEntries] = field(default_factory=dict)
+    sizes: dict[str, dict[str, int]] = field(default_factory=dict)
+    misfit: Rejected | None = None
+    _manifests: tuple[int, list[ManifestFile]] | None = None
+
+    def __len__(self) -> int:
+        return sum(len(names) for names in self.sizes.values()) + (self.misfit is not None)
+
+    def is_made_for(self, metadata: TableMetadata) -> bool:
+        """Whether the entries are what they would be if they were made for this version of the table."""
+        return all(entries.is_made_for(metadata) for entries in self.by_spec.values())
+
+    def names(self, path: str) -> bool:
+        """Whether a file is one of these."""
+        folder, _, name = path.rpartition("/")
+        return name in self.sizes.get(folder, ())
+
+    def summary(self) -> dict[str, str]:
+        """Return what a snapshot's summary says of the files that it adds."""
+        if not self.by_spec:
+            return {}
+        partitions = {path for entries in self.by_spec.values() for path in entries.partition_paths()}
+        return {
+            "added-files-size": str(sum(entries.size_bytes for entries in self.by_spec.values())),
+            "added-data-files": str(sum(entries.files for entries in self.by_spec.values())),
+            "added-records": str(sum(entries.rows for entries in self.by_spec.values())),
+            **({"changed-partition-count": str(len(partitions))} if partitions else {}),
+        }
+
+    def manifests(self, io: FileIO, folder: str, metadata: TableMetadata) -> list[ManifestFile]:
+        """Return manifests of all the files, at least one for each spec, rolled near the table's target size.
+
+        They are written when they are first asked for, under names that nobody else uses; a later request, after the table has
+        moved, takes the same ones unless its schema has changed.
+        """
+        if self._manifests is None or self._manifests[0] != metadata.current_schema_id:
+            wanted = metadata.properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, "")
+            target_bytes = int(wanted) if wanted.isdecimal() else TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
+            made: list[ManifestFile] = []
+            stem = f"{folder}/{self.key.uid}-{self.key.epoch}-{new_token()}"
+            for _, entries in sorted(self.by_spec.items()):
+                for blocks in entries.rolled(target_bytes):
+                    made.append(entries.write(io, f"{stem}-m{len(made)}.avro", metadata, self.key.snapshot_id, blocks))
+            self._manifests = metadata.current_schema_id, made
+        return list(self._manifests[1])
+
+
+def pack(
+    metadata: TableMetadata, key: EpochKey, specs: Collection[tuple[str, int]] | None, files: Iterable[IcebergFile]
+) -> PackedFiles:
+    """Take all the files in. `specs` are the data locations that were staged for, each with the spec that it was staged under;
+    None: that was looked at before.
+
+    Corrupt if the partition values of a file are not of its spec's types.
+    """
+    packed = PackedFiles(key)
+    locations = {location for location, _ in specs or ()}
+    for file in files:
+        location = location_of_own(file.path, key, locations)
+        if location is None and specs is not None:
+            packed.misfit = packed.misfit or Rejected(
+                reasons.STAGED_RESULT_REFUSED,
+                f"a seal names the file {file.path}, which is not one that epoch {key.epoch} of the write has staged",
+            )
+            continue
+        if file.spec_id not in metadata.specs() or (specs is not None and (location, file.spec_id) not in specs):
+            packed.misfit = packed.misfit or Rejected(
+                reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}"
+            )
+            continue
+        if file.spec_id not in packed.by_spec:
+            packed.by_spec[file.spec_id] = _entries_under(metadata, file.spec_id, key.snapshot_id)
+        packed.by_spec[file.spec_id].add(file)
+        folder, _, name = file.path.rpartition("/")
+        packed.sizes.setdefault(folder, {})[name] = file.size_bytes
+    for entries in packed.by_spec.values():
+        entries.finish()
+    return packed
+
+
+def location_of_own(path: str, key: EpochKey, locations: Container[str]) -> str | None:
+    """Return the data location below which this epoch has staged a file; None if the file is not surely its own.
+
+    A stager names files `<data location>/cw-<uid>/<epoch>-...`. Nothing in a path is resolved or unquoted.
+    """
+    folder, _, name = path.rpartition("/")
+    location, _, staged = folder.rpartition("/")
+    is_own = staged == f"{STAGED_FOLDER_PREFIX}{key.uid}" and name.startswith(f"{key.epoch}-") and _FILE_NAME.fullmatch(name)
+    return location if is_own and location in locations else None
+
+
+def _entries_under(metadata: TableMetadata, spec_id: int, snapshot_id: int) -> SpecEntries:
+    version = metadata.format_version
+    _check_schema(version)
+    head = _ADDED + (_long(snapshot_id) if version == 1 else _PRESENT + _long(snapshot_id) + _NULL + _NULL + _DATA)
+    return SpecEntries(metadata.specs()[spec_id], metadata.schema(), head, version)
+
+
+def partition_of(file: IcebergFile, spec: PartitionSpec, schema: Schema) -> PartitionRecord:
+    """Return a file's partition values. Corrupt if they are not of the spec's types."""
+    try:
+        return PartitionRecord(
+            *(
+                None if value is None else from_bytes(_value_type(part, schema), base64.b64decode(value))
+                for part, value in zip(spec.fields, file.partition, strict=True)
+            )
+        )
+    except (ValueError, TypeError, struct.error) as error:
+        raise Corrupt(
+            reasons.STAGED_RESULT_REFUSED, f"the partition of {file.path} is not of the spec's types: {error}"
+        ) from error
+
+
+def _value_type(part: PartitionField, schema: Schema) -> PrimitiveType:
+    result = part.transform.result_type(schema.find_type(part.source_id))
+    assert isinstance(result, PrimitiveType)
+    return result

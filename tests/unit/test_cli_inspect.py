@@ -17,8 +17,10 @@ from checkpoint_protocol import ledger as rules
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import NameRecord, encode
-from tests.support.records import TOKEN
+from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
+from tests.support.records import TOKEN, launch, seal
 from tests.support.stored_writes import StoredWrite
 from tests.support.stores import MemoryStore, Wrapped
 
@@ -40,6 +42,7 @@ GOLDEN = """
           "runNonce": "",
           "inputFiles": 2,
           "inputBytes": 2000,
+          "rowsRetried": 0,
           "attempts": [
             {
               "attempt": 1,
@@ -48,11 +51,14 @@ GOLDEN = """
               "counted": [],
               "tasks": 2,
               "tasksDone": 1,
-              "sealed": {"seals": 2, "rowsRead": 14, "rowsWritten": 14, "stagedFiles": 2, "stagedBytes": 200},
+              "sealed": {
+                "seals": 2, "rowsRead": 14, "rowsWritten": 14, "stagedFiles": 2, "stagedBytes": 200, "rowsQuarantined": 0
+              },
               "sealsNotCounted": 1,
               "closed": true,
               "complete": false,
-              "failure": {"attempt": 1, "family": "Retryable", "reason": "DriverFailed", "message": "out of memory"}
+              "failure": {"attempt": 1, "family": "Retryable", "reason": "DriverFailed", "message": "out of memory"},
+              "quarantined": []
             },
             {
               "attempt": 2,
@@ -61,14 +67,15 @@ GOLDEN = """
               "counted": [1],
               "tasks": 1,
               "tasksDone": 1,
-              "sealed": {"seals": 1, "rowsRead": 6, "rowsWritten": 6, "stagedFiles": 1, "stagedBytes": 100},
+              "sealed": {"seals": 1, "rowsRead": 6, "rowsWritten": 6, "stagedFiles": 1, "stagedBytes": 100, "rowsQuarantined": 0},
               "sealsNotCounted": 0,
               "closed": true,
               "complete": true,
-              "failure": null
+              "failure": null,
+              "quarantined": []
             }
           ],
-          "sealed": {"seals": 3, "rowsRead": 20, "rowsWritten": 20, "stagedFiles": 3, "stagedBytes": 300},
+          "sealed": {"seals": 3, "rowsRead": 20, "rowsWritten": 20, "stagedFiles": 3, "stagedBytes": 300, "rowsQuarantined": 0},
           "claims": [{"index": 0, "tableIdentity": "the-table", "base": 7}],
           "isCommitted": true,
           "commit": {
@@ -79,7 +86,8 @@ GOLDEN = """
             "rowsWritten": 20,
             "files": 2,
             "attempts": 1,
-            "codeDigests": ["dddddddddddd"]
+            "codeDigests": ["dddddddddddd"],
+            "rowsQuarantined": 0
           }
         },
         {
@@ -87,6 +95,7 @@ GOLDEN = """
           "runNonce": "tuesday",
           "inputFiles": null,
           "inputBytes": null,
+          "rowsRetried": 0,
           "attempts": [
             {
               "attempt": 1,
@@ -95,14 +104,15 @@ GOLDEN = """
               "counted": [],
               "tasks": null,
               "tasksDone": 0,
-              "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0},
+              "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0, "rowsQuarantined": 0},
               "sealsNotCounted": 0,
               "closed": false,
               "complete": null,
-              "failure": null
+              "failure": null,
+              "quarantined": []
             }
           ],
-          "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0},
+          "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0, "rowsQuarantined": 0},
           "claims": [],
           "isCommitted": false,
           "commit": null
@@ -489,3 +499,43 @@ def test_the_sums_are_those_that_the_ledger_counts(tmp_path: Path) -> None:
 
     assert epoch["sealed"]["seals"] == len(seals)
     assert epoch["sealed"]["rowsRead"] == sum(seal.rows_read for seal in seals)
+
+
+# --- rows that failed -----------------------------------------------------------------------------------------------------
+
+
+def with_rows_that_failed(tmp_path: Path, count: int) -> StoredWrite:
+    """Return a write whose first task has sealed so many rows that failed, one of them in the seal and the others beside it."""
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.ledger.put_launch(launch().model_copy(update={"on_row_error": "Quarantine"}))
+    write.plan()
+    collected = QuarantineOfSegment(write.ledger, 1, Allowance(100, rows_of_a_seal=1, rows_of_an_object=2), 0)
+    for number in range(count):
+        collected.add(Range(file=0, start=number, end=number + 1), "", "predict", ValueError(f"bad [bold] {number}\nand more"))
+    sealed = seal(0, 0, [(0, 0, 100)], rows=100, last=True).model_copy(update={"quarantined": collected.finish()})
+    write.ledger.put_seal(sealed)
+    return write
+
+
+def test_rows_that_failed_are_listed_with_place_step_and_error(tmp_path: Path) -> None:
+    write = with_rows_that_failed(tmp_path, 3)
+
+    said = run(str(write.uri)).stdout
+
+    assert "3 rows quarantined" in said
+    assert "row 2 of /in/part-0.parquet: predict: ValueError: bad [bold] 2 and more" in said
+    assert "no known kind" not in said
+
+
+def test_of_many_rows_that_failed_the_first_are_listed_and_json_has_all(tmp_path: Path) -> None:
+    write = with_rows_that_failed(tmp_path, 25)
+
+    assert "and 5 more" in run(str(write.uri)).stdout
+    (attempt,) = json.loads(run(str(write.uri), "-o", "json").stdout)["writes"][0]["epochs"][0]["attempts"]
+    assert attempt["sealed"]["rowsQuarantined"] == 25
+    assert [row["start"] for row in attempt["quarantined"]] == list(range(25))
+    last = attempt["quarantined"][-1]
+    assert (last["file"], last["etag"], last["unit"], last["end"]) == ("/in/part-0.parquet", "e", "rows", 25)
+    assert (last["step"], last["error"], last["message"]) == ("predict", "ValueError", "bad [bold] 24\nand more")
+    assert last["traceback"]

@@ -12,8 +12,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from checkpoint_operator.cli.main import main
-from checkpoint_protocol.records import NameRecord, encode
-from tests.support.records import TOKEN
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import NameRecord, Quarantined, QuarantinedRow, RowPosition, encode
+from tests.support.records import TOKEN, seal
 from tests.support.stored_writes import StoredWrite
 
 COMMITTED, FAILED, MANIFEST_WRONG, NOT_COMMITTED = 0, 1, 2, 3
@@ -311,3 +312,19 @@ def test_the_write_of_another_namespace_is_another_write(tmp_path: Path) -> None
 
     assert result.exit_code == NOT_COMMITTED
     assert json.loads(result.stdout)["phase"] == "NotStarted"
+
+
+def test_rows_that_failed_are_counted_with_where_they_are_listed(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    recorded(write)
+    write.plan()
+    row = QuarantinedRow(
+        row=RowPosition(range=Range(file=0, start=3, end=4)), step="predict", error="ValueError", message="m", traceback=""
+    )
+    sealed = seal(0, 0, [(0, 0, 10)], rows=10, last=True)
+    write.ledger.put_seal(sealed.model_copy(update={"quarantined": Quarantined(rows=(row,))}))
+
+    said = run(write.file).stdout
+
+    assert "1 row quarantined: checkpointed-write inspect" in said
+    assert status_of(write)[1]["sealed"]["rowsQuarantined"] == 1

@@ -238,8 +238,8 @@ def test_a_later_epoch_counts_its_own_quarantined_rows(world: World, source: Pat
     world.until_committed()
 
     # Another module, as all drivers of these tests run in one process.
-    world.api.config_maps["default", "code"] = {"data": {"cw_mended_steps.py": POISON.replace("(3, 4, 15)", "(4,)")}}
-    steps = [{"call": "cw_mended_steps:step", "input": "row", "name": "predict"}]
+    world.api.config_maps["default", "code"] = {"data": {"cw_antidote_steps.py": POISON.replace("(3, 4, 15)", "(4,)")}}
+    steps = [{"call": "cw_antidote_steps:step", "input": "row", "name": "predict"}]
     world.edit(runNonce="2", quarantine={"retry": "Only"}, steps=steps)
     world.until(lambda: world.status.epoch == 2 and world.is_true("Committed"))
 

@@ -177,7 +177,7 @@ def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process,
     made.create_namespace("db")
     made.create_table("db.rows", pa.schema([("id", pa.int64())]))
     ports = {"healthPort": free_port(), "metricsPort": free_port()}
-    operator_config = {"namespaces": [_NAMESPACE], "workloads": {"image": "none"}, **ports}
+    operator_config = {"namespaces": [_NAMESPACE], "workloads": {"image": "none"}, "allowLocalPaths": True, **ports}
     (folder / "operator.yaml").write_text(yaml.safe_dump(operator_config))
     (folder / "settings.yaml").write_text(yaml.safe_dump({"catalogs": {"local": catalog}}))
     command = [sys.executable, "-m", "checkpoint_operator.cluster.main"]

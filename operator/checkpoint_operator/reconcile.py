@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, assert_never
 
@@ -26,7 +27,7 @@ from checkpoint_operator.core.actions import (
     Wait,
 )
 from checkpoint_operator.core.observation import Attempt, DriverSight, DriverState, Failure, Observation
-from checkpoint_operator.core.rules import decide
+from checkpoint_operator.core.rules import decide, failed_in_a_row
 from checkpoint_operator.row_errors import count_quarantined, limit_of
 from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
@@ -126,6 +127,8 @@ class Reconciler:
     first_counted_failure: int | None = None
     is_past_deadline: bool = False
     pause_after: Callable[[int], float] = lambda failures: 0.0
+    #: Entered around reading what is committed and committing it. Raises Retryable if it is not this write's turn.
+    commit_turn: Callable[[], AbstractContextManager[object]] = nullcontext
     _closed_at: dict[tuple[int, int], float] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _progress: tuple[tuple[int, int, int], float] = field(default=((0, 0, 0), 0.0))
@@ -166,7 +169,8 @@ class Reconciler:
         attempts = tuple(self._observe_attempt(ledger, number, number == numbers[-1]) for number in numbers)
         is_marked = ledger.read_mark() is not None
         row_errors = None if is_marked else limit_of(ledger, self.write.spec, attempts)
-        if not is_marked and (not attempts or attempts[-1].is_closed):
+        if not is_marked and (not attempts or (attempts[-1].is_closed and not attempts[-1].is_complete)):
+            # Not where all is sealed: the commit needs nobody's code.
             self.write = self.renew(self.write)
         return Observation(
             epoch=ledger.key.epoch,
@@ -179,16 +183,16 @@ class Reconciler:
             first_counted_failure=self.first_counted_failure,
             is_suspended=self.write.spec.suspend,
             is_past_deadline=self.is_past_deadline,
-            pause_left_s=self._pause_left_s(ledger.key.epoch, numbers),
+            pause_left_s=self._pause_left_s(ledger.key.epoch, attempts),
             row_errors=row_errors,
             is_claimed=row_errors is not None and ledger.read_claim(0) is not None,
         )
 
-    def _pause_left_s(self, epoch: int, numbers: list[int]) -> float:
+    def _pause_left_s(self, epoch: int, attempts: Sequence[Attempt]) -> float:
         """Counted from when this process first saw the last attempt closed: no clock of anybody else is asked."""
-        if not numbers or (closed_at := self._closed_at.get((epoch, numbers[-1]))) is None:
+        if not attempts or (closed_at := self._closed_at.get((epoch, attempts[-1].number))) is None:
             return 0.0
-        failures = numbers[-1] - (self.first_counted_failure or 1) + 1
+        failures = len(failed_in_a_row(attempts, self.first_counted_failure or 1))
         return closed_at + self.pause_after(failures) - self.clock()
 
     def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool) -> Attempt:
@@ -198,7 +202,8 @@ class Reconciler:
         failure = ledger.read_failure(number) if closed is not None and not closed.complete else None
         is_open = is_last and closed is None
         # The driver first: were it asked after the seals, one that sealed and ended in between would look idle and gone.
-        sight = self._look(ledger, launch) if is_open else DriverSight(DriverState.GONE)
+        may_be_at_work = is_open or (is_last and closed is not None and not closed.complete)
+        sight = self._look(ledger, launch) if may_be_at_work else DriverSight(DriverState.GONE)
         if is_last and closed is not None:
             self._closed_at.setdefault((ledger.key.epoch, number), self.clock())
         return Attempt(
@@ -215,6 +220,7 @@ class Reconciler:
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
             counted=launch.counted,
             rows_quarantined=count_quarantined(ledger, launch, closed),
+            has_sealed=closed is not None and any(closed.chain_lengths),
         )
 
     def _look(self, ledger: Ledger, launch: LaunchRecord) -> DriverSight:
@@ -248,11 +254,7 @@ class Reconciler:
             case Commit(attempt):
                 return self._commit(ledger, attempt)
             case Close(attempt, _, failure):
-                if failure is not None and ledger.read_failure(attempt) is None:
-                    ledger.put_failure(
-                        FailureRecord.model_validate({"token": new_token(), "attempt": attempt, **dataclasses.asdict(failure)})
-                    )
-                ledger.close(attempt)
+                self._close(ledger, attempt, failure)
             case StopDriver(attempt):
                 self.drivers.stop(ledger.key, attempt)
             case MakeTable(attempt):
@@ -269,6 +271,13 @@ class Reconciler:
             case _:
                 assert_never(action)
         return None
+
+    def _close(self, ledger: Ledger, attempt: int, failure: Failure | None) -> None:
+        if failure is not None and ledger.read_failure(attempt) is None:
+            ledger.put_failure(
+                FailureRecord.model_validate({"token": new_token(), "attempt": attempt, **dataclasses.asdict(failure)})
+            )
+        ledger.close(attempt)
 
     def _record(self, ledger: Ledger, attempt: int, counted: tuple[int, ...]) -> Stall | None:
         spec = self.write.spec
@@ -312,14 +321,17 @@ class Reconciler:
         try:
             target = self.sink.create(output.arrow_schema)
         except NeedsChange as error:
+            # Closed first: an attempt that is open would be started again, and end here again.
+            self._close(ledger, attempt, Failure("NeedsChange", error.reason, error.message))
             self.drivers.stop(ledger.key, attempt)
             return Stall(error.reason, error.message)
         ledger.put_target(attempt, TargetRecord(token=new_token(), target=target))
         return None
 
     def _commit(self, ledger: Ledger, attempt: int) -> Stall | None:
-        results = gather(ledger, attempt, self.sink.pack)
-        outcome: CommitOutcome | None = self.sink.commit(ledger, results) if len(results.files) else None
+        with self.commit_turn():
+            results = gather(ledger, attempt, self.sink.pack)
+            outcome: CommitOutcome | None = self.sink.commit(ledger, results) if len(results.files) else None
         match outcome:
             case Committed(identity, commit_id, _):
                 self._mark(ledger, results, identity, commit_id)

@@ -124,6 +124,9 @@ class Status(StatusSection):
         default=None,
         description="Attempts up to this one no longer count against backoffLimit: a person has changed something since.",
     )
+    failed_before_generation: Count | None = Field(
+        default=None, description="The metadata.generation for which failedBefore was fixed; an edit of the spec fixes it anew."
+    )
     conditions: tuple[Condition, ...] | None = Field(
         default=None, max_length=16, description="Accepted, Running, Sealed, Committed and Stalled."
     )

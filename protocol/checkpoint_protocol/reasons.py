@@ -37,6 +37,7 @@ WRITE_DELETED: Final = "WriteDeleted"  # the write was deleted before it was com
 COMMIT_QUEUED: Final = "CommitQueued"  # as many commits as allowed are at work already
 # the cluster
 API_UNAVAILABLE: Final = "ApiUnavailable"  # the Kubernetes API server did not answer
+OPERATOR_DEFECT: Final = "OperatorDefect"  # the operator did not foresee something; its log says what
 API_FORBIDDEN: Final = "ApiForbidden"  # a role of the operator is missing
 API_CONFLICT: Final = "ApiConflict"  # an object was changed since it was read
 # the driver

@@ -169,6 +169,13 @@ _PAGE: Final = 1_000
 _PAGES_IN_ORDER: Final = 2
 _LISTERS: Final = 16
 _ANSWER_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
+_EACH_TIME_ANOTHER = re.compile(
+    r",? (?:after|in) [0-9.]+ ?(?:ns|µs|us|ms|s)\b"
+    r"|<(RequestId|HostId)>[^<]*</\1>"
+    r"|,? (?:request_?id|x-amz-request-id)[:=] ?\S+",
+    re.IGNORECASE,
+)
+_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _REFUSALS = (
     "InvalidAccessKeyId",
@@ -199,7 +206,9 @@ def translate_store_error(error: Exception, where: str) -> CheckpointError:
 
 
 def _gist(error: Exception) -> str:
-    return " ".join(str(error).partition("Debug source:")[0].split())[:600]
+    """Return what a library says in one line, without what is another each time: it may stand in a status that is compared."""
+    text = " ".join(str(error).partition("Debug source:")[0].split())
+    return _EACH_TIME_ANOTHER.sub("", text)[:600]
 
 
 def local_path(uri: str) -> Path | None:
@@ -226,6 +235,10 @@ def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectSt
     bucket, _, path = rest.partition("/")
     if {"", ".", ".."} & set(path.split("/")) and path:
         raise NeedsChange(reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: an empty name, . or .. is in it")
+    if scheme not in _SCHEMES:
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: s3://, gs://, az:// or a path is expected"
+        )
     try:
         # Quoted, so that no character of a name has a meaning of its own: "a#b" and "a?b" would be "a", and "a%20b" "a b".
         return from_url(f"{scheme}://{bucket}/{quote(path)}", **obstore_options(uri, storage))

@@ -75,7 +75,9 @@ class World:
 
     place: Place
     clock: FakeClock = field(default_factory=FakeClock)
-    config: OperatorConfig = field(default_factory=lambda: OperatorConfig(namespaces=("default",), workloads=WORKLOADS))
+    config: OperatorConfig = field(
+        default_factory=lambda: OperatorConfig(namespaces=("default",), workloads=WORKLOADS, allow_local_paths=True)
+    )
     cache: Cache = field(default_factory=Cache)
     api: FakeApi = field(init=False)
     kubelet: FakeKubelet = field(init=False)

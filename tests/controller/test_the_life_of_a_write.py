@@ -155,18 +155,32 @@ def test_a_deleted_pod_is_replaced_by_the_next_attempts(world: World, source: Pa
 
 def test_after_backoff_was_exhausted_a_higher_limit_goes_on(world: World, source: Path) -> None:
     def die(number: int) -> None:
-        if number == 1 and world.kubelet.drivers_run == 1:
+        if world.kubelet.drivers_run == 1:
             raise Killed
 
     world.kubelet.between_tasks = die
     world.apply(source, backoffLimit=0)
     world.until_stalled()
+    assert world.status.reason == reasons.BACKOFF_LIMIT_EXCEEDED
 
     world.edit(backoffLimit=1)
     world.until_committed()
 
     assert ids(world) == list(range(200))
-    assert rows_taken_over(world, attempt=2) > 0
+
+
+def test_attempts_that_seal_something_do_not_exhaust_the_backoff(world: World, source: Path) -> None:
+    def die(number: int) -> None:
+        if number == 1 and world.kubelet.drivers_run < 4:
+            raise Killed
+
+    world.kubelet.between_tasks = die
+    world.apply(source, backoffLimit=0)
+
+    world.until_committed()
+
+    assert ids(world) == list(range(200))
+    assert world.status.attempt == 4
 
 
 def test_failed_attempts_are_followed_after_a_pause_that_doubles(world: World, source: Path) -> None:

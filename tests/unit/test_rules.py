@@ -375,7 +375,8 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         (
             Stall(
                 reasons.BACKOFF_LIMIT_EXCEEDED,
-                "4 attempts failed (backoffLimit: 3 beyond the first); the last said: the driver's memory ended",
+                "4 attempts in a row failed and sealed nothing (backoffLimit: 3 beyond the first); the last said: the driver's "
+                "memory ended",
             ),
         ),
     ),
@@ -385,7 +386,8 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         (
             Stall(
                 reasons.BACKOFF_LIMIT_EXCEEDED,
-                "1 attempts failed (backoffLimit: 0 beyond the first); the last said: no driver said why it ended",
+                "1 attempts in a row failed and sealed nothing (backoffLimit: 0 beyond the first); the last said: no driver said "
+                "why it ended",
             ),
         ),
     ),
@@ -400,7 +402,24 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         (
             Stall(
                 reasons.BACKOFF_LIMIT_EXCEEDED,
-                "4 attempts failed (backoffLimit: 3 beyond the first); the last said: the driver's memory ended",
+                "4 attempts in a row failed and sealed nothing (backoffLimit: 3 beyond the first); the last said: the driver's "
+                "memory ended",
+            ),
+        ),
+    ),
+    "failures before an attempt that has sealed something do not count": (
+        "record_the_next_attempt",
+        seen(*failed(3), replace(closed(4, RETRYABLE), has_sealed=True), closed(5, RETRYABLE), backoff_limit=1),
+        (RecordAttempt(6, (1, 2, 3, 4, 5)),),
+    ),
+    "failures after an attempt that has sealed something count": (
+        "stall_when_too_many_failed",
+        seen(replace(closed(1, RETRYABLE), has_sealed=True), closed(2, RETRYABLE), closed(3, RETRYABLE), backoff_limit=1),
+        (
+            Stall(
+                reasons.BACKOFF_LIMIT_EXCEEDED,
+                "2 attempts in a row failed and sealed nothing (backoffLimit: 1 beyond the first); the last said: the driver's "
+                "memory ended",
             ),
         ),
     ),
@@ -503,6 +522,14 @@ def test_the_last_attempt_itself_does_not_lengthen_its_deadline() -> None:
     assert progress_deadline_s(seen()) == 600.0
 
 
+def test_a_driver_that_was_given_up_and_is_at_work_still_is_told_to_end_beside_what_else_is_done() -> None:
+    still_there = replace(closed(1, SUSPENDED), driver=DriverState.RUNNING)
+
+    assert decide(seen(still_there, is_suspended=True)) == (StopDriver(1), Wait("suspend to be unset"))
+    assert decide(seen(still_there)) == (StopDriver(1), RecordAttempt(2, (1,)))
+    assert decide(seen(replace(still_there, is_complete=True))) == (Commit(1),)
+
+
 # --- whatever is seen -----------------------------------------------------------------------------------------------------
 
 
@@ -522,6 +549,7 @@ def attempts(draw: st.DrawFn, number: int, is_last: bool) -> Attempt:
         idle_s=draw(st.floats(0, 1e6)),
         counted=tuple(sorted(draw(st.sets(st.integers(1, number - 1))))) if number > 1 else (),
         rows_quarantined=draw(st.sampled_from([0, 0, 1, 3])),
+        has_sealed=is_closed and draw(st.booleans()),
     )
 
 
@@ -583,14 +611,16 @@ def test_whatever_is_seen_something_follows_and_it_is_safe(observation: Observat
                 assert attempt == last.number
                 assert why
             case StopDriver(attempt):
-                assert Close in {type(other) for other in actions}, "a driver is stopped only after its attempt was closed"
+                assert last is not None
+                is_closed = last.is_closed or Close in {type(other) for other in actions}
+                assert is_closed, "a driver is stopped only after its attempt was closed"
             case Finish():
                 assert observation.is_marked
             case Wait() | Stall():
                 assert not observation.is_marked
     if observation.is_marked:
         assert actions == (Finish(),)
-    if StopDriver in {type(action) for action in actions}:
+    if StopDriver in {type(action) for action in actions} and is_open:
         assert isinstance(actions[0], Close), "closed first: a stop that is answered late is harmless only then"
 
 

@@ -38,14 +38,18 @@ class Cache:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put_write(self, body: Mapping[str, Any]) -> bool:
-        """Take a write as it is now; return whether that is news. The answer to a request of ours comes again as an event."""
+        """Take a write as it is now; return whether that is a reason to look at it.
+
+        It is not where only the status has changed: we have written it, or another operator has, whom we would answer for ever.
+        """
         key = name_of(body)
         kept = {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != "managedFields"}}
         with self._lock:
-            is_news = _is_news(body, self._writes.get(key))
+            known = self._writes.get(key)
+            is_news = _is_news(body, known)
             if is_news:
                 self._writes[key] = kept
-        return is_news
+        return is_news and (known is None or _wish(known) != _wish(body))
 
     def remove_write(self, body: Mapping[str, Any]) -> WriteName:
         """Forget a write that is gone, unless another has taken its name since."""
@@ -106,6 +110,13 @@ def write_of(pod: Mapping[str, Any]) -> WriteName | None:
         if WRITE_LABEL in labels and owner.get("uid") == labels.get(UID_LABEL):
             return WriteName(pod["metadata"]["namespace"], owner["name"])
     return None
+
+
+def _wish(body: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what of a write a person, or another controller, has a say in."""
+    metadata = body["metadata"]
+    told = ("uid", "generation", "deletionTimestamp", "annotations", "finalizers")
+    return tuple(metadata.get(name) for name in told)
 
 
 def _is_news(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:

@@ -43,6 +43,9 @@ class OperatorConfig(Section):
     resync_seconds: int = Field(
         default=300, ge=10, le=86_400, description="Each write is looked at this often, whatever the watch says."
     )
+    allow_local_paths: bool = Field(
+        default=False, description="Checkpoint and Lance URIs may be paths: of a volume that operator and pods have in one place."
+    )
     health_port: _Port = 8080
     metrics_port: _Port = 9090
     log_level: Literal["debug", "info", "warning", "error"] = "info"

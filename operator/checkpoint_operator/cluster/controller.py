@@ -25,21 +25,21 @@ from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.object_status import status_of, status_patch
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner, pod_name
-from checkpoint_operator.cluster.session import BoundedSink, Session, open_session
+from checkpoint_operator.cluster.session import CommitTurns, Session, open_session
 from checkpoint_operator.cluster.status import Frame
-from checkpoint_operator.core.actions import Close, Commit, Finish, Stall
+from checkpoint_operator.core.actions import Close, Commit, Finish, Stall, StopDriver, Wait
 from checkpoint_operator.deletion import Kept, delete_write
 from checkpoint_operator.progress import measure
 from checkpoint_operator.reconcile import Round, Sink
 from checkpoint_operator.status_model import Status
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, Retryable
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.manifest import Sink as SinkSpec
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store import ObjectStore, local_path
 
 FINALIZER: Final = "checkpointed.dev/staged-results"
 #: A person who knows that a store is gone for good lets a deletion end without it.
@@ -75,10 +75,10 @@ class Controller:
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     jitter: Callable[[], float] = random.random
     _sessions: dict[WriteName, Session] = field(default_factory=dict)
-    _slots: threading.Semaphore = field(init=False)
+    _turns: CommitTurns = field(init=False)
 
     def __post_init__(self) -> None:
-        self._slots = threading.Semaphore(self.config.commit_workers)
+        self._turns = CommitTurns(threading.Semaphore(self.config.commit_workers))
 
     def look(self, key: WriteName) -> float | None:
         """Bring one write on as far as it goes now; return after how many seconds to look again, None to wait for an event."""
@@ -94,6 +94,11 @@ class Controller:
             return self._in_trouble(key, trouble)
         except CheckpointError as error:
             return self._stall(key, error)
+        except Exception as error:
+            # Not foreseen: a defect of ours, or a library's. It must not be silent; the log has the whole of it.
+            _log.exception("a look at %s/%s ended unexpectedly", key.namespace, key.name)
+            gist = f"the operator failed: {type(error).__name__}: {error}; its log has the whole of it"
+            return self._stall(key, Retryable(reasons.OPERATOR_DEFECT, gist))
         if (session := self._sessions.get(key)) is not None:
             session.troubles = 0
         return delay
@@ -109,6 +114,7 @@ class Controller:
         except ManifestInvalid as error:
             self._stall(key, error)
             return None
+        self._refuse_own_disk(spec)
         status = status_of(body)
         if statuses.is_finished(status, metadata["uid"], spec, metadata["generation"]):
             self._sessions.pop(key, None)
@@ -117,6 +123,18 @@ class Controller:
         session = self._session(key, spec)
         done = self._rounds(key, session)
         return self._after(key, session, done)
+
+    def _refuse_own_disk(self, spec: Spec) -> None:
+        """Whoever may apply a manifest has no business with the operator's disk, and drivers could not see what is on it."""
+        uris = {"spec.checkpoint.uri": spec.checkpoint.uri}
+        if spec.sink.lance is not None:
+            uris["spec.sink.lance.uri"] = spec.sink.lance.uri
+        for field_path, uri in uris.items():
+            if local_path(uri) is not None and not self.config.allow_local_paths:
+                raise NeedsChange(
+                    reasons.MANIFEST_INVALID,
+                    f"{field_path}: {uri} is a path; in a cluster it is to be in an object store (s3://, gs://, az://)",
+                )
 
     def _hold(self, key: WriteName, body: Mapping[str, Any]) -> None:
         """Put our finalizer on before anything of the write exists elsewhere."""
@@ -147,10 +165,11 @@ class Controller:
             owner=owner,
             spec=spec,
             store=store,
-            sink=BoundedSink(self.open_sink(spec.sink), self._slots, lambda: self._record_commit(key)),
+            sink=self.open_sink(spec.sink),
             drivers=drivers,
             resolve_code=lambda: self.code_source.resolve(owner, spec, store),
             failed_before=lambda numbers: _failed_before(status_of(body), owner.generation, numbers),
+            commit_turn=lambda: self._turns.take(lambda: self._record_commit(key)),
             clock=self.clock,
         )
         self._sessions[key] = session
@@ -181,7 +200,7 @@ class Controller:
             return statuses.after_round(frame, done, progress, session.failed_before, pod)
 
         if self._is_worth_telling(session, before, status(self._frame(key, session.spec))):
-            self._publish(key, status)
+            self._publish_of(session, key, status)
             session.last_patch_s = self.clock()
             session.patches += 1
         match done.outcome:
@@ -293,13 +312,22 @@ class Controller:
     # --- status -----------------------------------------------------------------------------------------------------------
 
     def _record_start(self, key: WriteName, epoch: EpochKey, launch: LaunchRecord, pod: str) -> None:
-        self._publish(key, lambda frame: statuses.starting(frame, epoch, launch, pod))
+        session = self._sessions[key]
+        self._publish_of(session, key, lambda frame: statuses.starting(frame, epoch, launch, pod, session.failed_before))
 
     def _note_pod(self, pod: Mapping[str, Any]) -> None:
         self.cache.put_pod(pod)
 
     def _record_commit(self, key: WriteName) -> None:
-        self._publish(key, statuses.committing)
+        self._publish_of(self._sessions[key], key, statuses.committing)
+
+    def _publish_of(self, session: Session, key: WriteName, make: Callable[[Frame], Status]) -> None:
+        """Write the status of a round. Raises Conflict if the manifest has changed since the round began: what was done is not
+        what is asked for now, and must not be told as if it were.
+        """
+        if _owner(self._body(key)) != session.owner:
+            raise Conflict(f"the manifest of {key.namespace}/{key.name} was changed")
+        self._publish(key, make)
 
     def _publish(self, key: WriteName, make: Callable[[Frame], Status]) -> None:
         """Write a status unless it is there. Raises Conflict if the object has changed since it was read."""
@@ -337,8 +365,6 @@ class Controller:
 
     def _in_trouble(self, key: WriteName, trouble: Retryable) -> float:
         session = self._sessions.get(key)
-        if trouble.reason == reasons.COMMIT_QUEUED:
-            return 1.0 + self.jitter()
         self.metrics.troubles.labels(trouble.reason).inc()
         troubles = session.troubles + 1 if session is not None else _TROUBLES_BEFORE_TOLD
         if session is not None:
@@ -384,7 +410,8 @@ class Controller:
 
 
 def _is_effect(action: object) -> bool:
-    return type(action).__name__ != "Wait"
+    """Whether to go on at once. A driver that is told to end takes its time."""
+    return not isinstance(action, Wait | StopDriver)
 
 
 def _manifest(body: Mapping[str, Any]) -> CheckpointedWrite:
@@ -400,7 +427,7 @@ def _owner(body: Mapping[str, Any]) -> Owner:
 
 def _failed_before(status: Status, generation: int, numbers: list[int]) -> int:
     """Return the last attempt whose failure no longer counts: a manifest that was changed asks for new tries."""
-    if status.observed_generation is not None and status.observed_generation != generation:
+    if status.failed_before_generation not in (None, generation):
         return numbers[-1] if numbers else 0
     known = status.failed_before or 0
     return known if numbers and known <= numbers[-1] else 0

@@ -107,8 +107,8 @@ def driver_pod(
     # What the protocol rests on is not for a template to change.
     metadata = pod.setdefault("metadata", {})
     metadata |= {"name": name, "namespace": owner.namespace, "ownerReferences": [_owner_reference(owner)]}
-    metadata["labels"] = {**metadata.get("labels", {}), **labels}
-    metadata["annotations"] = {**metadata.get("annotations", {}), GENERATION_ANNOTATION: str(owner.generation)}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), GENERATION_ANNOTATION: str(owner.generation)}
     pod["spec"]["restartPolicy"] = "Never"
     container = next(item for item in pod["spec"]["containers"] if item["name"] == DRIVER_CONTAINER)
     container.pop("command", None)
@@ -239,6 +239,8 @@ def merge(ours: Any, theirs: Any) -> Any:
         return theirs
     merged = dict(ours)
     for name, value in theirs.items():
+        if value is None:  # an empty `labels:` is no wish to have none of ours
+            continue
         current = merged.get(name)
         if name in _MERGED_LISTS and isinstance(current, list) and isinstance(value, list):
             merged[name] = _merge_items(current, value, _MERGED_LISTS[name])

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
-from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, TryLater
-from checkpoint_operator.commit.results import Files, Results
 from checkpoint_operator.introduction import introduce
 from checkpoint_operator.reconcile import Reconciler, Sink, Write
 from checkpoint_protocol import reasons
-from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.records import StagedFile, Target
 from checkpoint_protocol.store import ObjectStore
 
 _FIRST_PAUSE_S: Final = 10.0
@@ -31,40 +28,21 @@ def pause_after(failures: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedSink:
-    """A sink of which only so many commit at once: a commit takes memory. `before` is called before each."""
+class CommitTurns:
+    """Only so many commits at once: each reads all its seals, and takes memory."""
 
-    inner: Sink
     slots: threading.Semaphore
-    before: Callable[[], None]
 
-    @property
-    def title(self) -> str:
-        return self.inner.title
-
-    def describe(self) -> Target | None:
-        return self.inner.describe()
-
-    def create(self, arrow_schema: str) -> Target:
-        return self.inner.create(arrow_schema)
-
-    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
-        return self.inner.pack(key, targets, files)
-
-    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
+    @contextmanager
+    def take(self, before: Callable[[], None]) -> Iterator[None]:
+        """Hold a turn, in which `before` is called first. Retryable(CommitQueued) if all are taken."""
         if not self.slots.acquire(blocking=False):
-            return TryLater(reasons.COMMIT_QUEUED, "as many commits as the operator may make at once are at work")
+            raise Retryable(reasons.COMMIT_QUEUED, "as many commits as the operator may make at once are at work")
         try:
-            self.before()
-            return self.inner.commit(ledger, results)
+            before()
+            yield
         finally:
             self.slots.release()
-
-    def bury(self, ledger: Ledger) -> BurialOutcome:
-        return self.inner.bury(ledger)
-
-    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
-        return self.inner.discard(key, targets, files)
 
 
 @dataclass(slots=True)
@@ -74,22 +52,27 @@ class Session:
     owner: Owner
     spec: Spec
     reconciler: Reconciler
-    failed_before: int
     troubles: int = 0
     last_patch_s: float = float("-inf")
     patches: int = 0
     rows_sealed: int = field(default=0)
     rows_quarantined: int = field(default=0)
 
+    @property
+    def failed_before(self) -> int:
+        """Attempts of the current epoch up to this one no longer count as failed."""
+        return (self.reconciler.first_counted_failure or 1) - 1
+
 
 def open_session(
     owner: Owner,
     spec: Spec,
     store: ObjectStore,
-    sink: BoundedSink,
+    sink: Sink,
     drivers: PodDrivers,
     resolve_code: Callable[[], tuple[str, str | None]],
     failed_before: Callable[[list[int]], int],
+    commit_turn: Callable[[], AbstractContextManager[object]],
     clock: Callable[[], float],
 ) -> Session:
     """Introduce the write to its store and return its session. NeedsChange if it is not the write that the store knows.
@@ -103,7 +86,8 @@ def open_session(
         return dataclasses.replace(write, code_digest=digest, code=archive)
 
     write = Write(uid=owner.uid, spec=spec, code_digest="")
-    reconciler = Reconciler(write, store, drivers, sink, clock=clock, renew=renew, pause_after=pause_after)
-    counted_from = failed_before(reconciler.current_ledger().list_attempts())
-    reconciler.first_counted_failure = counted_from + 1
-    return Session(owner, spec, reconciler, counted_from)
+    reconciler = Reconciler(
+        write, store, drivers, sink, clock=clock, renew=renew, pause_after=pause_after, commit_turn=commit_turn
+    )
+    reconciler.first_counted_failure = failed_before(reconciler.current_ledger().list_attempts()) + 1
+    return Session(owner, spec, reconciler)

@@ -89,15 +89,21 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
             "message": _bounded(message),
             "attempts": _attempts(frame, () if is_new_epoch else frame.previous.attempts or (), attempts, pod),
             "commit": _commit(frame, done, mark) or frame.previous.commit,
-            "failed_before": failed_before or None,
+            "failed_before": failed_before,
+            "failed_before_generation": frame.generation,
             "conditions": _conditions(frame, done, progress, phase, pod),
         }
     )
 
 
-def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str) -> Status:
-    """Return the status that is written before an attempt's pod is made: whatever happens then, people can find the pod."""
+def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str, failed_before: int) -> Status:
+    """Return the status that is written before an attempt's pod is made: whatever happens then, people can find the pod.
+
+    Where they can already, nothing is written: a pod that is refused is asked for again and again.
+    """
     is_new_epoch = frame.previous.epoch != key.epoch
+    if not is_new_epoch and (launch.attempt, pod) in {(known.number, known.pod) for known in frame.previous.attempts or ()}:
+        return frame.previous
     known = () if is_new_epoch else tuple(a for a in frame.previous.attempts or () if a.number != launch.attempt)
     attempt = AttemptStatus(number=launch.attempt, pod=pod, code_digest=launch.code_digest, recorded_at=frame.now)
     conditions = _Conditions(frame)
@@ -120,13 +126,17 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str) -> Sta
             "reason": _STARTING,
             "message": f"the pod {pod} is asked for",
             "attempts": (*known, attempt)[-MAX_ATTEMPTS_SHOWN:],
+            "failed_before": failed_before,
+            "failed_before_generation": frame.generation,
             "conditions": conditions.result(),
         }
     )
 
 
 def committing(frame: Frame) -> Status:
-    """Return the status that is written before a commit is tried."""
+    """Return the status that is written before a commit is tried; one that was refused is tried again without a word."""
+    if frame.previous.phase == "Stalled":
+        return frame.previous
     conditions = _Conditions(frame)
     conditions.set("Running", False, "AllSealed")
     conditions.set("Sealed", True, "AllSealed")
@@ -161,7 +171,9 @@ def stalled(frame: Frame, reason: str, message: str) -> Status:
 
 
 def in_trouble(frame: Frame, reason: str, message: str) -> Status:
-    """Return the status while something outside does not answer: all stays as it was, and what is missing is said."""
+    """Return the status while something outside does not answer: all stays as it was, and what is missing is said, once."""
+    if frame.previous.reason == reason:
+        return frame.previous
     return frame.previous.model_copy(
         update={
             "observed_generation": frame.generation,

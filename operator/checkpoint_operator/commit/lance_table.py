@@ -103,6 +103,8 @@ class PylanceTable:
             )
         except Exception as error:
             if self._open() is None:
+                if "LanceError(IO)" in str(error):
+                    raise Retryable(reasons.STORE_UNAVAILABLE, f"{self._uri} could not be made: {_line(error)}") from error
                 raise NeedsChange(
                     reasons.OUTPUT_SCHEMA_WRONG, f"no Lance dataset {self._uri} can be made of the steps' output: {_line(error)}"
                 ) from error

@@ -46,7 +46,7 @@ class Attempt:
     `awaits_table`: its driver has proposed an output schema and no table was made for it yet.
     `counted`: the earlier attempts whose seals it takes over.
     `trouble`, `is_outdated`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
-    `rows_quarantined`: by its own seals.
+    `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it count.
     """
 
     number: int
@@ -62,6 +62,7 @@ class Attempt:
     idle_s: float = 0.0
     counted: tuple[int, ...] = ()
     rows_quarantined: int = 0
+    has_sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from checkpoint_operator.core.actions import (
@@ -179,14 +179,16 @@ def stall_on_what_a_person_must_change(seen: Observation) -> tuple[Action, ...] 
 
 
 def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
-    failed = [attempt for attempt in seen.attempts if _counts(seen, attempt)]
+    """Only attempts without a seal, in a row: whatever dies, one that has sealed something has brought the end nearer."""
+    failed = failed_in_a_row(seen.attempts, seen.first_counted_failure)
     if len(failed) <= seen.backoff_limit:
         return None
     said = next((attempt.failure.message for attempt in reversed(failed) if attempt.failure), "no driver said why it ended")
     return (
         Stall(
             reasons.BACKOFF_LIMIT_EXCEEDED,
-            f"{len(failed)} attempts failed (backoffLimit: {seen.backoff_limit} beyond the first); the last said: {said}",
+            f"{len(failed)} attempts in a row failed and sealed nothing (backoffLimit: {seen.backoff_limit} beyond the first); "
+            f"the last said: {said}",
         ),
     )
 
@@ -227,7 +229,26 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def decide(seen: Observation) -> tuple[Action, ...]:
     """Return what to do, in order."""
-    return next(actions for rule in RULES if (actions := rule(seen)) is not None)
+    return (*stop_what_was_given_up(seen), *next(actions for rule in RULES if (actions := rule(seen)) is not None))
+
+
+def stop_what_was_given_up(seen: Observation) -> tuple[StopDriver, ...]:
+    """Its attempt is closed, and its driver is still at work: whoever was to tell it has died, or was not heard."""
+    last = seen.last
+    is_at_work = last is not None and last.driver in (DriverState.STARTING, DriverState.RUNNING)
+    is_given_up = last is not None and last.is_closed and not last.is_complete and not seen.is_marked
+    return (StopDriver(last.number),) if last is not None and is_given_up and is_at_work else ()
+
+
+def failed_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
+    """Return the last attempts that count as failed, back to one that has sealed something."""
+    failed: list[Attempt] = []
+    for attempt in reversed(attempts):
+        if attempt.has_sealed or attempt.number < first_counted:
+            break
+        if _is_failed(attempt):
+            failed.insert(0, attempt)
+    return failed
 
 
 def progress_deadline_s(seen: Observation) -> float:
@@ -237,9 +258,13 @@ def progress_deadline_s(seen: Observation) -> float:
 
 
 def _counts(seen: Observation, attempt: Attempt) -> bool:
+    return _is_failed(attempt) and attempt.number >= seen.first_counted_failure
+
+
+def _is_failed(attempt: Attempt) -> bool:
     if attempt.failure is not None and attempt.failure.reason in _NOT_FAILED:
         return False
-    return attempt.is_closed and not attempt.is_complete and attempt.number >= seen.first_counted_failure
+    return attempt.is_closed and not attempt.is_complete
 
 
 def _still_standing(seen: Observation) -> tuple[int, ...]:

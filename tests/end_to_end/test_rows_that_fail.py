@@ -276,7 +276,14 @@ def test_rows_of_a_file_that_was_replaced_are_not_taken_from_the_new_one(
     finished(run(iceberg_place, source, code(poison(3, 250))))
     pq.write_table(rows_of(range(1000, 1010)), source / "part-0.parquet")
 
-    ended = run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Also"}, onReplaced=on_replaced)
+    ended = run(
+        iceberg_place,
+        source,
+        code(poison()),
+        runNonce="2",
+        quarantine={"retry": "Only" if on_replaced == "Fail" else "Also"},
+        onReplaced=on_replaced,
+    )
 
     others = [number for number in range(ROWS) if number not in (3, 250)]
     if on_replaced == "Fail":
@@ -286,6 +293,22 @@ def test_rows_of_a_file_that_was_replaced_are_not_taken_from_the_new_one(
         return
     finished(ended)
     assert_exactly_once(iceberg_place, [*others, 250, *(range(1000, 1010) if on_replaced == "Process" else ())])
+
+
+def test_rows_of_a_file_that_is_gone_stop_a_retry_that_would_lose_them_silently(
+    iceberg_place: Place, tmp_path: Path, code: Code
+) -> None:
+    iceberg_place.create(SCHEMA)
+    source = write_inputs(tmp_path / "in")
+    finished(run(iceberg_place, source, code(poison(3, 250))))
+    (source / "part-0.parquet").unlink()
+
+    ended = run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Also"})
+
+    assert isinstance(ended.outcome, Stall)
+    assert ended.outcome.reason == reasons.SOURCE_CHANGED
+    assert "1 quarantined rows" in ended.outcome.message
+    assert "not there any more" in ended.outcome.message
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.json", "in.csv.gz"])

@@ -276,7 +276,14 @@ def test_rows_of_a_file_that_was_replaced_are_not_taken_from_the_new_one(
     finished(run(iceberg_place, source, code(poison(3, 250))))
     pq.write_table(rows_of(range(1000, 1010)), source / "part-0.parquet")
 
-    ended = run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Also"}, onReplaced=on_replaced)
+    ended = run(
+        iceberg_place,
+        source,
+        code(poison()),
+        runNonce="2",
+        quarantine={"retry": "Only" if on_replaced == "Fail" else "Also"},
+        onReplaced=on_replaced,
+    )
 
     others = [number for number in range(ROWS) if number not in (3, 250)]
     if on_replaced == "Fail":
@@ -286,6 +293,22 @@ def test_rows_of_a_file_that_was_replaced_are_not_taken_from_the_new_one(
         return
     finished(ended)
     assert_exactly_once(iceberg_place, [*others, 250, *(range(1000, 1010) if on_replaced == "Process" else ())])
+
+
+def test_rows_of_a_file_that_is_gone_stop_a_retry_that_would_lose_them_silently(
+    iceberg_place: Place, tmp_path: Path, code: Code
+) -> None:
+    iceberg_place.create(SCHEMA)
+    source = write_inputs(tmp_path / "in")
+    finished(run(iceberg_place, source, code(poison(3, 250))))
+    (source / "part-0.parquet").unlink()
+
+    ended = run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Also"})
+
+    assert isinstance(ended.outcome, Stall)
+    assert ended.outcome.reason == reasons.SOURCE_CHANGED
+    assert "1 quarantined rows" in ended.outcome.message
+    assert "not there any more" in ended.outcome.message
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.json", "in.csv.gz"])
@@ -372,17 +395,17 @@ def test_an_object_of_quarantined_rows_that_is_gone_is_named(iceberg_place: Plac
 
 @pytest.mark.spark
 def test_a_driver_killed_after_a_poison_row_was_sealed_leaves_it_quarantined_once(disk_place: Place, tmp_path: Path) -> None:
-    """The installed command, Spark, a poison row in each file, and kill -9 of the driver: then the rows alone, mended."""
+    """The installed command, Spark, a poison row in each file, and kill -9 of the driver."""
     gate, folder = tmp_path / "gate", tmp_path / "code"
     folder.mkdir()
     (folder / "gated_poison.py").write_text(
-        "import os, time\nseen = 0\ndef work(row, mended):\n    global seen\n    seen += 1\n    time.sleep(0.01)\n"
+        "import os, time\nseen = 0\ndef work(row):\n    global seen\n    seen += 1\n    time.sleep(0.01)\n"
         f"    while seen > 60 and not os.path.exists({str(gate)!r}):\n        time.sleep(0.02)\n"
-        "    if row['id'] % 100 in (1, 98) and not mended: raise ValueError('poison')\n    return row\n"
+        "    if row['id'] % 100 in (1, 98): raise ValueError('poison')\n    return row\n"
     )
     disk_place.create(SCHEMA)
     sections: dict[str, Any] = {
-        "steps": [{"call": "gated_poison:work", "input": "row", "arguments": {"mended": False}}],
+        "steps": [{"call": "gated_poison:work", "input": "row"}],
         "code": {"path": str(folder)},
         "checkpoint": {"uri": disk_place.checkpoint_uri, "interval": "0.05s", "minimumBytes": "1"},
         "onRowError": "Quarantine",
@@ -414,11 +437,3 @@ def test_a_driver_killed_after_a_poison_row_was_sealed_leaves_it_quarantined_onc
     found = [(row["file"], row["start"], row["message"]) for attempt in counting for row in attempt["quarantined"]]
     assert sorted(found) == [(str(source / f"part-{file}.parquet"), at, "poison") for file in range(4) for at in (1, 98)]
     assert "poison" in command.say("inspect", disk_place.checkpoint_uri)
-
-    sections["steps"] = [{"call": "gated_poison:work", "input": "row", "arguments": {"mended": True}}]
-    mended = manifest_for(disk_place, source, **sections, runNonce="2", quarantine={"retry": "Only"})
-    code, output = CommandLine(tmp_path / "cli", disk_place, mended).run()
-
-    assert code == 0, output
-    assert "8 read, 8 written" in output
-    assert_exactly_once(disk_place, range(ROWS))

@@ -81,6 +81,7 @@ class _Display:
     _last_plain: float = 0.0
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _said_attached: bool = False
+    _said_quarantined: bool = False
 
     def __enter__(self) -> _Display:
         if self.console.is_terminal:
@@ -117,6 +118,9 @@ class _Display:
             self.rows_before, self.attempts_before = counts.rows_read, counts.attempt
             if counts.rows_read and not (report.round and isinstance(report.round.outcome, Finish)):
                 self.console.print(f"resuming: {counts.rows_read:,} rows are sealed already and will not be computed again")
+        if counts.rows_quarantined and not self._said_quarantined:
+            self._said_quarantined = True
+            self.console.print("rows fail and are quarantined; the others go on", style="yellow")
         self.counts = counts
         if report.round is not None:
             self._tell(report.round)

@@ -58,11 +58,12 @@ def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] |
 
 def _too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
     """Say how many failed, which, and what a person can do."""
-    ways = ["raise the limit (spec.quarantine)" if is_complete else "mend the code and raise the limit (spec.quarantine)"]
+    allow_more = "allow more (spec.onRowError, spec.quarantine)"
+    ways = [allow_more if is_complete else f"mend the code and {allow_more}"]
     if not is_complete:
         ways.append("set onCodeChange: Restart to do all rows again with mended code")
     return (
-        f"{rows:,} rows failed and are quarantined, and {limit.set_by}: {', or '.join(ways)}. Quarantined rows stay so when the "
+        f"{rows:,} quarantined row{'' if rows == 1 else 's'}, and {limit.set_by}: {', or '.join(ways)}. They stay so when the "
         f"code is mended, until a later epoch takes them again (quarantine.retry). The first: {'; '.join(limit.examples)}"
     )
 

@@ -108,23 +108,24 @@ def _metrics(file: IcebergFile) -> bytes:
     nans: list[bytes] = []
     lowers: list[bytes] = []
     uppers: list[bytes] = []
-    decode = binascii.a2b_base64
+    decode, count, counts, known = binascii.a2b_base64, _count, _COUNTS, _KNOWN_COUNTS
     for metrics in file.metrics:
-        key = _long(metrics.field_id)
+        field_id = metrics.field_id
+        key = counts[field_id] if 0 <= field_id < known else _long(field_id)
         if (number := metrics.column_size) is not None:
-            sizes += (key, _count(number))
+            sizes += (key, counts[number] if number < known else count(number))
         if (number := metrics.value_count) is not None:
-            values += (key, _count(number))
+            values += (key, counts[number] if number < known else count(number))
         if (number := metrics.null_count) is not None:
-            nulls += (key, _count(number))
+            nulls += (key, counts[number] if number < known else count(number))
         if (number := metrics.nan_count) is not None:
-            nans += (key, _count(number))
+            nans += (key, counts[number] if number < known else count(number))
         if (bound := metrics.lower) is not None:
             data = decode(bound)
-            lowers += (key, _count(len(data)), data)
+            lowers += (key, count(len(data)), data)
         if (bound := metrics.upper) is not None:
             data = decode(bound)
-            uppers += (key, _count(len(data)), data)
+            uppers += (key, count(len(data)), data)
     offsets = [_count(offset) for offset in file.split_offsets]
     return b"".join(
         (

@@ -17,7 +17,7 @@ import obstore.exceptions as obstore_errors
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import local_path, open_raw_store, translate_store_error
+from checkpoint_protocol.store import list_objects, local_path, open_raw_store, translate_store_error
 
 _HEADS: Final = 32
 _READERS: Final = 16
@@ -38,7 +38,7 @@ def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Map
                 found = readers.map(lambda name: (name, _size(store, name)), names)
                 return {name: size for name, size in found if size is not None}
         wanted = set(names)
-        return {meta["path"]: meta["size"] for chunk in obstore.list(store) for meta in chunk if meta["path"] in wanted}
+        return {meta["path"]: meta["size"] for meta in list_objects(store, None, names) if meta["path"] in wanted}
     except (obstore_errors.BaseError, OSError) as error:
         raise translate_store_error(error, folder) from error
 

@@ -198,7 +198,7 @@ class Inspector:
         seals = _seals_in(at, numbers, paths)
         attempts = tuple(self._attempt(ledger, number, launches[number], seals[number]) for number in numbers)
         claims = sorted(index for path in paths if (index := layout.claim_index_of(path, at.commit)) is not None)
-        self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals))
+        self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals, paths))
         source = self._try(at.input, ledger.read_input)
         mark = self._try(at.mark, ledger.read_mark)
         first = launches.get(1)
@@ -348,11 +348,14 @@ def _seals_in(at: EpochLayout, numbers: Iterable[int], paths: Iterable[str]) -> 
     return seals
 
 
-def _records_of(at: EpochLayout, numbers: Iterable[int], claims: Iterable[int], seals: dict[int, set[_Link]]) -> set[str]:
-    """Return every path of the epoch that is a record's."""
+def _records_of(
+    at: EpochLayout, numbers: Sequence[int], claims: Iterable[int], seals: dict[int, set[_Link]], listed: Iterable[str]
+) -> set[str]:
+    """Return every path of the epoch that is a record's, or a bundle's."""
     kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure)
     paths = {at.input, at.mark, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
+    paths |= {path for path in listed if any(layout.bundle_of(path, at.seals(number)) is not None for number in numbers)}
     return paths | {at.seal(number, *place) for number, places in seals.items() for place in places}
 
 

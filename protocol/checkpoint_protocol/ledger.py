@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
 from checkpoint_protocol import layout, reasons
-from checkpoint_protocol.bundles import Bundle, decode_bundle, encode_bundle, find_forgery, is_digest
+from checkpoint_protocol.bundles import Bundle, BundledSeal, decode_bundle, encode_bundle, find_forgery, is_digest
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.records import (
-    BundledSeal,
     BundleRecord,
     CheckedBundle,
     ClaimRecord,
@@ -303,8 +302,8 @@ class Ledger:
         data = self.store.get(self.at.seal(attempt, task, link))
         return None if data is None else self._decode_seal(attempt, task, link, data)
 
-    def _decode_seal(self, attempt: int, task: int, link: int, data: bytes) -> Seal:
-        where = f"{self.store.uri}/{self.at.seal(attempt, task, link)}"
+    def _decode_seal(self, attempt: int, task: int, link: int, data: bytes, folder: str | None = None) -> Seal:
+        where = f"{self.store.uri}/{folder or self.at.seals(attempt)}{task}/{link}.json"
         seal = decode(Seal, data, where)
         if (seal.attempt, seal.task, seal.link) != (attempt, task, link):
             raise Corrupt(
@@ -577,11 +576,12 @@ class Ledger:
             bundle = self.read_bundle(attempt, checked.number)
             return bundle if bundle is not None and bundle.digest == checked.digest else None
 
+        folder = self.at.seals(attempt)
         for bundle in streamed(self.ask_all, get, closed.bundles, _BUNDLE_READERS):
             for place, data in bundle.seals() if bundle is not None else ():
                 if place.task < len(given) and place.link < len(given[place.task]) and not given[place.task][place.link]:
                     given[place.task][place.link] = 1
-                    yield self._decode_seal(attempt, place.task, place.link, data)
+                    yield self._decode_seal(attempt, place.task, place.link, data, folder)
 
     # --- commit -----------------------------------------------------------------------------------------------------------
 

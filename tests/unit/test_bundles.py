@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from checkpoint_protocol.bundles import BundledSeal
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import BundledSeal, Seal, encode
+from checkpoint_protocol.records import Seal, encode
 from checkpoint_protocol.store import StoredObject
 from checkpoint_spark.bundling import Bundler, bundling
 from tests.support.records import KEY, iceberg_file, plan, seal

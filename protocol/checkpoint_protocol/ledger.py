@@ -49,6 +49,8 @@ _PUT_PAUSE_S: Final = 0.25
 _READERS: Final = 16
 #: A bundle takes some megabytes.
 _BUNDLE_READERS: Final = 8
+#: Enough to cut a listing at.
+_BORDERS: Final = 512
 
 
 class Mapper(Protocol):
@@ -325,7 +327,8 @@ class Ledger:
         """Return what a listing shows of the seals and bundles of an attempt."""
         folder = self.at.seals(attempt)
         plan = self.read_plan(attempt)
-        borders = [f"{folder}{task}/" for task in range(len(plan.tasks))] if plan else ()
+        tasks = len(plan.tasks) if plan else 0
+        borders = [f"{folder}{task}/" for task in range(0, tasks, max(1, tasks // _BORDERS))]
         listing = SealListing()
         for stored in self.store.list(folder, borders):
             if place := layout.seal_of(stored.path, folder):
@@ -433,7 +436,8 @@ class Ledger:
         if len(unknown()) > _READERS:
             self._take_in_bundles(attempt, listing)
         places = unknown()
-        if any(not self._is_last(chains, attempt, task) for task in range(tasks) if (task, lengths[task] - 1) not in set(places)):
+        to_be_read = {task for task, _ in places}
+        if any(not self._is_last(chains, attempt, task) for task in range(tasks) if task not in to_be_read):
             return False
         for seal in self._read_one_by_one(attempt, places):
             self._newest[attempt, seal.task] = (seal.link, seal.last)

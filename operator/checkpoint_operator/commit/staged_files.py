@@ -21,6 +21,8 @@ from checkpoint_protocol.store import list_objects, local_path, open_raw_store, 
 
 _HEADS: Final = 32
 _READERS: Final = 16
+#: Enough names to cut a listing at.
+_BORDERS: Final = 512
 
 
 def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Mapping[str, int]:
@@ -38,7 +40,11 @@ def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Map
                 found = readers.map(lambda name: (name, _size(store, name)), names)
                 return {name: size for name, size in found if size is not None}
         wanted = set(names)
-        return {meta["path"]: meta["size"] for meta in list_objects(store, None, names) if meta["path"] in wanted}
+        return {
+            meta["path"]: meta["size"]
+            for meta in list_objects(store, None, names[:: max(1, len(names) // _BORDERS)])
+            if meta["path"] in wanted
+        }
     except (obstore_errors.BaseError, OSError) as error:
         raise translate_store_error(error, folder) from error
 

@@ -21,7 +21,7 @@ from checkpoint_protocol.records import BundleRecord, decode, encode
 
 #: More seals, or more bytes, begin another bundle.
 MOST_SEALS = 1_000
-MOST_BYTES = 4 << 20
+MOST_BYTES = 1 << 20
 
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 

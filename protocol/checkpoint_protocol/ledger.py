@@ -48,7 +48,7 @@ _PUT_TRIES: Final = 8
 _PUT_PAUSE_S: Final = 0.25
 _READERS: Final = 16
 #: A bundle takes some megabytes.
-_BUNDLE_READERS: Final = 8
+_BUNDLE_READERS: Final = 4
 #: Enough to cut a listing at.
 _BORDERS: Final = 512
 

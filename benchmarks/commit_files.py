@@ -340,12 +340,13 @@ def remove(rig: Rig) -> None:
 
 
 def machine() -> dict[str, Any]:
-    load = os.getloadavg()[0]
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
     return {
-        "cores": os.cpu_count() or 1,
+        "cores": cores,
         "python": platform.python_version(),
         "system": platform.system(),
         "load": round(load, 1),
+        **({"note": "others were using the machine"} if load > 2 * cores else {}),
     }
 
 

@@ -13,16 +13,26 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.records import BundledSeal, BundleRecord, decode, encode
+from checkpoint_protocol.records import BundleRecord, decode, encode
 
 #: More seals, or more bytes, begin another bundle.
 MOST_SEALS = 1_000
-MOST_BYTES = 4 << 20
+MOST_BYTES = 1 << 20
 
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+
+
+class BundledSeal(NamedTuple):
+    """Which seal a bundle holds a copy of, and the object that was copied."""
+
+    task: int
+    link: int
+    size_bytes: int
+    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,7 @@ class Bundle:
     def seals(self) -> Iterator[tuple[BundledSeal, bytes]]:
         """Give the bytes of each seal with what the header says of it."""
         start = self._start
-        for seal in self.record.seals:
+        for seal in map(BundledSeal._make, self.record.seals):
             yield seal, self._data[start : start + seal.size_bytes]
             start += seal.size_bytes + 1
 
@@ -49,10 +59,10 @@ def encode_bundle(record: BundleRecord, seals: Sequence[bytes]) -> bytes:
 
 def decode_bundle(data: bytes, where: str) -> Bundle:
     """Read a stored bundle. Corrupt, naming the object, if it is none."""
-    header, _, _ = data.partition(b"\n")
+    header = data[: data.find(b"\n")]
     record = decode(BundleRecord, header, where)
     start = len(header) + 1
-    if start + sum(seal.size_bytes + 1 for seal in record.seals) != len(data):
+    if start + sum(size_bytes + 1 for _, _, size_bytes, _ in record.seals) != len(data):
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} is not as long as its header says (truncated or overwritten?)")
     return Bundle(record, hashlib.sha256(data).hexdigest(), data, start)
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
 from checkpoint_protocol import layout, reasons
-from checkpoint_protocol.bundles import Bundle, decode_bundle, encode_bundle, find_forgery, is_digest
+from checkpoint_protocol.bundles import Bundle, BundledSeal, decode_bundle, encode_bundle, find_forgery, is_digest
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.records import (
-    BundledSeal,
     BundleRecord,
     CheckedBundle,
     ClaimRecord,
@@ -51,7 +50,9 @@ _PUT_TRIES: Final = 8
 _PUT_PAUSE_S: Final = 0.25
 _READERS: Final = 16
 #: A bundle takes some megabytes.
-_BUNDLE_READERS: Final = 8
+_BUNDLE_READERS: Final = 4
+#: Enough to cut a listing at.
+_BORDERS: Final = 512
 
 
 class Mapper(Protocol):
@@ -307,8 +308,8 @@ class Ledger:
         data = self.store.get(self.at.seal(attempt, task, link))
         return None if data is None else self._decode_seal(attempt, task, link, data)
 
-    def _decode_seal(self, attempt: int, task: int, link: int, data: bytes) -> Seal:
-        where = f"{self.store.uri}/{self.at.seal(attempt, task, link)}"
+    def _decode_seal(self, attempt: int, task: int, link: int, data: bytes, folder: str | None = None) -> Seal:
+        where = f"{self.store.uri}/{folder or self.at.seals(attempt)}{task}/{link}.json"
         seal = decode(Seal, data, where)
         if (seal.attempt, seal.task, seal.link) != (attempt, task, link):
             raise Corrupt(
@@ -330,7 +331,8 @@ class Ledger:
         """Return what a listing shows of the seals and bundles of an attempt."""
         folder = self.at.seals(attempt)
         plan = self.read_plan(attempt)
-        borders = [f"{folder}{task}/" for task in range(len(plan.tasks))] if plan else ()
+        tasks = len(plan.tasks) if plan else 0
+        borders = [f"{folder}{task}/" for task in range(0, tasks, max(1, tasks // _BORDERS))]
         listing = SealListing()
         for stored in self.store.list(folder, borders):
             if place := layout.seal_of(stored.path, folder):
@@ -438,7 +440,8 @@ class Ledger:
         if len(unknown()) > _READERS:
             self._take_in_bundles(attempt, listing)
         places = unknown()
-        if any(not self._is_last(chains, attempt, task) for task in range(tasks) if (task, lengths[task] - 1) not in set(places)):
+        to_be_read = {task for task, _ in places}
+        if any(not self._is_last(chains, attempt, task) for task in range(tasks) if task not in to_be_read):
             return False
         for seal in self._read_one_by_one(attempt, places):
             self._newest[attempt, seal.task] = (seal.link, seal.last)
@@ -604,11 +607,12 @@ class Ledger:
             bundle = self.read_bundle(attempt, checked.number)
             return bundle if bundle is not None and bundle.digest == checked.digest else None
 
+        folder = self.at.seals(attempt)
         for bundle in streamed(self.ask_all, get, closed.bundles, _BUNDLE_READERS):
             for place, data in bundle.seals() if bundle is not None else ():
                 if place.task < len(given) and place.link < len(given[place.task]) and not given[place.task][place.link]:
                     given[place.task][place.link] = 1
-                    yield self._decode_seal(attempt, place.task, place.link, data)
+                    yield self._decode_seal(attempt, place.task, place.link, data, folder)
 
     # --- commit -----------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.ledger import put_once
+from checkpoint_protocol.ledger import in_threads, put_once
 from checkpoint_protocol.records import NameRecord
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.store import ObjectStore, ObstoreStore, open_store, probe
@@ -185,6 +185,15 @@ def test_a_listing_of_more_than_a_page_gives_every_object_once(shared_store: Obj
     assert paths(shared_store, "staged/u/1/1/seals/") == expected
     assert len(paths(shared_store, "staged/")) == 1_100
     assert paths(shared_store, "staged/u/1/1/seals/109/") == ["staged/u/1/1/seals/109/0.json"]
+
+
+def test_a_listing_of_many_pages_gives_every_object_once_wherever_it_may_be_cut(shared_store: ObjectStore) -> None:
+    put = {f"seals/{task}/{link}.json" for task in range(450) for link in range(10)} | {"seals/bundle-0", "sealsx/1", "seal/1"}
+    in_threads(lambda path: shared_store.put_if_absent(path, b"x"), sorted(put))
+    below = sorted(path for path in put if path.startswith("seals/"))
+
+    for borders in ([], [f"seals/{task}/" for task in range(450)], ["seals/0/", "seals/9/"], ["a", "seals/0/5.json", "z"]):
+        assert sorted(stored.path for stored in shared_store.list("seals/", borders)) == below
 
 
 def test_a_completed_put_is_seen_by_the_next_listing_and_get(store: ObjectStore) -> None:

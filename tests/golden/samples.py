@@ -14,7 +14,6 @@ from typing import Final
 from checkpoint_protocol.manifest import Quarantine, Source, SourceOptions, Step
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
-    BundledSeal,
     BundleRecord,
     CheckedBundle,
     ClaimRecord,
@@ -261,8 +260,8 @@ SAMPLES: Final[dict[str, Record]] = {
         attempt=2,
         plan_token=_OTHER,
         seals=(
-            BundledSeal(task=0, link=0, size_bytes=812, etag='"9e107d9d372bb6826bd81d3542a419d6"'),
-            BundledSeal(task=3, link=17, size_bytes=640, etag="1a2b3c-5f-280"),
+            (0, 0, 812, '"9e107d9d372bb6826bd81d3542a419d6"'),
+            (3, 17, 640, "1a2b3c-5f-280"),
         ),
     ),
     "claim-iceberg": ClaimRecord(

@@ -22,7 +22,6 @@ from typing import Final
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import construct_writer
 from pyiceberg.conversions import from_bytes
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile, data_file_with_partition, manifest_entry_schema_with_data_file, write_manifest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -31,11 +30,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record as PartitionRecord
 from pyiceberg.types import PrimitiveType, StructType
 
+from checkpoint_operator.commit.metadata_files import MetadataFile
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.records import IcebergFile
+from checkpoint_protocol.storage import StorageSettings
 
 #: Entries that are compressed together; a reader takes a block at a time.
 _BLOCK_ENTRIES: Final = 1_000
@@ -108,23 +109,24 @@ def _metrics(file: IcebergFile) -> bytes:
     nans: list[bytes] = []
     lowers: list[bytes] = []
     uppers: list[bytes] = []
-    decode = binascii.a2b_base64
+    decode, count, counts, known = binascii.a2b_base64, _count, _COUNTS, _KNOWN_COUNTS
     for metrics in file.metrics:
-        key = _long(metrics.field_id)
+        field_id = metrics.field_id
+        key = counts[field_id] if 0 <= field_id < known else _long(field_id)
         if (number := metrics.column_size) is not None:
-            sizes += (key, _count(number))
+            sizes += (key, counts[number] if number < known else count(number))
         if (number := metrics.value_count) is not None:
-            values += (key, _count(number))
+            values += (key, counts[number] if number < known else count(number))
         if (number := metrics.null_count) is not None:
-            nulls += (key, _count(number))
+            nulls += (key, counts[number] if number < known else count(number))
         if (number := metrics.nan_count) is not None:
-            nans += (key, _count(number))
+            nans += (key, counts[number] if number < known else count(number))
         if (bound := metrics.lower) is not None:
             data = decode(bound)
-            lowers += (key, _count(len(data)), data)
+            lowers += (key, count(len(data)), data)
         if (bound := metrics.upper) is not None:
             data = decode(bound)
-            uppers += (key, _count(len(data)), data)
+            uppers += (key, count(len(data)), data)
     offsets = [_count(offset) for offset in file.split_offsets]
     return b"".join(
         (
@@ -244,13 +246,13 @@ class SpecEntries:
         if blocks:
             yield blocks
 
-    def write(self, io: FileIO, path: str, metadata: TableMetadata, snapshot_id: int, blocks: Sequence[_Block]) -> ManifestFile:
+    def write(self, file: MetadataFile, metadata: TableMetadata, snapshot_id: int, blocks: Sequence[_Block]) -> ManifestFile:
         """Write one manifest."""
         writer = write_manifest(
             format_version=metadata.format_version,
             spec=self.spec,
             schema=metadata.schema(),
-            output_file=io.new_output(path),
+            output_file=file,
             snapshot_id=snapshot_id,
             avro_compression="deflate",
         )
@@ -304,7 +306,7 @@ class PackedFiles:
             **({"changed-partition-count": str(len(partitions))} if partitions else {}),
         }
 
-    def manifests(self, io: FileIO, folder: str, metadata: TableMetadata) -> list[ManifestFile]:
+    def manifests(self, folder: str, metadata: TableMetadata, storage: StorageSettings) -> list[ManifestFile]:
         """Return manifests of all the files, at least one for each spec, rolled near the table's target size.
 
         They are written when they are first asked for, under names that nobody else uses; a later request, after the table has
@@ -317,7 +319,8 @@ class PackedFiles:
             stem = f"{folder}/{self.key.uid}-{self.key.epoch}-{new_token()}"
             for _, entries in sorted(self.by_spec.items()):
                 for blocks in entries.rolled(target_bytes):
-                    made.append(entries.write(io, f"{stem}-m{len(made)}.avro", metadata, self.key.snapshot_id, blocks))
+                    file = MetadataFile(f"{stem}-m{len(made)}.avro", storage)
+                    made.append(entries.write(file, metadata, self.key.snapshot_id, blocks))
             self._manifests = metadata.current_schema_id, made
         return list(self._manifests[1])
 

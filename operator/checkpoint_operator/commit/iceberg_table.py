@@ -46,6 +46,7 @@ from checkpoint_operator.arrow_schema import decode_schema
 from checkpoint_operator.catalogs import CLASS_PROPERTIES, CatalogBook, translate_catalog_error
 from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.iceberg_entries import PackedFiles, location_of_own, pack
+from checkpoint_operator.commit.metadata_files import MetadataFile
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing, remove_files
@@ -334,13 +335,13 @@ class PyicebergTable:
         folder = metadata.properties.get("write.metadata.path", f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
         snapshot_id = key.snapshot_id
         parent = metadata.snapshot_by_id(head) if head is not None else None
-        manifests = files.manifests(io, folder, metadata)
+        manifests = files.manifests(folder, metadata, self._settings)
         if parent is not None:
             manifests.extend(parent.manifests(io))
         path = f"{folder}/snap-{snapshot_id}-{token}.avro"
         with write_manifest_list(
             format_version=metadata.format_version,
-            output_file=io.new_output(path),
+            output_file=MetadataFile(path, self._settings),
             snapshot_id=snapshot_id,
             parent_snapshot_id=head,
             sequence_number=metadata.next_sequence_number(),

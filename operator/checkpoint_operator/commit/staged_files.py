@@ -4,6 +4,8 @@ removal, after a deletion."""
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,10 +17,12 @@ import obstore.exceptions as obstore_errors
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import local_path, open_raw_store, translate_store_error
+from checkpoint_protocol.store import list_objects, local_path, open_raw_store, translate_store_error
 
 _HEADS: Final = 32
 _READERS: Final = 16
+#: Enough names to cut a listing at.
+_BORDERS: Final = 512
 
 
 def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Mapping[str, int]:
@@ -28,7 +32,7 @@ def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Map
     """
     local = local_path(folder)
     if local is not None:
-        return {name: path.stat().st_size for name in names if (path := Path(local) / name).is_file()}
+        return _sizes_on_disk(str(local), names)
     store = open_raw_store(folder, storage)
     try:
         if len(names) <= _HEADS:
@@ -36,9 +40,23 @@ def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Map
                 found = readers.map(lambda name: (name, _size(store, name)), names)
                 return {name: size for name, size in found if size is not None}
         wanted = set(names)
-        return {meta["path"]: meta["size"] for chunk in obstore.list(store) for meta in chunk if meta["path"] in wanted}
+        return {
+            meta["path"]: meta["size"]
+            for meta in list_objects(store, None, names[:: max(1, len(names) // _BORDERS)])
+            if meta["path"] in wanted
+        }
     except (obstore_errors.BaseError, OSError) as error:
         raise translate_store_error(error, folder) from error
+
+
+def _sizes_on_disk(folder: str, names: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            known = os.stat(f"{folder}/{name}")
+            if stat.S_ISREG(known.st_mode):
+                found[name] = known.st_size
+    return found
 
 
 def _size(store: obstore.store.ObjectStore, name: str) -> int | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from checkpoint_protocol.bundles import Bundle
+from checkpoint_protocol.bundles import Bundle, BundledSeal
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger, SealListing, _CheckedBundles
-from checkpoint_protocol.records import BundledSeal, CheckedBundle, ClosedRecord, Seal, encode
+from checkpoint_protocol.records import CheckedBundle, ClosedRecord, Seal, encode
 from checkpoint_spark.bundling import Bundler
 
 
@@ -37,9 +37,7 @@ class BundlesOfLosers(Bundler):
             lost = seal.model_copy(update={"token": new_token(), "files": others[-1].files if others else ()})
             copied = encode(lost)
             copied = copied + b" " * max(0, len(data) - len(copied))
-            told.append(
-                (header, copied) if len(copied) == len(data) else (header.model_copy(update={"size_bytes": len(copied)}), copied)
-            )
+            told.append((header, copied) if len(copied) == len(data) else (header._replace(size_bytes=len(copied)), copied))
             self._earlier.append(seal)
         return super(BundlesOfLosers, self)._put(told)
 

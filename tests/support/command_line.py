@@ -90,7 +90,9 @@ class CommandLine:
     def say(self, *arguments: str) -> str:
         """Run another command to its end and return what it says on its standard output."""
         command = [sys.executable, "-m", "checkpoint_operator.cli.main", *arguments, "--settings", str(self.settings_file)]
-        return subprocess.run(command, env=self.environment(), stdout=subprocess.PIPE, check=False, text=True, timeout=60).stdout
+        return subprocess.run(
+            command, env=self.environment(), stdout=subprocess.PIPE, check=False, text=True, timeout=PATIENCE_S
+        ).stdout
 
     def ledger(self, epoch: int = 1) -> Ledger | None:
         """A fresh look at the store, or None while the write has no uid."""

@@ -241,7 +241,7 @@ class Spec(Section):
         default=False, description="Cluster: end the driver and start none. What is sealed stays; false goes on from there."
     )
     backoff_limit: int = Field(
-        default=3, ge=0, le=1000, description="Attempts in a row that may fail without sealing anything, beyond the first."
+        default=3, ge=0, le=1000, description="Attempts in a row that may fail and seal nothing, beyond the first."
     )
     active_deadline_seconds: Annotated[Seconds, Field(ge=1)] | None = Field(
         default=None, description="Cluster: an epoch that has taken longer gets no more drivers, and waits for a person."

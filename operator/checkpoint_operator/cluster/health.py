@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-_STALE_AFTER_S: Final = 90.0
 #: A commit of very many files may take many minutes, and every worker may wait for its turn to commit. All requests end by
 #: themselves far earlier, so workers of which none has come back for so long hang by a defect.
 _LONGEST_LOOK_S: Final = 3600.0
@@ -31,6 +30,7 @@ class Health:
     """
 
     clock: Callable[[], float] = time.monotonic
+    stale_after_s: float = 90.0
     workers: int = 0
     last_round_trip: float = 0.0
     api_answers: bool = False
@@ -57,7 +57,7 @@ class Health:
 
     @property
     def is_alive(self) -> bool:
-        return not self.watch_is_dead and (self.clock() - self.last_round_trip < _STALE_AFTER_S or self._are_all_busy())
+        return not self.watch_is_dead and (self.clock() - self.last_round_trip < self.stale_after_s or self._are_all_busy())
 
     @property
     def is_ready(self) -> bool:

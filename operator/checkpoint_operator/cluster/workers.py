@@ -17,7 +17,6 @@ from checkpoint_protocol.errors import CheckpointError
 
 CANARY: Final = WriteName("", "canary")
 RESYNC: Final = WriteName("", "resync")
-_CANARY_EVERY_S: Final = 10.0
 _AFTER_DEFECT_S: Final = 60.0
 
 _log = logging.getLogger(__name__)
@@ -39,6 +38,7 @@ class Workers:
     metrics: Metrics
     resync_s: float
     count: int = 8
+    canary_every_s: float = 10.0
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self) -> None:
@@ -64,7 +64,7 @@ class Workers:
             if key == CANARY:
                 self._carry_canary()
                 self.queue.done(key)
-                self.queue.add(key, _CANARY_EVERY_S, is_first=True)
+                self.queue.add(key, self.canary_every_s, is_first=True)
                 continue
             self.health.note_taken(me)
             try:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
 from pyiceberg.io import FileIO, load_file_io
-from requests import PreparedRequest, Response
+from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
+from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from checkpoint_protocol import reasons
@@ -21,19 +26,81 @@ from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import iceberg_options, reveal
 
 _ANSWER_WITHIN_S: Final = 60.0
+_CONNECT_WITHIN_S: Final = 10.0
+_REFUSAL_HOLDS_S: Final = 10.0
 #: Properties whose value is the name of a Python class that pyiceberg would import.
 CLASS_PROPERTIES: Final = frozenset({"py-io-impl", "py-catalog-impl", "write.py-location-provider.impl", "auth.custom.impl"})
 
 
 class _BoundedAdapter(HTTPAdapter):
-    """Requests to the catalog end: pyiceberg sends the commit without a timeout. Never sends a request twice."""
+    """Requests to the catalog end: pyiceberg sends them without a timeout. Never sends a request twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer_within_s: float) -> None:
         super().__init__(max_retries=0)
+        self._timeout_s = (min(_CONNECT_WITHIN_S, answer_within_s), answer_within_s)
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        kwargs["timeout"] = kwargs.get("timeout") or _ANSWER_WITHIN_S
+        kwargs["timeout"] = kwargs.get("timeout") or self._timeout_s
         return super().send(request, *args, **kwargs)
+
+
+class _BoundedRestCatalog(RestCatalog):
+    """Its first requests, for a token and for the catalog's configuration, are sent while it is made, and end as well."""
+
+    def __init__(self, name: str, answer_within_s: float, **properties: str) -> None:
+        self._answer_within_s = answer_within_s
+        super().__init__(name, **properties)
+
+    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
+        self._bound(session)
+        return super()._create_legacy_oauth2_auth_manager(session)
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        self._bound(session)
+        return session
+
+    def _bound(self, session: Session) -> None:
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _BoundedAdapter(self._answer_within_s))
+
+
+class _BoundedSqlCatalog(SqlCatalog):
+    """Each connection and each statement ends. (SQLite waits for a lock for five seconds, and the pool for a connection for
+    thirty, by themselves.) What the uri says of these limits itself stands.
+    """
+
+    def __init__(self, name: str, answer_within_s: float, **properties: str) -> None:
+        self._answer_within_s = answer_within_s
+        super().__init__(name, **{**properties, "uri": _bounded_uri(properties["uri"], answer_within_s)})
+
+    def _init_catalog(self) -> None:
+        # Called when the engine has been made, and before its first statement.
+        if self.engine.dialect.name == "postgresql":
+            within_ms = int(self._answer_within_s * 1000)
+
+            def bound(connection: Connection) -> None:
+                # Of this transaction only: a pooler between may hand the session on to others.
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {within_ms}")
+
+            event.listen(self.engine, "begin", bound)
+        super()._init_catalog()
+
+
+def _bounded_uri(uri: str, answer_within_s: float) -> str:
+    """Have libpq give up on a server that does not let us in, and on one that is gone."""
+    url = make_url(uri)
+    if url.get_backend_name() != "postgresql" or url.get_driver_name() not in ("psycopg2", "psycopg"):
+        return uri
+    limits = {
+        "connect_timeout": str(max(2, int(min(_CONNECT_WITHIN_S, answer_within_s)))),
+        "tcp_user_timeout": str(int(answer_within_s * 1000)),
+        "keepalives_idle": "30",
+        "keepalives_interval": "10",
+        "keepalives_count": "3",
+    }
+    bounded = url.update_query_dict({name: value for name, value in limits.items() if name not in url.query})
+    return bounded.render_as_string(hide_password=False)
 
 
 class _OwnFileIO:
@@ -46,8 +113,14 @@ class _OwnFileIO:
         return load_file_io(dict(iceberg_options(location or "", self._settings)), location)
 
 
-def open_catalog(name: str, settings: Settings) -> Catalog:
-    """Return the catalog of this name. NeedsChange if there is none, or its credentials are refused."""
+_KINDS: Final[Mapping[str, Callable[..., Catalog]]] = {"rest": _BoundedRestCatalog, "sql": _BoundedSqlCatalog}
+
+
+def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER_WITHIN_S) -> Catalog:
+    """Return the catalog of this name. NeedsChange if there is none, or its credentials are refused.
+
+    Each request to it, those made here too, is given up after `answer_within_s` of silence (Retryable).
+    """
     entry = settings.catalogs.get(name)
     if entry is None:
         known = ", ".join(sorted(settings.catalogs)) or "none"
@@ -55,7 +128,7 @@ def open_catalog(name: str, settings: Settings) -> Catalog:
             reasons.MANIFEST_INVALID,
             f"there is no catalog {name!r} in the settings file (it has: {known}); add it under catalogs",
         )
-    properties = {"type": entry.type, "uri": entry.uri}
+    properties = {"uri": entry.uri}
     if entry.warehouse is not None:
         properties |= {"warehouse": entry.warehouse, **iceberg_options(entry.warehouse, settings)}
     if entry.credential is not None:
@@ -65,7 +138,7 @@ def open_catalog(name: str, settings: Settings) -> Catalog:
     if entry.scope is not None:
         properties["scope"] = entry.scope
     try:
-        catalog = load_catalog(name, **properties)
+        catalog = _KINDS[entry.type](name, answer_within_s, **properties)
     except Exception as error:
         raise translate_catalog_error(error, name) from error
     if classes := CLASS_PROPERTIES & catalog.properties.keys() - properties.keys():
@@ -75,30 +148,61 @@ def open_catalog(name: str, settings: Settings) -> Catalog:
         )
     # A table's properties may name a class too; pyiceberg would import it while the table is merely looked at.
     catalog._load_file_io = _OwnFileIO(settings)  # type: ignore[method-assign]
-    session = getattr(catalog, "_session", None)
-    if session is not None:
-        session.mount("http://", _BoundedAdapter())
-        session.mount("https://", _BoundedAdapter())
     return catalog
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One catalog of a book. `refusal`: why it could not be opened the last time, and when to try anew."""
+
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    catalog: Catalog | None = None
+    refusal: Retryable | None = None
+    again_at: float = 0.0
 
 
 @dataclass(slots=True)
 class CatalogBook:
     """Opens each catalog once for all tables of a process: a connection pool and a client for each write would be many.
 
-    May be handed to threads; so may the catalogs. One that could not be opened is tried anew by the next who asks.
+    May be handed to threads; so may the catalogs. Nobody waits for a catalog of another name. One that does not answer is tried
+    anew by one caller at a time, and not at once: all others are told so without waiting, or they would soon be all workers.
     """
 
     settings: Settings
-    _opened: dict[str, Catalog] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    answer_within_s: float = _ANSWER_WITHIN_S
+    clock: Callable[[], float] = time.monotonic
+    _entries: dict[str, _Entry] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._entries = {name: _Entry() for name in self.settings.catalogs}
 
     def open(self, name: str) -> Catalog:
         """Return the catalog of this name, as open_catalog does."""
-        with self._lock:
-            if name not in self._opened:
-                self._opened[name] = open_catalog(name, self.settings)
-            return self._opened[name]
+        entry = self._entries.get(name)
+        if entry is None:
+            return open_catalog(name, self.settings)
+        if entry.catalog is not None:
+            return entry.catalog
+        # Whoever comes while the first attempt is made waits for what it brings.
+        is_mine = entry.opening.acquire(blocking=entry.refusal is None)
+        try:
+            if entry.catalog is not None:
+                return entry.catalog
+            if entry.refusal is not None and (not is_mine or self.clock() < entry.again_at):
+                raise Retryable(entry.refusal.reason, entry.refusal.message)
+            entry.catalog = self._open(name, entry)
+            return entry.catalog
+        finally:
+            if is_mine:
+                entry.opening.release()
+
+    def _open(self, name: str, entry: _Entry) -> Catalog:
+        try:
+            return open_catalog(name, self.settings, self.answer_within_s)
+        except Retryable as error:
+            entry.refusal, entry.again_at = error, self.clock() + _REFUSAL_HOLDS_S
+            raise
 
 
 def translate_catalog_error(error: Exception, name: str) -> CheckpointError:

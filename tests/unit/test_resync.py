@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import pytest
 
 from checkpoint_operator.cluster.cache import Cache, WriteName
 from checkpoint_operator.cluster.resync import Resync
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
 from tests.support.fake_cluster import FakeApi
 
 MANIFEST: dict[str, Any] = {"apiVersion": "x", "kind": "y", "metadata": {"name": "a"}, "spec": {}}
@@ -67,3 +72,89 @@ def test_a_write_that_changes_all_the_time_is_no_sign_of_death() -> None:
     for number in range(4):
         api.apply({**MANIFEST, "spec": {"changed": number}})
         assert resync.run()
+
+
+# --- one namespace of several -------------------------------------------------------------------------------------------------
+
+
+class PartlyForbidden(FakeApi):
+    """Refuses to list one namespace."""
+
+    forbidden: str | None = None
+
+    def list_writes(self, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+        if namespace == self.forbidden:
+            raise Retryable(reasons.API_FORBIDDEN, "403")
+        return super().list_writes(namespace)
+
+
+def in_namespace(namespace: str, name: str = "a") -> dict[str, Any]:
+    return {**MANIFEST, "metadata": {"namespace": namespace, "name": name}}
+
+
+def test_a_namespace_that_is_forbidden_keeps_nobody_from_the_others_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    told, woken = Cache(), list[WriteName]()
+    api = PartlyForbidden(told, lambda key: None)
+    resync = Resync(api, told, woken.append, ["first", "second"])
+    keys = [api.apply(in_namespace("first")), api.apply(in_namespace("second"))]
+    api.forbidden = "first"
+
+    assert [resync.run(), resync.run(), resync.run()] == [True, True, True]
+    assert woken == [keys[1]] * 3
+    assert told.write(keys[0]) is not None, "what cannot be listed is not gone"
+    assert len([record for record in caplog.records if "first" in record.getMessage()]) == 1
+    api.forbidden = None
+    resync.run()
+    assert "the writes of namespace first are listed again" in caplog.text
+
+
+def test_a_change_that_a_refused_watch_does_not_tell_is_no_sign_of_death_and_one_beside_it_is() -> None:
+    api, told = FakeApi(Cache(), lambda key: None), Cache()
+    resync = Resync(api, told, lambda key: None, ["first", "second"], lambda namespace: namespace == "first")
+    api.apply(in_namespace("first"))
+    assert [resync.run(), resync.run(), resync.run()] == [True, True, True]
+
+    api.apply(in_namespace("second"))
+    assert [resync.run(), resync.run()] == [True, False]
+
+
+def test_a_watch_that_was_refused_until_now_has_a_turn_to_tell() -> None:
+    refused = [True]
+    api, told = FakeApi(Cache(), lambda key: None), Cache()
+    resync = Resync(api, told, lambda key: None, ["default"], lambda namespace: refused[0])
+    api.apply(MANIFEST)
+    assert [resync.run(), resync.run()] == [True, True]
+
+    refused[0] = False
+    assert [resync.run(), resync.run()] == [True, False]
+
+
+# --- writes that went while the watch was away ----------------------------------------------------------------------------------
+
+
+def test_a_write_that_went_unseen_is_forgotten_and_looked_at_once_more() -> None:
+    api, told, resync, woken = world()
+    key = api.apply(MANIFEST)
+    told.put_write(api.writes[key])
+    api.delete(key)
+
+    resync.run()
+    assert told.write(key) is not None, "a list may be older than what is known"
+    resync.run()
+    assert told.write(key) is None
+    assert woken == [key]
+
+
+def test_a_write_that_a_stale_list_does_not_show_is_kept() -> None:
+    class Stale(FakeApi):
+        def list_writes(self, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+            return []
+
+    told = Cache()
+    api = Stale(told, lambda key: None)
+    key = api.apply(MANIFEST)
+    resync = Resync(api, told, lambda key: None, [None])
+    for _ in range(3):
+        resync.run()
+
+    assert told.write(key) is not None

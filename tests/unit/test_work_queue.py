@@ -75,6 +75,63 @@ def test_a_key_in_hand_is_not_given_to_a_second_worker_and_comes_again_afterward
     assert work.take() == "a"
 
 
+def test_what_comes_first_waits_for_its_time_and_then_for_nothing_else() -> None:
+    work, clock = queue()
+    work.add("canary", 10.0, is_first=True)
+    for number in range(100):
+        work.add(f"write-{number}")
+    assert work.take() == "write-0"
+    clock.now_s = 10.0
+
+    assert work.take() == "canary"
+    assert work.take() == "write-1"
+
+
+def test_keys_that_are_asked_for_far_ahead_again_and_again_take_no_more_room() -> None:
+    """As a finished write does: it is looked at with each resync, and each time asks for the end of its seven days."""
+    work, clock = queue()
+    for _ in range(2000):
+        for key in ("a", "b", "c"):
+            work.add(key, 7 * 86_400.0)
+            work.add(key)
+            assert work.take() == key
+            work.add(key, 1.0)
+            work.done(key)
+        clock.now_s += 300.0
+        for _ in range(3):
+            work.done(work.take() or "")
+    assert len(work._heap) + sum(map(len, work._held.values())) < 100
+
+
+def test_what_waits_is_taken_in_its_order_after_replaced_entries_are_dropped() -> None:
+    work, clock = queue()
+    for number in range(200):
+        work.add(f"write-{number}", 1000.0)
+    for number in reversed(range(200)):
+        work.add(f"write-{number}", 500.0)
+    for _ in range(3):
+        for number in range(200):
+            work.add(f"write-{number}", 100.0 - _)
+    clock.now_s = 100.0
+
+    assert [work.take() for _ in range(200)] == [f"write-{number}" for number in range(200)]
+
+
+def test_a_key_in_hand_that_was_asked_for_again_is_not_lost_when_replaced_entries_are_dropped() -> None:
+    work, _ = queue()
+    work.add("a")
+    assert work.take() == "a"
+    work.add("a")
+    work.add("b")
+    assert work.take() == "b", "a is in hand, and laid aside"
+    for number in range(300):
+        work.add("c", 1000.0 - number)
+    work.done("a")
+
+    assert work.take() == "a"
+    assert work.count_due() == 0
+
+
 def test_a_worker_that_waits_is_woken_by_an_added_key() -> None:
     work: WorkQueue[str] = WorkQueue()
     taken: list[str | None] = []

@@ -5,25 +5,38 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-_STALE_AFTER_S: Final = 90.0
+#: A commit of very many files may take many minutes, and every worker may wait for its turn to commit. All requests end by
+#: themselves far earlier, so workers of which none has come back for so long hang by a defect.
+_LONGEST_LOOK_S: Final = 3600.0
+_PROBE_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(slots=True)
 class Health:
-    """`round_trip` is noted by the workers themselves when they have carried the canary, a key that is queued every few seconds.
+    """What the workers note of themselves, and what follows from it for the probes. Thread-safe.
 
-    An API server that is down makes us not ready. It does not make us dead: a restart would not help. A watch that has told
-    nothing of what the API server has listed for long makes us dead: a restart begins it anew.
+    Alive is who still takes work, however much of it waits and however slowly it goes. A free worker takes the canary, which
+    comes before all other work, within seconds; so if nobody has for long, either every worker has a look in hand, and that is
+    right while one of them has taken its look not too long ago, or the workers or their queue are broken. A restart helps
+    against the second only: a backlog, a store or a catalog that does not answer, and a long commit are the same afterwards,
+    and the commit would begin anew.
+
+    An API server that is down, or a namespace that is forbidden, makes us not dead either. A watch that has told nothing of
+    what the API server has listed for long, though the API server grants it, does: a restart begins it anew.
     """
 
     clock: Callable[[], float] = time.monotonic
+    stale_after_s: float = 90.0
+    workers: int = 0
     last_round_trip: float = 0.0
     api_answers: bool = False
     watch_is_dead: bool = False
+    _in_hand: dict[str, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.last_round_trip = self.clock()
@@ -32,19 +45,37 @@ class Health:
         self.last_round_trip = self.clock()
         self.api_answers = api_answers
 
+    def note_taken(self, worker: str) -> None:
+        """This worker has a look in hand from now on."""
+        with self._lock:
+            self._in_hand[worker] = self.clock()
+
+    def note_back(self, worker: str) -> None:
+        """This worker takes the next work."""
+        with self._lock:
+            self._in_hand.pop(worker, None)
+
     @property
     def is_alive(self) -> bool:
-        return self.clock() - self.last_round_trip < _STALE_AFTER_S and not self.watch_is_dead
+        return not self.watch_is_dead and (self.clock() - self.last_round_trip < self.stale_after_s or self._are_all_busy())
 
     @property
     def is_ready(self) -> bool:
         return self.is_alive and self.api_answers
+
+    def _are_all_busy(self) -> bool:
+        with self._lock:
+            taken = list(self._in_hand.values())
+        return len(taken) >= max(1, self.workers) and self.clock() - max(taken) < _LONGEST_LOOK_S
 
 
 def serve(health: Health, port: int) -> ThreadingHTTPServer:
     """Answer /healthz and /readyz in a thread of their own; the caller shuts the server down."""
 
     class Handler(BaseHTTPRequestHandler):
+        #: Who connects and says nothing would keep a thread for good.
+        timeout = _PROBE_TIMEOUT_S
+
         def do_GET(self) -> None:
             state = {"/healthz": health.is_alive, "/readyz": health.is_ready}.get(self.path)
             code = 404 if state is None else 200 if state else 503

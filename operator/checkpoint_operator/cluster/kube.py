@@ -126,7 +126,12 @@ class KubernetesApi:
             return None
         if response.status >= 300:
             raise _translate(verb, path, kind, response.status, text)
-        answer: Object = json.loads(text)
+        try:
+            answer: Object = json.loads(text)
+        except ValueError as error:
+            raise Retryable(
+                reasons.API_UNAVAILABLE, f"the API server's answer to {verb} {path} is no JSON; is there a proxy between?"
+            ) from error
         return answer
 
 

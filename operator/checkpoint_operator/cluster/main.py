@@ -33,6 +33,7 @@ from checkpoint_operator.cluster.kube import KubernetesApi, connect
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.overview import ages_by_phase
 from checkpoint_operator.cluster.resync import Resync
+from checkpoint_operator.cluster.watch_troubles import WatchTroubles
 from checkpoint_operator.cluster.watching import watch
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_operator.cluster.workers import Workers
@@ -76,7 +77,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
     """Work until the process is told to end (SIGTERM, SIGINT)."""
     cache, metrics, health = Cache(), Metrics(), Health()
     queue: WorkQueue[WriteName] = WorkQueue()
-    counts = StoreCounts()
+    counts, troubles = StoreCounts(), WatchTroubles()
     catalogs = CatalogBook(settings)
     controller = Controller(
         api=api,
@@ -94,16 +95,17 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         ages=lambda: ages_by_phase(cache, time.time()),
         requests=lambda: dict(api.requests),
         store_requests=counts.by_request,
+        watch_troubles=troubles.now,
     )
     watched: tuple[str | None, ...] = (None,) if config.all_namespaces else config.namespaces
-    resync = Resync(api, cache, queue.add, watched)
+    resync = Resync(api, cache, queue.add, watched, troubles.has)
     workers = Workers(queue, controller.look, api.check, resync.run, health, metrics, config.resync_seconds)
     _load_table_libraries(settings)
     probes = serve(health, config.health_port)
     exposition, _ = start_http_server(config.metrics_port, registry=metrics.registry)
     workers.start()
     try:
-        watch(cache, queue.add, () if config.all_namespaces else config.namespaces)
+        watch(cache, queue.add, () if config.all_namespaces else config.namespaces, troubles)
     finally:
         if not workers.stop(_PATIENCE_S):
             logging.getLogger(__name__).warning("some work was cut off; the next process completes it")
@@ -174,6 +176,8 @@ def _log_as_json(level: str) -> None:
     if level != "debug":
         # Kopf says at "info" of each event of each pod that it was handled.
         logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+        # And of each try of a request that is refused; WatchTroubles says it once.
+        logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

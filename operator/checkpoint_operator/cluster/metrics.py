@@ -45,9 +45,13 @@ class Metrics:
         ages: Callable[[], Mapping[str, tuple[int, float]]],
         requests: Callable[[], Mapping[tuple[str, str], int]],
         store_requests: Callable[[], Mapping[str, int]],
+        watch_troubles: Callable[[], Iterable[tuple[str | None, str]]],
     ) -> None:
-        """Register what is looked up at scrape time. `ages`: for each phase, how many writes and the oldest's age in s."""
-        self.registry.register(_AtScrape(queue_depth, ages, requests, store_requests))
+        """Register what is looked up at scrape time. `ages`: for each phase, how many writes and the oldest's age in s.
+
+        `watch_troubles`: by namespace (None: all) and kind, the watches that do not get through.
+        """
+        self.registry.register(_AtScrape(queue_depth, ages, requests, store_requests, watch_troubles))
 
 
 class _AtScrape(Collector):
@@ -57,7 +61,9 @@ class _AtScrape(Collector):
         ages: Callable[[], Mapping[str, tuple[int, float]]],
         requests: Callable[[], Mapping[tuple[str, str], int]],
         store_requests: Callable[[], Mapping[str, int]],
+        watch_troubles: Callable[[], Iterable[tuple[str | None, str]]],
     ) -> None:
+        self._watch_troubles = watch_troubles
         self._queue_depth = queue_depth
         self._ages = ages
         self._requests = requests
@@ -74,6 +80,14 @@ class _AtScrape(Collector):
             oldest.add_metric([phase], age_s)
         yield count
         yield oldest
+        watches = GaugeMetricFamily(
+            f"{_PREFIX}_watches_in_trouble",
+            "1 for each watch that the API server does not grant; an empty namespace stands for all.",
+            labels=["namespace", "kind"],
+        )
+        for namespace, kind in self._watch_troubles():
+            watches.add_metric([namespace or "", kind], 1)
+        yield watches
         yield _counted("api_requests", "Requests to the API server.", ["verb", "kind"], self._requests())
         yield _counted("store_requests", "Requests to checkpoint stores.", ["request"], self._store_requests())
 

@@ -2,33 +2,77 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.cache import Cache, WriteName, name_of
+from checkpoint_protocol.errors import CheckpointError
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Resync:
-    """`namespaces`: those that are watched; None for all."""
+    """`namespaces`: those that are watched; None for all. `is_in_trouble`: whether a namespace's watch is known to be refused.
+
+    A namespace that cannot be listed, or whose watch is refused, says nothing of the others and is no dead watch: a restart
+    would not help.
+    """
 
     api: KubeApi
     cache: Cache
     wake: Callable[[WriteName], None]
     namespaces: Sequence[str | None]
+    is_in_trouble: Callable[[str | None], bool] = lambda namespace: False
     _behind: dict[WriteName, str] = field(default_factory=dict)
+    _absent: set[WriteName] = field(default_factory=set)
+    _unlisted: dict[str | None, str] = field(default_factory=dict)
 
     def run(self) -> bool:
-        """List the writes, wake each; return False if the watch has not told of a change that the last run had listed already."""
+        """List the writes, wake each; return False if the watch has not told of a change that the last run had listed already.
+
+        A write that is gone without a word of the watch, which was away when it went, is forgotten.
+        """
         behind: dict[WriteName, str] = {}
+        absent: set[WriteName] = set()
         is_dead = False
         for namespace in self.namespaces:
-            for body in self.api.list_writes(namespace):
+            known = {key for key in self.cache.write_names() if namespace in (None, key.namespace)}
+            try:
+                bodies = self.api.list_writes(namespace)
+                missing = known - {name_of(body) for body in bodies}
+                # A list may be older than what is known: who is absent twice is asked for.
+                for key in missing & self._absent:
+                    self._forget_if_gone(key)
+            except CheckpointError as error:
+                self._tell(namespace, error.message)
+                continue
+            self._tell(namespace, None)
+            absent |= missing
+            is_refused = self.is_in_trouble(namespace)
+            for body in bodies:
                 key, version = name_of(body), body["metadata"]["resourceVersion"]
-                if self.cache.is_behind(body):
+                if self.cache.is_behind(body) and not is_refused:
                     behind[key] = version
                     is_dead = is_dead or self._behind.get(key) == version
                 self.wake(key)
-        self._behind = behind
+        self._behind, self._absent = behind, absent
         return not is_dead
+
+    def _forget_if_gone(self, key: WriteName) -> None:
+        body = self.cache.write(key)
+        if body is not None and self.api.get_write(key.namespace, key.name) is None:
+            self.wake(self.cache.remove_write(body))
+
+    def _tell(self, namespace: str | None, trouble: str | None) -> None:
+        """Say in the log what has changed."""
+        where = f"of namespace {namespace}" if namespace is not None else "of all namespaces"
+        before = self._unlisted.pop(namespace, None)
+        if trouble is not None:
+            self._unlisted[namespace] = trouble
+            if before is None:
+                _log.warning("the writes %s cannot be listed: %s", where, trouble)
+        elif before is not None:
+            _log.warning("the writes %s are listed again", where)

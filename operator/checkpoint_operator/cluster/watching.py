@@ -1,44 +1,111 @@
 """Watch the cluster and wake the work queue. The only module that knows Kopf, of which we use watching and nothing else.
 
 Raw events only: Kopf writes nothing onto any object, and keeps no state of its own.
+
+Kopf ends when one of its watches is refused for about a minute. Here the refusal of one namespace concerns that namespace: it is
+asked for again and again, while the others go on.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
+import itertools
+import logging
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
+import aiohttp
 import kopf
 
 from checkpoint_operator.cluster.cache import Cache, WriteName, name_of, write_of
 from checkpoint_operator.cluster.kube import PLURAL
 from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
+from checkpoint_operator.cluster.watch_troubles import WatchTroubles
 from checkpoint_protocol.manifest import API_VERSION
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pauses:
+    """1, 2, 4 ... 30, 30 ... s, for as long as it takes. Each iteration begins at the first."""
+
+    first_s: float = 1.0
+    most_s: float = 30.0
+
+    def __iter__(self) -> Iterator[float]:
+        return (min(self.most_s, self.first_s * 2 ** min(number, 30)) for number in itertools.count())
+
+
+_PAUSES: Final = Pauses()
+#: A watch that is silent may be dead: it is begun anew now and then.
+_WATCH_S: Final = 270
 
 
 def watch(
     cache: Cache,
     wake: Callable[[WriteName], None],
     namespaces: Sequence[str],
+    troubles: WatchTroubles,
 ) -> None:
-    """Feed the cache and wake a write's key at each event, until the process is told to end.
+    """Feed the cache and wake a write's key at each event, until the process is told to end (SIGTERM, SIGINT).
 
-    No namespaces: all of them. Raises when a watch cannot go on.
+    No namespaces: all of them.
     """
+    asyncio.run(watch_until(asyncio.Event(), cache, wake, namespaces, troubles))
+
+
+async def watch_until(
+    stop: asyncio.Event,
+    cache: Cache,
+    wake: Callable[[WriteName], None],
+    namespaces: Sequence[str],
+    troubles: WatchTroubles,
+    pauses: Pauses = _PAUSES,
+    watch_s: int = _WATCH_S,
+) -> None:
+    """Watch until `stop` is set, or the process is told to end. Whatever ends Kopf before begins it anew, with a list of all."""
+    registry = _registry(cache, wake, troubles, pauses)
+    again = iter(pauses)
+    while not stop.is_set():
+        began = time.monotonic()
+        try:
+            await kopf.operator(
+                registry=registry,
+                settings=_settings(pauses, watch_s),
+                namespaces=list(namespaces),
+                clusterwide=not namespaces,
+                standalone=True,
+                stop_flag=stop,
+            )
+            return
+        except Exception:
+            # The kind is not installed any more, the credentials are refused, an answer is no answer: others than we mend it.
+            _log.exception("the watches ended, and are begun anew")
+        if time.monotonic() - began > 2 * pauses.most_s:
+            again = iter(pauses)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), next(again))
+
+
+def _registry(cache: Cache, wake: Callable[[WriteName], None], troubles: WatchTroubles, pauses: Pauses) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
     group, version = API_VERSION.split("/")
+    logins = _Logins(troubles, pauses)
 
     @kopf.on.login(registry=registry)
-    async def _log_in(**context: Any) -> kopf.ConnectionInfo | None:
+    async def _log_in(**context: Any) -> kopf.AiohttpSession:
         # Asked again when the credentials are refused: a service account's token is renewed in its file.
-        info = kopf.login_with_service_account(**context)
-        if info is None:
-            return kopf.login_with_kubeconfig(**context)
-        # By address, as the Kubernetes client has it: Kopf's name for the server needs a DNS that answers.
-        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-        return dataclasses.replace(info, server=f"https://{f'[{host}]' if ':' in host else host}:{port}")
+        return await logins.log_in(**context)
 
     @kopf.on.event(group, version, PLURAL, registry=registry)
     async def _write_changed(event: Any, **_: Any) -> None:
@@ -58,23 +125,85 @@ def watch(
         if (key := write_of(body)) is not None:
             wake(key)
 
+    return registry
+
+
+def _settings(pauses: Pauses, watch_s: int) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = _NoDiffs()
     settings.persistence.progress_storage = _NoProgress()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True
-    # A watch that is silent may be dead: begin it anew now and then.
-    settings.watching.server_timeout = 270
-    settings.watching.client_timeout = 300
+    settings.watching.server_timeout = watch_s
+    settings.watching.client_timeout = watch_s + 30
     settings.watching.connect_timeout = 10
-    kopf.run(
-        registry=registry,
-        settings=settings,
-        namespaces=list(namespaces),
-        clusterwide=not namespaces,
-        standalone=True,
-    )
+    settings.networking.connect_timeout = 10
+    settings.networking.request_timeout = 60
+    settings.networking.error_backoffs = pauses
+    # Kopf would kill the process so long after its end, although it may have been begun anew in it.
+    settings.process.ultimate_exiting_timeout = None
+    return settings
+
+
+class _Logins:
+    """Opens sessions with the API server, with the credentials of the process's pod or kubeconfig as they are at the time.
+
+    Each session is another to Kopf, which does not take credentials again that were refused once. A server that cannot ask its
+    own store refuses good ones too.
+    """
+
+    def __init__(self, troubles: WatchTroubles, pauses: Pauses) -> None:
+        self._troubles = troubles
+        self._pauses = pauses
+        self._next = iter(pauses)
+        self._last_at: float | None = None
+
+    async def log_in(self, **context: Any) -> kopf.AiohttpSession:
+        now = time.monotonic()
+        if self._last_at is None or now - self._last_at > 2 * self._pauses.most_s:
+            self._next = iter(self._pauses)
+        else:
+            await asyncio.sleep(next(self._next))
+        self._last_at = time.monotonic()
+        info = _credentials(**context)
+        if info is None:
+            raise kopf.TemporaryError("neither a pod's service account nor a kubeconfig was found", delay=next(self._next))
+        connector = aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context())
+        session = aiohttp.ClientSession(
+            connector=connector,
+            headers=info.as_http_headers(),
+            proxy=info.proxy_url,
+            trust_env=info.trust_env,
+            trace_configs=[_tracing(self._troubles)],
+        )
+        return kopf.AiohttpSession(server=info.server, default_namespace=info.default_namespace, aiohttp_session=session)
+
+
+def _credentials(**context: Any) -> kopf.ConnectionInfo | None:
+    info = kopf.login_with_service_account(**context)
+    if info is None:
+        return kopf.login_with_kubeconfig(**context)
+    # By address, as the Kubernetes client has it: Kopf's name for the server needs a DNS that answers.
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    return dataclasses.replace(info, server=f"https://{f'[{host}]' if ':' in host else host}:{port}")
+
+
+def _tracing(troubles: WatchTroubles) -> aiohttp.TraceConfig:
+    """Note what becomes of each request of Kopf, which itself tells nobody but its log."""
+    tracing = aiohttp.TraceConfig()
+
+    async def ended(_: Any, __: Any, request: aiohttp.TraceRequestEndParams) -> None:
+        status = request.response.status
+        troubles.note(request.url.path, None if status < 400 else f"{status} {request.response.reason}")
+
+    async def failed(_: Any, __: Any, request: aiohttp.TraceRequestExceptionParams) -> None:
+        if isinstance(request.exception, Exception):
+            troubles.note(request.url.path, type(request.exception).__name__)
+
+    tracing.on_request_end.append(ended)
+    tracing.on_request_exception.append(failed)
+    return tracing
 
 
 class _NoDiffs(kopf.DiffBaseStorage):

@@ -15,8 +15,8 @@ from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_protocol.errors import CheckpointError
 
-CANARY: Final = WriteName("", "")
-_CANARY_EVERY_S: Final = 10.0
+CANARY: Final = WriteName("", "canary")
+RESYNC: Final = WriteName("", "resync")
 _AFTER_DEFECT_S: Final = 60.0
 
 _log = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 class Workers:
     """`look` brings a write on and says when to come back; `check` is one round trip to the API server, and `resync` looks at all
     writes there, and says whether the watch keeps up.
+
+    The canary goes before all that waits, so that it tells of the workers and not of the backlog; the resync waits like any look.
     """
 
     queue: WorkQueue[WriteName]
@@ -36,11 +38,13 @@ class Workers:
     metrics: Metrics
     resync_s: float
     count: int = 8
+    canary_every_s: float = 10.0
     _threads: list[threading.Thread] = field(default_factory=list)
-    _last_resync: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
-        self.queue.add(CANARY)
+        self.health.workers = self.count
+        self.queue.add(CANARY, is_first=True)
+        self.queue.add(RESYNC, self.resync_s)
         for number in range(self.count):
             thread = threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
             self._threads.append(thread)
@@ -55,11 +59,19 @@ class Workers:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
+        me = threading.current_thread().name
         while (key := self.queue.take()) is not None:
+            if key == CANARY:
+                self._carry_canary()
+                self.queue.done(key)
+                self.queue.add(key, self.canary_every_s, is_first=True)
+                continue
+            self.health.note_taken(me)
             try:
-                delay_s = self._canary() if key == CANARY else self._look(key)
+                delay_s = self._resync() if key == RESYNC else self._look(key)
             finally:
                 self.queue.done(key)
+                self.health.note_back(me)
             if delay_s is not None:
                 self.queue.add(key, delay_s)
 
@@ -76,18 +88,26 @@ class Workers:
         finally:
             self.metrics.reconcile_seconds.labels(outcome).observe(time.monotonic() - started)
 
-    def _canary(self) -> float:
+    def _carry_canary(self) -> None:
         try:
             self.check()
-            self.health.note_round_trip(api_answers=True)
         except CheckpointError as error:
-            _log.warning("the API server does not answer: %s", error.message)
+            if self.health.api_answers:
+                _log.warning("the API server does not answer: %s", error.message)
             self.health.note_round_trip(api_answers=False)
-            return _CANARY_EVERY_S
-        if time.monotonic() - self._last_resync > self.resync_s:
-            self._last_resync = time.monotonic()
-            try:
-                self.health.watch_is_dead = not self.resync()
-            except CheckpointError as error:
-                _log.warning("the writes could not be listed: %s", error.message)
-        return _CANARY_EVERY_S
+        except Exception:
+            _log.exception("the canary's request ended unexpectedly")
+            self.health.note_round_trip(api_answers=False)
+        else:
+            if not self.health.api_answers:
+                _log.info("the API server answers")
+            self.health.note_round_trip(api_answers=True)
+
+    def _resync(self) -> float:
+        try:
+            self.health.watch_is_dead = not self.resync()
+        except CheckpointError as error:
+            _log.warning("the writes could not be listed: %s", error.message)
+        except Exception:
+            _log.exception("the resync ended unexpectedly")
+        return self.resync_s

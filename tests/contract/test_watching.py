@@ -1,0 +1,228 @@
+"""The watches on a real API server: one namespace that is refused is that namespace's matter, and nothing ends the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client, config
+
+from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.kube import KubernetesApi
+from checkpoint_operator.cluster.resync import Resync
+from checkpoint_operator.cluster.watch_troubles import Watched, WatchTroubles
+from checkpoint_operator.cluster.watching import Pauses, watch_until
+from checkpoint_protocol.manifest import API_VERSION, KIND
+from tests.services.kubernetes.api_server_only import ApiServer
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+SPEC = {
+    "source": {"format": "parquet", "path": "s3://b/in"},
+    "sink": {"iceberg": {"catalog": "c", "table": "db.t"}},
+    "checkpoint": {"uri": "s3://b/cw"},
+}
+HOME, ONE, OTHER = "watching-home", "watching-one", "watching-other"
+#: Long enough that a refusal is met many times over, and Kopf would have given up after its own pauses if these were counted.
+PAUSES = Pauses(first_s=0.05, most_s=0.4)
+WATCH_S = 2
+
+
+@dataclass
+class Watching:
+    """The watches in a thread, with the rights of the operator's account, and what they have told."""
+
+    namespaces: tuple[str, ...]
+    cache: Cache = field(default_factory=Cache)
+    troubles: WatchTroubles = field(default_factory=WatchTroubles)
+    woken: list[WriteName] = field(default_factory=list)
+    ended: list[Exception | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        watching = watch_until(self._stop, self.cache, self.woken.append, self.namespaces, self.troubles, PAUSES, WATCH_S)
+        try:
+            self._loop.run_until_complete(watching)
+            self.ended.append(None)
+        except Exception as error:
+            self.ended.append(error)
+        finally:
+            # Connections with TLS are closed a moment after their session.
+            self._loop.run_until_complete(asyncio.sleep(0.5))
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def knows(self, namespace: str, name: str) -> bool:
+        return self.cache.write(WriteName(namespace, name)) is not None
+
+
+@dataclass
+class World:
+    server: ApiServer
+    kubeconfig: Path
+
+    def apply(self, namespace: str, name: str) -> None:
+        metadata = {"name": name, "namespace": namespace}
+        self._apply({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": SPEC})
+
+    def bind(self, namespace: str) -> None:
+        account = {"kind": "ServiceAccount", "name": "operator", "namespace": HOME}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "watching-test"}
+        metadata = {"name": "operator", "namespace": namespace}
+        self._apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": metadata,
+                "subjects": [account],
+                "roleRef": role,
+            }
+        )
+
+    def unbind(self, namespace: str) -> None:
+        self.server.kubectl("delete", "rolebinding", "operator", "-n", namespace)
+
+    def _apply(self, body: dict[str, Any]) -> None:
+        self.server.kubectl("apply", "-f", "-", manifest=json.dumps(body))
+
+
+@pytest.fixture(scope="module")
+def prepared(api_server: ApiServer) -> World:
+    api_server.kubectl("apply", "--server-side", "-f", str(CRDS))
+    api_server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    for namespace in (HOME, ONE, OTHER):
+        api_server.kubectl("create", "namespace", namespace)
+    api_server.kubectl("create", "serviceaccount", "operator", "-n", HOME)
+    api_server.kubectl(
+        "create",
+        "clusterrole",
+        "watching-test",
+        "--verb=get,list,watch",
+        "--resource=checkpointedwrites.checkpointed.dev,pods",
+    )
+    return World(api_server, api_server.service_account_kubeconfig(HOME, "operator"))
+
+
+@pytest.fixture
+def world(prepared: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("KUBECONFIG", str(prepared.kubeconfig))
+    for namespace in (ONE, OTHER):
+        prepared.bind(namespace)
+    yield prepared
+    for namespace in (ONE, OTHER):
+        prepared.server.kubectl("delete", "checkpointedwrites", "--all", "-n", namespace, "--wait=true")
+
+
+@pytest.fixture
+def watching(world: World) -> Iterator[Watching]:
+    watching = Watching((ONE, OTHER))
+    yield watching
+    watching.stop()
+
+
+def until(seen: Callable[[], object], patience_s: float = 30.0) -> None:
+    give_up = time.monotonic() + patience_s
+    while not seen():
+        assert time.monotonic() < give_up, "in vain"
+        time.sleep(0.05)
+
+
+def test_a_namespace_that_is_refused_does_not_end_the_watch_of_another_and_is_watched_again(
+    world: World, watching: Watching, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.apply(ONE, "before")
+    world.apply(OTHER, "before")
+    until(lambda: watching.knows(ONE, "before") and watching.knows(OTHER, "before"))
+
+    world.unbind(ONE)
+    refused = {Watched(ONE, "checkpointedwrites"), Watched(ONE, "pods")}
+    until(lambda: watching.troubles.now().keys() == refused)
+    time.sleep(12 * PAUSES.most_s)  # Kopf's own patience is eight tries
+
+    assert not watching.ended
+    assert all("403" in trouble for trouble in watching.troubles.now().values())
+    world.apply(OTHER, "meanwhile")
+    until(lambda: watching.knows(OTHER, "meanwhile"))
+    world.apply(ONE, "unseen")
+    time.sleep(1)
+    assert not watching.knows(ONE, "unseen")
+    assert watching.troubles.now().keys() == refused
+    told = [
+        record.getMessage() for record in caplog.records if f"in namespace {ONE} cannot be watched: 403" in record.getMessage()
+    ]
+    assert len(told) == 2, "once for the writes, once for the pods"
+
+    world.bind(ONE)
+    until(lambda: watching.knows(ONE, "unseen"))
+    until(lambda: not watching.troubles.now())
+    assert not watching.ended
+    assert "the watches ended" not in caplog.text, "the other namespace was listed anew for this one"
+
+
+def test_a_namespace_that_is_refused_is_no_dead_watch_for_the_resync(world: World, watching: Watching) -> None:
+    configuration = client.Configuration()
+    config.load_kube_config(str(world.server.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
+    as_administrator = KubernetesApi(client.ApiClient(configuration))
+    until(lambda: not watching.troubles.now())
+    world.unbind(ONE)
+    until(lambda: watching.troubles.has(ONE))
+    world.apply(ONE, "unseen")
+    resync = Resync(as_administrator, watching.cache, lambda key: None, (ONE, OTHER), watching.troubles.has)
+
+    assert [resync.run(), resync.run(), resync.run()] == [True, True, True]
+
+
+def test_an_api_server_that_is_down_for_long_and_comes_back_goes_on_being_watched(world: World, watching: Watching) -> None:
+    world.apply(ONE, "before")
+    until(lambda: watching.knows(ONE, "before"))
+
+    world.server.stop()
+    try:
+        until(lambda: len(watching.troubles.now()) == 4)
+        time.sleep(12 * PAUSES.most_s)
+        assert not watching.ended
+    finally:
+        world.server.start()
+    world.apply(ONE, "after")
+    until(lambda: watching.knows(ONE, "after"))
+    until(lambda: not watching.troubles.now())
+
+
+def test_credentials_that_are_refused_for_a_while_are_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = tmp_path / "kubeconfig"
+    text = world.kubeconfig.read_text()
+    token = yaml.safe_load(text)["users"][0]["user"]["token"]
+    refused.write_text(text.replace(token, token[:-8] + "AAAAAAAA"))
+    monkeypatch.setenv("KUBECONFIG", str(refused))
+    watching = Watching((ONE, OTHER))
+    try:
+        until(lambda: any("401" in trouble for trouble in watching.troubles.now().values()))
+        time.sleep(5)
+        assert not watching.ended
+        refused.write_text(text)
+        world.apply(ONE, "a")
+        until(lambda: watching.knows(ONE, "a"))
+        assert "the watches ended" not in caplog.text
+    finally:
+        watching.stop()
+    assert watching.ended == [None]

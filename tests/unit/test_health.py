@@ -1,0 +1,142 @@
+"""When the liveness probe fails: never for much work, always for work that nobody takes any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from checkpoint_operator.cluster.cache import WriteName
+from checkpoint_operator.cluster.health import Health
+from checkpoint_operator.cluster.metrics import Metrics
+from checkpoint_operator.cluster.work_queue import WorkQueue
+from checkpoint_operator.cluster.workers import Workers
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
+
+CANARY_EVERY_S, STALE_AFTER_S = 0.05, 1.0
+
+
+def workers(
+    look: Callable[[WriteName], float | None],
+    check: Callable[[], None] = lambda: None,
+    resync: Callable[[], bool] = lambda: True,
+    count: int = 8,
+    resync_s: float = 300.0,
+) -> Workers:
+    health = Health(stale_after_s=STALE_AFTER_S)
+    return Workers(WorkQueue(), look, check, resync, health, Metrics(), resync_s, count, CANARY_EVERY_S)
+
+
+def until(seen: Callable[[], bool], patience_s: float = 20.0) -> None:
+    give_up = time.monotonic() + patience_s
+    while not seen():
+        assert time.monotonic() < give_up, "in vain"
+        time.sleep(0.001)
+
+
+def test_a_backlog_that_takes_far_longer_than_the_canary_may_does_not_end_the_operator() -> None:
+    left = threading.Semaphore(0)
+    count = 800
+
+    def look(key: WriteName) -> None:
+        time.sleep(0.03)
+        left.release()
+
+    busy = workers(look)
+    for number in range(count):
+        busy.queue.add(WriteName("default", f"write-{number}"))
+    started = time.monotonic()
+    busy.start()
+    done, was_alive = 0, []
+    while done < count:
+        done += left.acquire(timeout=0.01)
+        was_alive.append(busy.health.is_alive)
+    took_s = time.monotonic() - started
+    canary_s = time.monotonic() - busy.health.last_round_trip
+    assert busy.stop(5)
+    assert took_s > 2 * STALE_AFTER_S, "no backlog worth the name"
+    assert canary_s < STALE_AFTER_S
+    assert all(was_alive)
+
+
+def test_workers_that_are_all_in_long_commits_do_not_end_the_operator() -> None:
+    go_on = threading.Event()
+    busy = workers(lambda key: 60.0 * go_on.wait(30), count=2)
+    busy.queue.add(WriteName("default", "a"))
+    busy.queue.add(WriteName("default", "b"))
+    busy.start()
+    time.sleep(2 * STALE_AFTER_S)
+    assert busy.health.is_alive
+
+    go_on.set()
+    assert busy.stop(5)
+
+
+def test_workers_of_which_none_comes_back_for_an_hour_are_dead() -> None:
+    now = [0.0]
+    health = Health(clock=lambda: now[0], workers=2)
+    health.note_taken("one")
+    now[0] = 1800.0
+    health.note_taken("two")
+
+    now[0] = 1800.0 + 3599.0
+    assert health.is_alive, "the other has only had it for less than an hour"
+    now[0] = 1800.0 + 3601.0
+    assert not health.is_alive
+
+
+def test_a_worker_that_is_free_and_does_not_take_the_canary_is_dead() -> None:
+    now = [0.0]
+    health = Health(clock=lambda: now[0], workers=2)
+    health.note_taken("one")
+    now[0] = 91.0
+
+    assert not health.is_alive
+    health.note_round_trip(api_answers=False)
+    assert health.is_alive
+
+
+def test_an_api_server_that_is_down_makes_it_not_ready_and_not_dead() -> None:
+    def check() -> None:
+        raise Retryable(reasons.API_UNAVAILABLE, "no answer")
+
+    idle = workers(lambda key: None, check)
+    idle.start()
+    time.sleep(2 * STALE_AFTER_S)
+
+    assert (idle.health.is_alive, idle.health.is_ready) == (True, False)
+    assert idle.stop(5)
+
+
+@pytest.mark.parametrize("defect", [ValueError("no JSON"), KeyError("metadata")])
+def test_a_canary_or_a_resync_that_ends_unexpectedly_takes_no_worker_with_it(defect: Exception) -> None:
+    calls = {"check": 0, "resync": 0}
+
+    def check() -> None:
+        calls["check"] += 1
+        raise defect
+
+    def resync() -> bool:
+        calls["resync"] += 1
+        raise defect
+
+    alone = workers(lambda key: None, check, resync, count=1, resync_s=0.05)
+    alone.start()
+    until(lambda: min(calls.values()) >= 3)
+
+    assert alone.health.is_alive
+    assert alone.stop(5)
+
+
+def test_a_resync_that_takes_long_does_not_hold_up_the_canary() -> None:
+    listed = threading.Event()
+    slow = workers(lambda key: None, resync=lambda: listed.wait(30), count=2, resync_s=0.01)
+    slow.start()
+    time.sleep(2 * STALE_AFTER_S)
+
+    assert time.monotonic() - slow.health.last_round_trip < STALE_AFTER_S
+    listed.set()
+    assert slow.stop(5)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
 from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.config import WorkloadDefaults
@@ -24,12 +25,17 @@ class CodeSource:
     api: KubeApi
     settings: Settings
     workloads: WorkloadDefaults
+    #: An archive may take hundreds of megabytes, and eight workers may want theirs at once.
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def resolve(self, owner: Owner, spec: Spec, store: ObjectStore) -> tuple[str, str | None]:
         """Return the code's digest, and that of its archive in the store (None: it is in the image)."""
-        archive = self._archive(owner, spec)
-        if archive is not None:
-            put_archive(store, owner.uid, archive)
+        if spec.code.config_map is None and spec.code.uri is None:
+            return code_digest(spec, archive=None, image=image_of(spec, self.workloads)), None
+        with self._one_at_a_time:
+            archive = self._archive(owner, spec)
+            if archive is not None:
+                put_archive(store, owner.uid, archive)
         digest = code_digest(spec, archive=archive.digest if archive else None, image=image_of(spec, self.workloads))
         return digest, archive.digest if archive else None
 

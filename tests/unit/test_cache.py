@@ -1,0 +1,56 @@
+"""What the watches tell: which of it is a reason to look at a write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkpoint_operator.cluster.cache import Cache
+
+
+def body(version: int, **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "n", "name": "w", "uid": "u", "generation": 1, "resourceVersion": str(version), **metadata},
+        "status": {"message": f"written at {version}"},
+    }
+
+
+def test_a_write_that_was_not_known_is_a_reason_to_look() -> None:
+    assert Cache().put_write(body(1))
+
+
+def test_a_status_that_another_operator_has_written_is_kept_and_no_reason_to_look() -> None:
+    cache = Cache()
+    cache.put_write(body(1))
+
+    assert not cache.put_write(body(2))
+
+    known = cache.write(("n", "w"))  # type: ignore[arg-type]
+    assert known is not None
+    assert known["status"] == {"message": "written at 2"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": 2},
+        {"uid": "another"},
+        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"annotations": {"checkpointed.dev/abandon": "true"}},
+        {"finalizers": []},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_a_person_or_another_controller_has_a_say_in_is_a_reason_to_look(change: dict[str, Any]) -> None:
+    cache = Cache()
+    cache.put_write(body(1))
+
+    assert cache.put_write(body(2, **change))
+
+
+def test_what_is_older_than_what_is_known_is_passed_over() -> None:
+    cache = Cache()
+    cache.put_write(body(2))
+
+    assert not cache.put_write(body(1, generation=2))

@@ -33,7 +33,7 @@ def measure(ledger: Ledger) -> Progress:
     current = [seal for chain in chains.values() for seal in chain]
     return Progress(
         attempt=number,
-        tasks=len(plan.tasks) if plan else None,
+        tasks=plan.task_count if plan else None,
         tasks_done=sum(bool(chain) and chain[-1].last for chain in chains.values()),
         rows_read=sum(seal.rows_read for seal in (*earlier, *current)),
         rows_written=sum(seal.rows_written for seal in (*earlier, *current)),

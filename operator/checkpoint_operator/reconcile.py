@@ -227,9 +227,9 @@ class Reconciler:
             self._progress = (progress, self.clock())
         if plan is None:
             return False
-        if any(links.get(task, 0) == 0 for task in range(len(plan.tasks))):
+        if any(links.get(task, 0) == 0 for task in range(plan.task_count)):
             return False
-        newest = {task: links[task] - 1 for task in range(len(plan.tasks))}
+        newest = {task: links[task] - 1 for task in range(plan.task_count)}
         seals = (ledger.read_seal(attempt, task, link) for task, link in newest.items())
         return all(seal is not None and seal.last for seal in seals)
 

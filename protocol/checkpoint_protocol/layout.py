@@ -14,6 +14,7 @@
     staged/<uid>/<epoch>/<n>/output.json          the schema that driver n's steps produce, where the table is to be made
     staged/<uid>/<epoch>/<n>/failure.json         why driver n ended
     staged/<uid>/<epoch>/<n>/seals/<task>/<k>.json
+    staged/<uid>/<epoch>/<n>/keys/<task>-<token>.parquet   the keys that a seal names, where rows are known by keys
 
 Numbers are written without leading zeros; listings are sorted as numbers by whoever needs an order.
 """
@@ -29,6 +30,7 @@ _NUMBERED = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
 _CLAIM = re.compile(r"claim-(0|[1-9][0-9]{0,9})\.json")
 _SEAL = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})\.json")
 _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
+_KEYS = re.compile(r"(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.parquet")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
 _SEAL_OF_EPOCH = re.compile(r"([1-9][0-9]{0,9})/[1-9][0-9]{0,9}/seals/" + _SEAL.pattern)
 
@@ -130,6 +132,17 @@ class EpochLayout:
 
     def seal(self, attempt: int, task: int, link: int) -> str:
         return f"{self.seals(attempt)}{task}/{link}.json"
+
+    def keys(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/keys/"
+
+    def keys_object(self, attempt: int, task: int, token: str) -> str:
+        return f"{self.keys(attempt)}{task}-{token}.parquet"
+
+
+def is_keys_object(path: str, folder: str) -> bool:
+    """Whether an object is `<keys folder><task>-<token>.parquet`."""
+    return _KEYS.fullmatch(_below(path, folder)) is not None
 
 
 def _below(path: str, folder: str) -> str:

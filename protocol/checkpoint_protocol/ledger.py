@@ -219,6 +219,17 @@ class Ledger:
         if self._put(path, seal).token != seal.token:
             raise Superseded("LinkSealed", f"{self.store.uri}/{path} was sealed by another try of the task")
 
+    def put_keys(self, path: str, data: bytes) -> None:
+        """Store the keys of a segment, before its seal. The path has a token of the try: nobody else puts there.
+
+        Raises Retryable when the store does not answer; then nobody names the object, if it is there.
+        """
+        for _ in range(_PUT_TRIES):
+            if self.store.put_if_absent(path, data) or self.store.get(path) == data:
+                return
+            self.pause(_PUT_PAUSE_S)
+        raise Retryable(reasons.STORE_UNAVAILABLE, f"{self.store.uri}/{path} cannot be put, and is not there")
+
     def read_seal(self, attempt: int, task: int, link: int) -> Seal | None:
         """Return a seal. Corrupt if it says that it belongs elsewhere."""
         path = self.at.seal(attempt, task, link)
@@ -287,7 +298,7 @@ class Ledger:
             record = ClosedRecord(token=new_token(), attempt=attempt, plan_token=None, chain_lengths=(), complete=False)
         else:
             listed = self.list_links(attempt)
-            ends = self.ask_all(lambda task: self._end_of_chain(attempt, task, listed.get(task, 0)), range(len(plan.tasks)))
+            ends = self.ask_all(lambda task: self._end_of_chain(attempt, task, listed.get(task, 0)), range(plan.task_count))
             record = ClosedRecord(
                 token=new_token(),
                 attempt=attempt,

@@ -5,14 +5,27 @@ A seal comes from a driver, which may be hostile or broken; the rules here bound
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
+from checkpoint_protocol.keys import add_key_sets
+from checkpoint_protocol.layout import EpochLayout, is_keys_object
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range, overlap, subtract
-from checkpoint_protocol.records import IcebergFile, InputRecord, LanceFragment, Seal, StagedFile, Target
+from checkpoint_protocol.records import (
+    IcebergFile,
+    InputRecord,
+    KeysCovered,
+    KeySet,
+    LanceFragment,
+    PlanRecord,
+    PositionsCovered,
+    Seal,
+    StagedFile,
+    Target,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +43,9 @@ class Results:
 def gather(ledger: Ledger, attempt: int) -> Results:
     """Return the results of a closed, complete attempt with those of the attempts that it counts.
 
-    Corrupt if the seals do not cover the input exactly once, NeedsChange if they name one file twice or a file of another
-    format: then a row would be lost or doubled.
+    Corrupt if the seals do not cover the input exactly once (where rows are known by keys: if an attempt has not skipped exactly
+    what those before it had sealed), NeedsChange if they name one file twice or a file of another format: then a row would be
+    lost or doubled.
     """
     launch = ledger.read_launch(attempt)
     closed = ledger.read_closed(attempt)
@@ -42,7 +56,11 @@ def gather(ledger: Ledger, attempt: int) -> Results:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: attempt {attempt} of {ledger.key} is not complete")
     attempts = (*launch.counted, attempt)
     seals = list(ledger.counted_seals(attempts))
-    check_coverage(seals, input_record, f"{ledger.store.uri} {ledger.key}")
+    where = f"{ledger.store.uri} {ledger.key}"
+    if launch.source.is_dataframe:
+        check_keys(ledger.read_plan(attempt), seals, ledger.at, where)
+    else:
+        check_coverage(seals, input_record, where)
     files = tuple(file for seal in seals for file in seal.files)
     check_formats(files, launch.sink_format)
     check_names(files)
@@ -67,7 +85,11 @@ def target_of(ledger: Ledger, attempt: int) -> Target | None:
 
 def check_coverage(seals: Iterable[Seal], input_record: InputRecord, where: str) -> None:
     """Refuse seals that do not cover every position of the input exactly once."""
-    covered = [piece for seal in seals for piece in seal.covered.ranges]
+    covered: list[Range] = []
+    for seal in seals:
+        if not isinstance(seal.covered, PositionsCovered):
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: {_title(seal)} covers keys, and rows are known by position")
+        covered.extend(seal.covered.ranges)
     files = input_record.files
     if (twice := overlap(covered)) is not None:
         raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: two seals cover {_named(twice[1], input_record)}")
@@ -78,6 +100,43 @@ def check_coverage(seals: Iterable[Seal], input_record: InputRecord, where: str)
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED, f"{where}: a seal covers {_named(foreign[0], input_record)}, which is not input"
         )
+
+
+def check_keys(plan: PlanRecord | None, seals: Sequence[Seal], at: EpochLayout, where: str) -> None:
+    """Refuse seals of keys unless the last attempt has skipped exactly the rows that those which it counts had sealed.
+
+    Its tasks divide among them the rows that it did not skip. So it is in what was skipped that a row could be lost (its key
+    counts as sealed, and no result of it is taken) or doubled (it was not skipped, and an older result is taken too). The plan
+    says how many rows of the source the driver found to have sealed keys, and their fingerprint; the seals that are taken must
+    add up to the same.
+    """
+    named: set[str] = set()
+    taken_over: list[KeySet] = []
+    for seal in seals:
+        if not isinstance(seal.covered, KeysCovered):
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: {_title(seal)} covers positions, and rows are known by keys")
+        if sum(item.rows for item in seal.covered.objects) != seal.covered.keys.rows:
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: {_title(seal)} has not as many keys as it says")
+        for item in seal.covered.objects:
+            if item.path in named or not is_keys_object(item.path, at.keys(seal.attempt)):
+                raise Corrupt(
+                    reasons.STAGED_RESULT_REFUSED, f"{where}: the keys {item.path} are not those of {_title(seal)} alone"
+                )
+            named.add(item.path)
+        if plan is None or seal.attempt != plan.attempt:
+            taken_over.append(seal.covered.keys)
+    expected = add_key_sets(taken_over)
+    skipped = (plan.skipped if plan else None) or add_key_sets(())
+    if skipped != expected:
+        raise Corrupt(
+            reasons.STAGED_RESULT_REFUSED,
+            f"{where}: the last attempt skipped {skipped.rows} rows (fingerprint {skipped.fingerprint}), and what it takes over "
+            f"has {expected.rows} sealed keys (fingerprint {expected.fingerprint}): rows would be lost or doubled",
+        )
+
+
+def _title(seal: Seal) -> str:
+    return f"the seal {seal.link} of task {seal.task} of attempt {seal.attempt}"
 
 
 def _named(piece: Range, input_record: InputRecord) -> str:

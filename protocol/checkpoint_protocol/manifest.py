@@ -174,7 +174,9 @@ class Source(Section):
     @property
     def _needs_spark(self) -> str | None:
         if self.format not in FILE_FORMATS:
-            return f"only Spark reads the format {self.format}, so a row is known by its keyColumns"
+            close = difflib.get_close_matches(self.format, FILE_FORMATS, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            return f"only Spark reads the format {self.format}{hint}, so a row is known by its keyColumns"
         if self.sql is not None:
             return "sql is Spark's, so a row is known by its keyColumns"
         if self.reader_options:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -37,7 +38,11 @@ def session() -> Iterator[Any]:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1"}
     with ExitStack() as stack:
-        yield stack.enter_context(open_session("tests", "local[2,3]", conf, 1))
+        with warnings.catch_warnings():
+            # Lance warns of any fork after its import; this one becomes Java.
+            warnings.filterwarnings("ignore", message="lance is not fork-safe")
+            opened = stack.enter_context(open_session("tests", "local[2,3]", conf, 1))
+        yield opened
 
 
 @dataclass
@@ -70,7 +75,7 @@ class KeyedWrite:
         store = open_store(self.place.checkpoint_uri, self.place.settings)
         drivers = DirectDrivers(store, self.place.settings, run_dataframes=run_dataframes)
         self.reconciler: Reconciler = reconciler_for(self.manifest, self.place, drivers)
-        outcome = drive(self.reconciler).outcome
+        outcome = drive(self.reconciler, rounds=20_000).outcome
         assert outcome is not None
         return outcome
 

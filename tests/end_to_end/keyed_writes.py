@@ -36,12 +36,18 @@ def session() -> Iterator[Any]:
 
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1"}
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        # Many short queries: time for the best machine code is not earned back.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    }
     with ExitStack() as stack:
         with warnings.catch_warnings():
             # Lance warns of any fork after its import; this one becomes Java.
             warnings.filterwarnings("ignore", message="lance is not fork-safe")
-            opened = stack.enter_context(open_session("tests", "local[2,3]", conf, 1))
+            opened = stack.enter_context(open_session("tests", "local[2,2]", conf, 1))
         yield opened
 
 

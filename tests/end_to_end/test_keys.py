@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,99 @@ def test_a_second_try_goes_on_after_what_the_first_has_sealed(session: Any, iceb
     assert_exactly_once(iceberg_place, range(300))
     seen = [int(line) for line in log.read_text().split()]
     assert seen.count(0) == 1, "what was sealed was computed again"
+
+
+# --- sources of all kinds -------------------------------------------------------------------------------------------------
+
+
+def test_a_jdbc_table_is_read_in_partitions_and_its_password_stands_in_no_record(
+    session: Any, iceberg_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD_OF_THE_TEST", "sehr-geheim")
+    url = f"jdbc:derby:{tmp_path / 'db'};create=true"
+    rows = session.createDataFrame([(number, f"zeile {number}") for number in range(90)], "id bigint, text string")
+    rows.coalesce(1).write.jdbc(url, "rows_in")
+    iceberg_place.create(TEXTS)
+    source = {
+        "format": "jdbc",
+        "keyColumns": ["ID"],
+        "columns": ["ID", "TEXT"],
+        "readerOptions": {
+            "url": url,
+            "dbtable": '(SELECT "id" AS id, "text" AS text FROM rows_in) AS r',
+            "partitionColumn": "ID",
+            "lowerBound": "0",
+            "upperBound": "90",
+            "numPartitions": "3",
+            "user": "me",
+            "password": "${env:PASSWORD_OF_THE_TEST}",
+        },
+        "sql": "SELECT ID, TEXT FROM input",
+    }
+    steps = [failing(tmp_path, 50, "ID"), {"call": f"{STEPS}:lower_names", "input": "row"}]
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, steps)
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+
+    write.finish()
+
+    assert 0 < write.sealed_rows(1) < 90
+    assert_exactly_once(iceberg_place, range(90))
+    plan = write.ledger.read_plan(1)
+    assert plan is not None
+    assert plan.partitions == 3
+    stored = [path.read_bytes() for path in Path(iceberg_place.checkpoint_uri).rglob("*.json")]
+    assert stored
+    assert not any(b"sehr-geheim" in data for data in stored)
+
+
+def test_a_program_reads_two_sources_whose_keys_never_meet(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("origin", pa.string())])
+    iceberg_place.create(schema)
+    write_orc(numbered(*range(100)), tmp_path / "a", 1)
+    write_orc(numbered(*range(50, 150)), tmp_path / "b", 1)
+    (tmp_path / "folders").mkdir()
+    source = {"format": "program", "program": f"{STEPS}:unite", "keyColumns": ["id"]}
+    os.environ["FOLDERS_OF_THE_TEST"] = f"{tmp_path / 'a'}:{tmp_path / 'b'}"
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, [failing(tmp_path, 70)])
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+
+    write.finish()
+
+    assert 0 < write.sealed_rows(1) < 200
+    found = sorted((row["origin"], row["id"]) for row in iceberg_place.rows())
+    assert found == [("a", number) for number in range(100)] + [("b", number) for number in range(50, 150)]
+
+
+def test_lines_of_text_are_keyed_by_what_sql_cannot_compute_so_it_is_refused(
+    session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    iceberg_place.create(TEXTS)
+    (tmp_path / "in.txt").write_text("1\n2\n3\n")
+    source = {
+        "format": "text",
+        "path": str(tmp_path / "in.txt"),
+        "keyColumns": ["value"],
+        "sql": "SELECT CAST(value AS BIGINT) AS id, value AS text FROM input",
+    }
+    write = KeyedWrite(session, iceberg_place, tmp_path, source)
+
+    write.stall(reasons.KEYS_UNSUITABLE, "'value' must come through")
+
+
+def test_a_table_of_a_spark_catalog_is_read_by_its_name(session: Any, lance_place: Place, tmp_path: Path) -> None:
+    lance_place.create(TEXTS)
+    write_parquet(numbered(*range(60)), tmp_path / "in", 1)
+    session.sql(f"CREATE TABLE rows_of_the_test USING parquet LOCATION '{tmp_path / 'in'}'")
+    source = {"format": "table", "table": "rows_of_the_test", "keyColumns": ["id"]}
+    write = KeyedWrite(session, lance_place, tmp_path, source)
+    try:
+        write.finish()
+    finally:
+        session.sql("DROP TABLE rows_of_the_test")
+
+    assert_exactly_once(lance_place, range(60))
 
 
 # --- what stands between ---------------------------------------------------------------------------------------------------

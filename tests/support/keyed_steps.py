@@ -32,3 +32,16 @@ def fail_once(row: dict[str, Any], number: int, marker: str) -> dict[str, Any]:
 def two_of_each(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield row
     yield {**row, "id": row["id"] + 1_000_000}
+
+
+def lower_names(row: dict[str, Any]) -> dict[str, Any]:
+    return {name.lower(): value for name, value in row.items()}
+
+
+def unite(job: Any) -> None:
+    """A program: two folders of ORC files, told apart by a column."""
+    from pyspark.sql import functions as sql
+
+    folders = os.environ["FOLDERS_OF_THE_TEST"].split(":")
+    frames = [job.read(job.spark.read.orc(folder)).withColumn("origin", sql.lit(folder[-1])) for folder in folders]
+    job.write(frames[0].unionByName(frames[1]))

@@ -10,6 +10,7 @@ import pytest
 
 from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
+from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
 from tests.support.places import Place
@@ -61,11 +62,13 @@ def computed(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "rows.log").read_text().split()]
 
 
+@pytest.mark.parametrize("name", ["iceberg-sql-disk", "lance-s3"])
 def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_skips_what_is_sealed_by_key(
-    disk_place: Place, tmp_path: Path
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    place = make_place(name, tmp_path, request)
     write_orc(tmp_path / "in")
-    command = gated_write(disk_place, tmp_path)
+    command = gated_write(place, tmp_path)
     runner = command.start()
     wait_until(lambda: command.seals(1) >= 2, "two seals")
 
@@ -74,8 +77,8 @@ def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_skips_what_is_s
     code, output = wait_for_end(runner)
 
     assert code == 0, output
-    assert_exactly_once(disk_place, range(ROWS))
-    assert len(disk_place.keys()) == 1
+    assert_exactly_once(place, range(ROWS))
+    assert len(place.keys()) == 1
     ledger = command.ledger()
     assert ledger is not None
     sealed = list(ledger.counted_seals([1]))

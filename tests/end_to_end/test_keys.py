@@ -273,7 +273,7 @@ def test_a_jdbc_table_is_read_in_partitions_and_its_password_stands_in_no_record
             "lowerBound": "0",
             "upperBound": "90",
             "numPartitions": "3",
-            "user": "me",
+            "user": "app",
             "password": "${env:PASSWORD_OF_THE_TEST}",
         },
         "sql": "SELECT ID, TEXT FROM input",

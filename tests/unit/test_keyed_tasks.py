@@ -200,6 +200,24 @@ def test_a_second_try_that_meets_another_order_gives_up_and_seals_nothing(ledger
     assert chain_of(ledger) == before
 
 
+def test_a_key_that_was_passed_over_and_comes_again_is_refused(ledger: Ledger) -> None:
+    def dying() -> Iterator[pa.RecordBatch]:
+        yield from itertools.islice(batches_of(*range(10)), 2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(ledger, dying())
+    before = chain_of(ledger)
+
+    # Two rows have the key 2, and nobody knows which of them was sealed.
+    with pytest.raises(NeedsChange, match="id=2") as caught:
+        run(ledger_over_same(ledger), batches_of(*range(10), 2))
+
+    assert caught.value.reason == reasons.KEYS_NOT_UNIQUE
+    assert not chain_of(ledger)[-1].last
+    assert chain_of(ledger)[: len(before)] == before
+
+
 def test_a_task_that_is_sealed_reads_nothing(ledger: Ledger) -> None:
     run(ledger, batches_of(1, 2))
 

@@ -193,6 +193,8 @@ class Rows:
     _next: Piece | None = field(init=False)
     _count: int = 0
     _last: tuple[int, int] | None = None
+    #: Hashes of the keys that were passed over, sorted by the first: a key of theirs must not come again.
+    _passed: tuple[_Hashes, _Hashes] | None = None
 
     def __post_init__(self) -> None:
         self._pieces = self._cut()
@@ -210,6 +212,7 @@ class Rows:
     def take(self) -> Piece:
         assert self._next is not None
         taken = self._next
+        self._refuse_passed(taken)
         self._next = next(self._pieces, None)
         return taken
 
@@ -217,27 +220,43 @@ class Rows:
         """Drop the first rows, as many as have these keys.
 
         Retryable if their keys are others: the order is not that of the try before. The next attempt, which goes by keys and not
-        by order, does the rest.
+        by order, does the rest. Of rows that share a key another one may be passed over than was sealed; so from here on such a
+        key is refused.
         """
-        passed: list[KeySet] = []
+        passed: list[Piece] = []
         missing = sealed.rows
         while self._next is not None:
             piece = self._next
             begins = np.flatnonzero(piece.begins)
             if len(begins) > missing:
                 border = int(begins[missing])
-                passed.append(piece.slice(0, border).key_set())
+                passed.append(piece.slice(0, border))
                 self._next = piece.slice(border, len(piece.begins))
                 break
-            passed.append(piece.key_set())
+            passed.append(piece)
             missing -= len(begins)
             self._next = next(self._pieces, None)
-        if add_key_sets(passed) != sealed:
+        hashes = [(piece.first[piece.begins], piece.second[piece.begins]) for piece in passed]
+        if add_key_sets(piece.key_set() for piece in passed) != sealed:
             raise Retryable(
                 reasons.ORDER_CHANGED,
                 f"{self.title} came in another order than to the try before, which has sealed {sealed.rows} rows of it; the next "
                 "attempt goes on by keys",
             )
+        if hashes:
+            first, second = (np.concatenate(lane) for lane in zip(*hashes, strict=True))
+            order = np.argsort(first)
+            self._passed = (first[order], second[order])
+
+    def _refuse_passed(self, piece: Piece) -> None:
+        if self._passed is None:
+            return
+        first, second = self._passed
+        starts, ends = np.searchsorted(first, piece.first, "left"), np.searchsorted(first, piece.first, "right")
+        for row in np.flatnonzero(starts < ends):
+            if piece.second[row] in second[starts[row] : ends[row]]:
+                values = [column[int(row)].as_py() for column in piece.keys.columns[1:]]
+                raise keys.not_unique([keys.text_of(self.key_names, values)])
 
     def _cut(self) -> Iterator[Piece]:
         for batch in self.batches:

@@ -7,9 +7,9 @@ read and write everything else with, so that Spark needs no connector for the ch
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -140,28 +140,47 @@ def hashes(columns: list[Column]) -> list[Column]:
     return [sql.xxhash64(sql.lit(seed), *columns).alias(name) for seed, name in ((1, keys.FIRST), (2, keys.SECOND))]
 
 
-def count_matching(source_keys: DataFrame, sealed: DataFrame, strategy: Strategy) -> KeySet:
-    """Count the rows of the source that have a sealed key, and add up their hashes. Both have columns source, k0, k1, ..."""
-    names = source_keys.columns
-    matching = source_keys.join(sealed.hint(strategy), names, "left_semi")
-    hashed = matching.select(*hashes([sql.col(name) for name in names]))
+def of_source(sealed: DataFrame, number: int) -> DataFrame:
+    """Return the sealed keys of one source. Without its number, a single integer column stays what Spark joins fastest."""
+    return sealed.where(sql.col("source") == number).drop("source")
+
+
+def count_matching(sources: Sequence[DataFrame], sealed: DataFrame, strategy: Strategy) -> KeySet:
+    """Count the rows of the sources that have a sealed key, and add up their hashes.
+
+    The sources come in the order of their numbers, each with the columns k0, k1, ...
+    """
+    matching = [
+        keys_of_source.join(of_source(sealed, number).hint(strategy), keys_of_source.columns, "left_semi").select(
+            *hashes([sql.lit(number), *(sql.col(name) for name in keys_of_source.columns)])
+        )
+        for number, keys_of_source in enumerate(sources)
+    ]
     # In halves of 32 bits, so that no sum leaves 64 bits before there are 2^31 rows; beyond that Spark says so.
     lanes = [
         sql.sum(part).alias(f"{name}{place}")
         for name in (keys.FIRST, keys.SECOND)
         for place, part in enumerate((sql.col(name).bitwiseAND(sql.lit(_LANE_MASK)), sql.shiftrightunsigned(name, 32)))
     ]
-    counted = hashed.agg(sql.count(sql.lit(1)).alias("rows"), *lanes).collect()[0]
+    counted = reduce(DataFrame.unionAll, matching).agg(sql.count(sql.lit(1)).alias("rows"), *lanes).collect()[0]
     sums = [int(counted[place] or 0) for place in range(1, 5)]
     return key_set(int(counted["rows"]), sums[0] + (sums[1] << 32), sums[2] + (sums[3] << 32))
 
 
+def _numbered(sources: Sequence[DataFrame]) -> DataFrame:
+    """Return the keys of all sources with their numbers, for examples."""
+    return reduce(
+        DataFrame.unionAll, [frame.select(sql.lit(number).alias("source"), "*") for number, frame in enumerate(sources)]
+    )
+
+
 def refuse_mismatch(
-    found: KeySet, sealed: KeySet, source_keys: DataFrame, sealed_keys: DataFrame, names: tuple[str, ...]
+    found: KeySet, sealed: KeySet, sources: Sequence[DataFrame], sealed_keys: DataFrame, names: tuple[str, ...]
 ) -> None:
     """Refuse to skip anything unless the rows that would be skipped are exactly those that are sealed; name examples."""
     if found == sealed:
         return
+    source_keys = _numbered(sources)
     _refuse_duplicates(source_keys, sealed_keys, names)
     gone = sealed_keys.join(source_keys, source_keys.columns, "left_anti").limit(_EXAMPLES).collect()
     said = f"{found.rows} rows of the source have a sealed key, and {sealed.rows} rows are sealed"
@@ -179,7 +198,7 @@ def refuse_mismatch(
 
 
 def refuse_taken_twice(
-    found: KeySet, committed: KeySet, source_keys: DataFrame, sealed_keys: DataFrame, names: tuple[str, ...]
+    found: KeySet, committed: KeySet, sources: Sequence[DataFrame], sealed_keys: DataFrame, names: tuple[str, ...]
 ) -> None:
     """Refuse to skip more rows than earlier epochs have committed: a new row with an old key would be passed over.
 
@@ -187,7 +206,7 @@ def refuse_taken_twice(
     """
     if found.rows < committed.rows or found == committed:
         return
-    _refuse_duplicates(source_keys, sealed_keys, names)
+    _refuse_duplicates(_numbered(sources), sealed_keys, names)
     raise Corrupt(
         reasons.SOURCE_CHANGED,
         f"{found.rows} rows of the source have a key of an earlier epoch, which has committed {committed.rows}; the fingerprints "

@@ -129,7 +129,7 @@ class Job:
 
 @dataclass(slots=True)
 class _Source:
-    """One source as it was read: its alias in the plan, and its keys as columns source, k0, k1, ..."""
+    """One source as it was read: its alias in the plan, and its keys as columns k0, k1, ..."""
 
     alias: str
     key_names: tuple[str, ...]
@@ -168,9 +168,7 @@ class _Work:
             )
         columns = [sql.col(f"`{name}`") for name in key_names]
         names = [keys.column_of(place) for place in range(len(columns))]
-        key_frame = frame.select(
-            sql.lit(number).alias("source"), *(column.alias(name) for column, name in zip(columns, names, strict=True))
-        )
+        key_frame = frame.select(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
         for skipped in (self._own, self._earlier):
             if skipped is not None:
                 frame = skipped.remove_from(frame, number, key_names)
@@ -262,14 +260,14 @@ class _Work:
         """Make sure that what is skipped is exactly what is sealed; return it."""
         if self._own is None and self._earlier is None:
             return _EMPTY
-        source_keys = reduce(DataFrame.unionAll, [source.keys for source in self._sources])
+        sources = [source.keys for source in self._sources]
         if self._earlier is not None:
-            found = anti_join.count_matching(source_keys, self._earlier.frame, self._earlier.strategy)
-            anti_join.refuse_taken_twice(found, self._earlier.sealed.keys, source_keys, self._earlier.frame, key_names)
+            found = anti_join.count_matching(sources, self._earlier.frame, self._earlier.strategy)
+            anti_join.refuse_taken_twice(found, self._earlier.sealed.keys, sources, self._earlier.frame, key_names)
         if self._own is None:
             return _EMPTY
-        found = anti_join.count_matching(source_keys, self._own.frame, self._own.strategy)
-        anti_join.refuse_mismatch(found, self._own.sealed.keys, source_keys, self._own.frame, key_names)
+        found = anti_join.count_matching(sources, self._own.frame, self._own.strategy)
+        anti_join.refuse_mismatch(found, self._own.sealed.keys, sources, self._own.frame, key_names)
         return found
 
     def _with_hashes(self, frame: DataFrame, key_names: tuple[str, ...]) -> DataFrame:
@@ -329,7 +327,7 @@ class _Skipped:
 
     def remove_from(self, frame: DataFrame, number: int, key_names: tuple[str, ...]) -> DataFrame:
         names = [f"{keys.HIDDEN_PREFIX}{keys.column_of(place)}" for place in range(len(key_names))]
-        own = self.frame.where(sql.col("source") == number).select(
+        own = anti_join.of_source(self.frame, number).select(
             *(sql.col(keys.column_of(place)).alias(name) for place, name in enumerate(names))
         )
         equal = [sql.col(f"`{key}`") == sql.col(name) for key, name in zip(key_names, names, strict=True)]

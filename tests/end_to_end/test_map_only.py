@@ -8,7 +8,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.dataframes.map_only import Checked, check_map_only
+from checkpoint_spark.dataframes.map_only import Checked, check_map_only, refuse_chance
 from tests.end_to_end.keyed_writes import session
 
 __all__ = ["session"]
@@ -113,6 +113,16 @@ def test_keys_that_do_not_come_through_are_refused(session: Any, views: dict[str
 
     assert caught.value.reason == reasons.KEYS_UNSUITABLE
     assert "select it unchanged: SELECT id" in caught.value.message
+
+
+@pytest.mark.parametrize("column", ["monotonically_increasing_id()", "uuid()", "floor(rand() * 100)"])
+def test_a_source_that_depends_on_chance_is_refused(session: Any, views: dict[str, tuple[str, ...]], column: str) -> None:
+    refuse_chance(session.table("input"))
+
+    with pytest.raises(NeedsChange, match="depends on chance") as caught:
+        refuse_chance(session.sql(f"SELECT {column} AS id, text FROM input"))
+
+    assert caught.value.reason == reasons.KEYS_UNSUITABLE
 
 
 def _same(batches: Any) -> Any:

@@ -32,7 +32,7 @@ from checkpoint_protocol.quantities import parse_size_bytes
 from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.dataframes import anti_join, keys
-from checkpoint_spark.dataframes.map_only import check_map_only
+from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
 from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
 from checkpoint_spark.dataframes.tasks import KeyedPlace, PartitionOrder, task_function
 from checkpoint_spark.failures import of_spark
@@ -153,6 +153,7 @@ class _Work:
     def read(self, frame: DataFrame, key_names: tuple[str, ...], is_numbered: bool = False) -> DataFrame:
         """Return the frame without the rows whose keys are sealed."""
         number = len(self._sources)
+        refuse_chance(frame)
         for name in frame.columns:
             if name.startswith(keys.HIDDEN_PREFIX):
                 raise NeedsChange(reasons.KEYS_UNSUITABLE, f"the source has a column {name!r}: such names are ours; rename it")

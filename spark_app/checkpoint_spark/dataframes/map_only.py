@@ -93,6 +93,27 @@ def check_map_only(frame: Any, sources: Mapping[str, Sequence[str]]) -> Checked:
     return checked
 
 
+def refuse_chance(frame: Any) -> None:
+    """Refuse a source whose rows depend on chance: what is a key in one attempt would be another row's in the next.
+
+    Keys of monotonically_increasing_id() are the worst of it: the same set each time, for other rows.
+    """
+    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+        for expression in _items(node.expressions()):
+            if not expression.deterministic():
+                raise NeedsChange(
+                    reasons.KEYS_UNSUITABLE,
+                    f"the source depends on chance ({expression.sql()}), so its rows are not known again by their keys; compute "
+                    "such columns after the source (in sql, after job.read, or in a step), and keys before it, in a table",
+                )
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for child in _items(node.children()):
+        yield from _nodes(child)
+
+
 def _walk(node: Any, sources: Mapping[str, Sequence[str]], checked: Checked) -> _Columns:
     name = node.getClass().getSimpleName()
     if name == "SubqueryAlias" and (alias := node.alias()) in sources:

@@ -31,7 +31,8 @@ def code_digest(spec: Spec, archive: str | None = None, image: str | None = None
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _is_left_out(path.relative_to(folder))):
             digest.update(f"\0{path.relative_to(folder).as_posix()}\0".encode())
             digest.update(path.read_bytes())
-    for name in sorted({step.call.split(":")[0].split(".")[0] for step in spec.steps}):
+    calls = [step.call for step in spec.steps] + ([spec.source.program] if spec.source.program else [])
+    for name in sorted({call.split(":")[0].split(".")[0] for call in calls}):
         digest.update(f"\0{name}=={_package_version(name)}".encode())
     return digest.hexdigest()
 

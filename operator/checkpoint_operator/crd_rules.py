@@ -52,6 +52,11 @@ def _never_changes(field: str, what: str, *, optional: bool = False) -> Rule:
     return Rule(f"{now} == {before} && (!{now} || self.{field} == oldSelf.{field})", message, field)
 
 
+#: A source that only Spark can read, and one that goes over Spark for whatever reason: see manifest.Source.
+_NEEDS_SPARK: Final = f"!(self.format in {list(manifest.FILE_FORMATS)}) || {_is_given('sql')} || self.readerOptions.size() > 0"
+_OVER_SPARK: Final = f"self.way == 'DataFrame' || {_NEEDS_SPARK}"
+_CEL_VARIABLE: Final = manifest.VARIABLE_PATTERN.replace("\\", "\\\\")
+
 RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     manifest.CheckpointedWrite: (
         Rule(
@@ -64,8 +69,51 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     manifest.Source: (
-        Rule(f"{_is_given('path')} != (self.paths.size() > 0)", "exactly one of path and paths is expected"),
+        Rule(
+            f"{_OVER_SPARK} || {_is_given('path')} != (self.paths.size() > 0)",
+            "exactly one of path and paths is expected",
+        ),
+        Rule(f"!({_is_given('path')} && self.paths.size() > 0)", "exactly one of path and paths is expected"),
+        Rule(
+            f"self.way != 'Splits' || !({_NEEDS_SPARK})", "only Spark reads this source; leave way out, or say DataFrame", "way"
+        ),
+        Rule(f"!({_OVER_SPARK}) || self.keyColumns.size() > 0", "keyColumns are needed, the columns that identify a row"),
+        Rule(f"!({_OVER_SPARK}) || self.types.size() == 0", "types belong to the splits way; cast in sql or in a step", "types"),
+        Rule(
+            f"(self.format == '{manifest.TABLE_FORMAT}') == {_is_given('table')}",
+            "format: table and the table's name in table belong together",
+        ),
+        Rule(
+            f"(self.format == '{manifest.PROGRAM_FORMAT}') == {_is_given('program')}",
+            "format: program and module:function in program belong together",
+        ),
+        Rule(
+            f"!({_is_given('table')} || {_is_given('program')}) || !({_is_given('path')} || self.paths.size() > 0)",
+            "format: table and format: program have no path",
+        ),
+        Rule(
+            f"!{_is_given('program')} || !({_is_given('sql')} || self.readerOptions.size() > 0 || {_is_given('columns')})",
+            "a program reads and selects by itself: sql, readerOptions and columns do not go with it",
+        ),
+        Rule(
+            f"self.readerOptions.all(name, !{list(manifest.SECRET_WORDS)}.exists(word, name.lowerAscii().contains(word)) || "
+            f"self.readerOptions[name].matches('^{_CEL_VARIABLE}$'))",
+            "this option is a secret; say ${env:NAME}, a variable of the driver's environment",
+            "readerOptions",
+        ),
+        Rule(
+            "self.readerOptions.all(name, (!self.readerOptions[name].lowerAscii().contains('password=') || "
+            "self.readerOptions[name].lowerAscii().contains('password=${env:')) && "
+            "!self.readerOptions[name].matches('://[^/@:$]*:[^/@$]+@'))",
+            "there is a password in an option; say ${env:NAME} in its place, a variable of the driver's environment",
+            "readerOptions",
+        ),
         _never_changes("format", "source.format"),
+        _never_changes("way", "source.way"),
+        _never_changes("table", "source.table", optional=True),
+        _never_changes("program", "source.program", optional=True),
+        _never_changes("sql", "source.sql", optional=True),
+        _never_changes("readerOptions", "source.readerOptions"),
         _never_changes("path", "source.path", optional=True),
         _never_changes("paths", "source.paths"),
         _never_changes("options", "source.options"),
@@ -102,6 +150,11 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     ),
     manifest.CheckpointSpec: (_never_changes("uri", "checkpoint.uri"),),
     manifest.Spec: (
+        Rule(
+            f"self.onRowError != 'Quarantine' || !({_OVER_SPARK.replace('self.', 'self.source.')})",
+            "Quarantine is for rows that are known by position, which are those of the splits way",
+            "onRowError",
+        ),
         Rule(
             "self.sparkConf.all(name, name.startsWith('spark.'))",
             "properties of Spark start with 'spark.'",

@@ -204,7 +204,8 @@ class Inspector:
         seals = _seals_in(at, numbers, paths)
         attempts = tuple(self._attempt(ledger, number, launches[number], seals[number]) for number in numbers)
         claims = sorted(index for path in paths if (index := layout.claim_index_of(path, at.commit)) is not None)
-        self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals, paths))
+        known_keys = {path for path in paths for number in numbers if layout.is_keys_object(path, at.keys(number))}
+        self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals, paths) - known_keys)
         source = self._try(at.input, ledger.read_input)
         mark = self._try(at.mark, ledger.read_mark)
         first = launches.get(1)
@@ -238,7 +239,7 @@ class Inspector:
         if closed is not None:
             lengths = dict(enumerate(closed.chain_lengths))
         else:
-            lengths = {task: n for task, n in _gap_free_lengths(found).items() if plan is None or task < len(plan.tasks)}
+            lengths = {task: n for task, n in _gap_free_lengths(found).items() if plan is None or task < plan.task_count}
         counting = [(task, link) for task, length in lengths.items() for link in range(length)]
         seals = self._read_seals(ledger, number, counting, found)
         if found and plan is None:
@@ -249,7 +250,7 @@ class Inspector:
             code_digest=launch.code_digest[:_DIGEST_DIGITS] if launch else None,
             target=_title(target) if target else None,
             counted=launch.counted if launch else (),
-            tasks=len(plan.tasks) if plan else None,
+            tasks=plan.task_count if plan else None,
             tasks_done=sum(seal.last for seal in seals),
             sealed=_sums(seals),
             seals_not_counted=len(found - set(counting)),

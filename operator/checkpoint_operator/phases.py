@@ -45,6 +45,8 @@ class Status(Shown):
     attempt: int | None
     tasks: int | None
     tasks_done: int
+    way: Literal["splits", "dataframes"] = Field(description="Whether rows are known by position, or by keys.")
+    why_this_way: str
     input_files: int | None
     input_bytes: int | None
     sealed: ShownSums
@@ -108,6 +110,8 @@ def _status(
         attempt=last.attempt if last else None,
         tasks=last.tasks if last else None,
         tasks_done=last.tasks_done if last else 0,
+        way="dataframes" if manifest.spec.source.is_dataframe else "splits",
+        why_this_way=manifest.spec.source.why_this_way,
         input_files=current.input_files,
         input_bytes=current.input_bytes,
         sealed=current.sealed,

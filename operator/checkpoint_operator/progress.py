@@ -34,7 +34,7 @@ def measure(ledger: Ledger) -> Progress:
     sums = [*earlier, *chains.values()]
     return Progress(
         attempt=number,
-        tasks=len(plan.tasks) if plan else None,
+        tasks=plan.task_count if plan else None,
         tasks_done=sum(chain.is_whole for chain in chains.values()),
         rows_read=sum(part.rows_read for part in sums),
         rows_written=sum(part.rows_written for part in sums),

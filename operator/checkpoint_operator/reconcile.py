@@ -239,7 +239,7 @@ class Reconciler:
         progress = (attempt, sum(listing.lengths().values()), int(plan is not None))
         if progress != self._progress[0]:
             self._progress = (progress, self.clock())
-        return plan is not None and ledger.shows_every_last(attempt, len(plan.tasks), listing)
+        return plan is not None and ledger.shows_every_last(attempt, plan.task_count, listing)
 
     def _awaits_table(self, ledger: Ledger, launch: LaunchRecord) -> bool:
         if launch.target is not None or ledger.read_plan(launch.attempt) is not None:

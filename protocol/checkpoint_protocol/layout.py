@@ -16,6 +16,7 @@
     staged/<uid>/<epoch>/<n>/seals/<task>/<k>.json
     staged/<uid>/<epoch>/<n>/quarantine/<token>.json   rows that failed, where they are too many for their seal
     staged/<uid>/<epoch>/<n>/seals/bundle-<i>     copies of many seals, for whoever reads them all
+    staged/<uid>/<epoch>/<n>/keys/<task>-<token>.parquet   the keys that a seal names, where rows are known by keys
 
 Numbers are written without leading zeros; listings are sorted as numbers by whoever needs an order.
 """
@@ -33,6 +34,7 @@ _SEAL = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})\.json")
 _BUNDLE = re.compile(r"bundle-(0|[1-9][0-9]{0,9})")
 _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
 _TOKEN = re.compile(r"[0-9a-f]{32}\.json")
+_KEYS = re.compile(r"(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.parquet")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
 _SEAL_OF_EPOCH = re.compile(r"([1-9][0-9]{0,9})/[1-9][0-9]{0,9}/seals/" + _SEAL.pattern)
 
@@ -144,6 +146,17 @@ class EpochLayout:
 
     def quarantine(self, attempt: int, token: str) -> str:
         return f"{self.quarantines(attempt)}{token}.json"
+
+    def keys(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/keys/"
+
+    def keys_object(self, attempt: int, task: int, token: str) -> str:
+        return f"{self.keys(attempt)}{task}-{token}.parquet"
+
+
+def is_keys_object(path: str, folder: str) -> bool:
+    """Whether an object is `<keys folder><task>-<token>.parquet`."""
+    return _KEYS.fullmatch(_below(path, folder)) is not None
 
 
 def _below(path: str, folder: str) -> str:

@@ -303,6 +303,17 @@ class Ledger:
         if put_once(self.store, path, seal, self.pause).token != seal.token:
             raise Superseded("LinkSealed", f"{self.store.uri}/{path} was sealed by another try of the task")
 
+    def put_keys(self, path: str, data: bytes) -> None:
+        """Store the keys of a segment, before its seal. The path has a token of the try: nobody else puts there.
+
+        Raises Retryable when the store does not answer; then nobody names the object, if it is there.
+        """
+        for _ in range(_PUT_TRIES):
+            if self.store.put_if_absent(path, data) or self.store.get(path) == data:
+                return
+            self.pause(_PUT_PAUSE_S)
+        raise Retryable(reasons.STORE_UNAVAILABLE, f"{self.store.uri}/{path} cannot be put, and is not there")
+
     def read_seal(self, attempt: int, task: int, link: int) -> Seal | None:
         """Return a seal. Corrupt if it says that it belongs elsewhere. Not remembered: there may be a million of them."""
         data = self.store.get(self.at.seal(attempt, task, link))
@@ -331,7 +342,7 @@ class Ledger:
         """Return what a listing shows of the seals and bundles of an attempt."""
         folder = self.at.seals(attempt)
         plan = self.read_plan(attempt)
-        tasks = len(plan.tasks) if plan else 0
+        tasks = plan.task_count if plan else 0
         borders = [f"{folder}{task}/" for task in range(0, tasks, max(1, tasks // _BORDERS))]
         listing = SealListing()
         for stored in self.store.list(folder, borders):
@@ -543,8 +554,8 @@ class Ledger:
             checked = self._check_bundles(attempt, listing)
             lengths = listing.lengths()
             del listing
-            ends: list[tuple[int, bool]] = [(lengths.get(task, 0), True) for task in range(len(plan.tasks))]
-            open_ends = [task for task in range(len(plan.tasks)) if not checked.newest_is_last.get(task, False)]
+            ends: list[tuple[int, bool]] = [(lengths.get(task, 0), True) for task in range(plan.task_count)]
+            open_ends = [task for task in range(plan.task_count) if not checked.newest_is_last.get(task, False)]
             found = self.ask_all(
                 lambda task: self._end_of_chain(attempt, task, lengths.get(task, 0), task in checked.newest_is_last), open_ends
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
@@ -26,6 +27,17 @@ from checkpoint_protocol.workloads import ExecutorSpec as ExecutorSpec
 API_VERSION: Final = "checkpointed.dev/v1alpha1"
 KIND: Final = "CheckpointedWrite"
 PARTITION_TRANSFORMS: Final = ("identity", "year", "month", "day", "hour")
+#: Formats whose rows are known by file and position, so that they can go the splits way.
+FILE_FORMATS: Final = ("parquet", "csv", "json")
+#: Formats of ours beside Spark's: a table of one of Spark's catalogs, and what an own program reads.
+TABLE_FORMAT: Final = "table"
+PROGRAM_FORMAT: Final = "program"
+#: In a reader option's name these say that its value is a secret, ...
+SECRET_WORDS: Final = ("password", "secret", "token", "credential")
+#: ... which is then the name of a variable of the driver's environment, and stands in no manifest and no record.
+VARIABLE_PATTERN: Final = r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"
+#: user:password@host
+_USER_INFO: Final = r"://[^/@:$]*:[^/@$]+@"
 
 #: The name of a driver's pod is <write>-<8 hex digits>-<epoch>-<attempt>, and a pod's host name has 63 characters at most.
 MAX_NAME_LENGTH: Final = 45
@@ -57,11 +69,35 @@ class SourceOptions(Section):
 class Source(Section):
     """Where the rows come from. Immutable."""
 
-    format: Literal["parquet", "csv", "json"] = Field(description="The files' format; json means one JSON object a line.")
+    format: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$", max_length=128)] = Field(
+        description="parquet, csv, json (one JSON object a line), or anything else that Spark reads: orc, text, jdbc, avro, ...; "
+        "table: a table of one of Spark's catalogs; program: what an own program reads."
+    )
+    way: Literal["Auto", "Splits", "DataFrame"] = Field(
+        default="Auto",
+        description="How rows are known: Splits by file and position, DataFrame (whatever Spark reads) by keyColumns. "
+        "Auto takes splits where it can.",
+    )
     path: Uri | None = Field(
         default=None, description="A file, a folder or a pattern with *: s3://, gs://, az://, or on this machine."
     )
     paths: tuple[Uri, ...] = Field(default=(), max_length=1024, description="Several of the same, instead of path.")
+    table: Annotated[str, Field(pattern=r"^\S+$", max_length=512)] | None = Field(
+        default=None, description="With format table: its name in Spark, e.g. catalog.namespace.table."
+    )
+    program: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=512)] | None = Field(
+        default=None,
+        description="With format program: module:function; it is given a job with spark, read(dataframe) and write(dataframe).",
+    )
+    sql: Annotated[str, Field(min_length=1, max_length=32768)] | None = Field(
+        default=None, description="Spark SQL between the source and the steps, e.g. SELECT id, upper(a) AS a FROM input."
+    )
+    reader_options: dict[str, Annotated[str, Field(max_length=4096)]] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Options of Spark's reader, e.g. url, dbtable and partitionColumn of jdbc. ${env:NAME} stands for a variable "
+        "of the driver's environment; secrets are given in no other way.",
+    )
     options: SourceOptions = Field(default_factory=SourceOptions)
     columns: Annotated[tuple[_ColumnName, ...], Field(min_length=1, max_length=2048)] | None = Field(
         default=None, description="Read these columns only."
@@ -73,19 +109,79 @@ class Source(Section):
         "timestamp[us], decimal(10,2).",
     )
     key_columns: tuple[_ColumnName, ...] = Field(
-        default=(), max_length=16, description="Columns that identify a row. Files do not need them: position is used."
+        default=(),
+        max_length=16,
+        description="Columns that identify a row: unique, never NULL. Files that go the splits way do not need them.",
     )
     split_size: Size = Field(default=128 << 20, gt=0, description="The most bytes of input of one split.")
 
     @model_validator(mode="after")
-    def _has_one_kind_of_path(self) -> Source:
-        if (self.path is None) == (not self.paths):
+    def _says_what_its_way_needs(self) -> Source:
+        places = (self.path is not None) + bool(self.paths)
+        if self.is_dataframe:
+            if self.way == "Splits":
+                raise ValueError(f"way: Splits cannot be: {self.why_this_way}")
+            if not self.key_columns:
+                raise ValueError(f"keyColumns are needed, the columns that identify a row: {self.why_this_way}")
+            if self.types:
+                raise ValueError(f"types belong to the splits way; cast in sql or in a step instead: {self.why_this_way}")
+            if places > 1:
+                raise ValueError("one of path and paths is expected at most")
+        elif places != 1:
             raise ValueError("exactly one of path and paths is expected")
+        if (self.format == TABLE_FORMAT) != (self.table is not None):
+            raise ValueError("format: table and the table's name in table belong together")
+        if (self.format == PROGRAM_FORMAT) != (self.program is not None):
+            raise ValueError("format: program and module:function in program belong together")
+        if self.format in (TABLE_FORMAT, PROGRAM_FORMAT) and places:
+            raise ValueError(f"format: {self.format} has no path")
+        if self.program is not None and (self.sql is not None or self.reader_options or self.columns is not None):
+            raise ValueError("a program reads and selects by itself: sql, readerOptions and columns do not go with it")
+        return self
+
+    @model_validator(mode="after")
+    def _holds_no_secret(self) -> Source:
+        for name, value in self.reader_options.items():
+            lower = name.lower()
+            if any(word in lower for word in SECRET_WORDS) and not re.fullmatch(VARIABLE_PATTERN, value):
+                raise ValueError(f"readerOptions.{name} is a secret; say ${{env:NAME}}, a variable of the driver's environment")
+            text = value.lower()
+            if ("password=" in text and "password=${env:" not in text) or re.search(_USER_INFO, value):
+                raise ValueError(
+                    f"readerOptions.{name} has a password in it; say ${{env:NAME}} in its place, a variable of the driver's "
+                    "environment"
+                )
         return self
 
     @property
     def all_paths(self) -> tuple[str, ...]:
         return self.paths if self.path is None else (self.path,)
+
+    @property
+    def is_dataframe(self) -> bool:
+        """Whether rows are known by keys and read by Spark, rather than by position and read by us."""
+        return self.way == "DataFrame" or self._needs_spark is not None
+
+    @property
+    def why_this_way(self) -> str:
+        """Say why rows are known by keys, or by position."""
+        if self._needs_spark is not None:
+            return self._needs_spark
+        if self.is_dataframe:
+            return "way: DataFrame says so"
+        return "the source is files, so a row is known by its file and its place in it, and needs no key"
+
+    @property
+    def _needs_spark(self) -> str | None:
+        if self.format not in FILE_FORMATS:
+            close = difflib.get_close_matches(self.format, FILE_FORMATS, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            return f"only Spark reads the format {self.format}{hint}, so a row is known by its keyColumns"
+        if self.sql is not None:
+            return "sql is Spark's, so a row is known by its keyColumns"
+        if self.reader_options:
+            return "readerOptions are Spark's, so a row is known by its keyColumns"
+        return None
 
 
 class Step(Section):
@@ -276,6 +372,12 @@ class Spec(Section):
         for name in self.spark_conf:
             if not name.startswith("spark."):
                 raise ValueError(f"sparkConf: {name!r} is not a Spark property (they start with 'spark.')")
+        return self
+
+    @model_validator(mode="after")
+    def _sets_apart_what_has_a_position(self) -> Spec:
+        if self.on_row_error == "Quarantine" and self.source.is_dataframe:
+            raise ValueError(f"onRowError: Quarantine is for rows that are known by position: {self.source.why_this_way}")
         return self
 
     @property

@@ -18,6 +18,10 @@ RECORD_UNREADABLE: Final = "RecordUnreadable"  # an object exists but is not a r
 SOURCE_MISSING: Final = "SourceMissing"  # a path of the source does not exist or matches nothing
 SOURCE_CHANGED: Final = "SourceChanged"  # a file was replaced or vanished while rows of it are missing
 SOURCE_UNREADABLE: Final = "SourceUnreadable"  # a file is not of the declared format
+KEYS_UNSUITABLE: Final = "KeysUnsuitable"  # a key column is missing, of a wrong type, NULL, or not the source's own
+KEYS_NOT_UNIQUE: Final = "KeysNotUnique"  # two rows of the source have one key
+PLAN_NOT_MAP_ONLY: Final = "PlanNotMapOnly"  # between source and sink there is more than row by row work
+ORDER_CHANGED: Final = "OrderChanged"  # a second try of a task met its rows in another order
 # the user's code
 CODE_FAILED: Final = "CodeFailed"  # a step raised
 CODE_MISSING: Final = "CodeMissing"  # a step cannot be imported

@@ -116,13 +116,25 @@ class SourceFile(Part):
         return tuple(Range(file=index, start=start, end=end) for start, end in self.only)
 
 
+class KeyColumn(Part):
+    """A column that identifies rows; `type` is in Spark's words, e.g. bigint or decimal(10,2)."""
+
+    name: str
+    type: str
+
+
 class InputRecord(Record):
-    """What every attempt of the epoch reads: exactly these files, under this schema (an Arrow IPC schema message)."""
+    """What every attempt of the epoch reads: exactly these files, under this schema (an Arrow IPC schema message).
+
+    Where rows are known by keys there are no files, which nothing could pin: `keys` are the columns that every attempt knows
+    rows by.
+    """
 
     kind: Literal["input"] = "input"
     version: Literal[1] = 1
     files: tuple[SourceFile, ...]
     arrow_schema: Base64
+    keys: tuple[KeyColumn, ...] = ()
 
 
 # --- the target -----------------------------------------------------------------------------------------------------------
@@ -217,10 +229,20 @@ class TargetRecord(Record):
     target: Target
 
 
+class KeySet(Part):
+    """A set of keys, known by its size and an order-free fingerprint: two sums modulo 2^64 of 64-bit hashes, as 32 hex digits."""
+
+    rows: Count
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
 class PlanRecord(Record):
     """The full plan of an attempt, task by task, before any task runs. The token is the driver's.
 
     `done_files` and `done_rows` tell what earlier attempts have sealed and this one does not read.
+
+    Where rows are known by keys, `tasks` is empty and `partitions` is the number of tasks: the partitions of Spark's plan.
+    `skipped` are then the source rows that were found, before any work, to have keys that the counted attempts have sealed.
     """
 
     kind: Literal["plan"] = "plan"
@@ -229,6 +251,12 @@ class PlanRecord(Record):
     tasks: tuple[tuple[Range, ...], ...]
     done_files: Count
     done_rows: Count
+    partitions: Count | None = None
+    skipped: KeySet | None = None
+
+    @property
+    def task_count(self) -> int:
+        return len(self.tasks) if self.partitions is None else self.partitions
 
 
 class FailureRecord(Record):
@@ -252,7 +280,23 @@ class PositionsCovered(Part):
     ranges: tuple[Range, ...]
 
 
-Covered = Annotated[PositionsCovered, Field(discriminator="kind")]
+class KeysObject(Part):
+    """A Parquet object with the exact keys of source rows, each once. `path` is relative to the store."""
+
+    path: str
+    rows: Count
+    size_bytes: Count
+
+
+class KeysCovered(Part):
+    """The segment covers the source rows with these keys, each of them wholly."""
+
+    kind: Literal["keys"] = "keys"
+    objects: tuple[KeysObject, ...]
+    keys: KeySet
+
+
+Covered = Annotated[PositionsCovered | KeysCovered, Field(discriminator="kind")]
 
 
 class FieldMetrics(Part):

@@ -5,43 +5,53 @@ How tasks are shipped is the caller's: Spark in production.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import pyarrow as pa
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import merge
-from checkpoint_protocol.records import InputRecord, LaunchRecord, OutputRecord, PlanRecord, Target
+from checkpoint_protocol.records import InputRecord, LaunchRecord, PlanRecord
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.arrow_schema import decode_schema, encode_schema
+from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input
+from checkpoint_spark.output import await_target
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.planning import plan_tasks, whole
 from checkpoint_spark.sources.chunks import Reader
 from checkpoint_spark.sources.reader import reader_for
+from checkpoint_spark.staging import ranges_of
 from checkpoint_spark.steps import Pipeline, Place
-
-_TARGET_POLL_S: Final = 0.2
-_TARGET_PATIENCE_S: Final = 600.0
 
 #: Runs `executor.execute` on each of the orders, in any order and place, and returns when all have ended.
 Ship = Callable[[Sequence[str]], None]
+#: Does an attempt of the DataFrame way to its end.
+RunDataFrames = Callable[[Ledger, LaunchRecord, int], None]
 
 
-def run_attempt(ledger: Ledger, attempt: int, storage: StorageSettings, parallelism: int, ship: Ship) -> None:
+def run_attempt(
+    ledger: Ledger,
+    attempt: int,
+    storage: StorageSettings,
+    parallelism: int,
+    ship: Ship,
+    run_dataframes: RunDataFrames | None = None,
+) -> None:
     """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned."""
     launch = ledger.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri} has no launch record of attempt {attempt}")
     use_code(ledger.store, ledger.key.uid, launch.code)
+    if launch.source.is_dataframe:
+        assert run_dataframes is not None
+        run_dataframes(ledger, launch, parallelism)
+        return
     reader = reader_for(launch.source, storage)
     input_record = fix_input(ledger, launch, reader)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
@@ -49,7 +59,7 @@ def run_attempt(ledger: Ledger, attempt: int, storage: StorageSettings, parallel
         ledger.put_plan(plan)
         return
     _refuse_changed_files(plan, input_record, reader)
-    target = launch.target or _await_target(ledger, launch, input_record, reader)
+    target = launch.target or await_target(ledger, launch.attempt, _output_schema(launch, input_record, reader))
     # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
     ledger.put_plan(plan)
     with bundling(ledger, attempt, plan.token):
@@ -71,7 +81,7 @@ def run_attempt(ledger: Ledger, attempt: int, storage: StorageSettings, parallel
 
 def _plan(ledger: Ledger, launch: LaunchRecord, input_record: InputRecord, reader: Reader, parallelism: int) -> PlanRecord:
     seals = list(ledger.counted_seals(launch.counted))
-    covered = merge(piece for seal in seals for piece in seal.covered.ranges)
+    covered = merge(piece for seal in seals for piece in ranges_of(seal))
     tasks = plan_tasks(input_record.files, covered, reader.align, parallelism, launch.source.split_size)
     touched = {piece.file for task in tasks for piece in task}
     return PlanRecord(
@@ -89,20 +99,7 @@ def _refuse_changed_files(plan: PlanRecord, input_record: InputRecord, reader: R
         reader.check_unchanged(input_record.files[index])
 
 
-def _await_target(ledger: Ledger, launch: LaunchRecord, input_record: InputRecord, reader: Reader) -> Target:
-    """Propose the schema of the steps' output and wait for the table that the operator makes of it."""
-    ledger.put_output(launch.attempt, OutputRecord(token=new_token(), arrow_schema=_output_schema(launch, input_record, reader)))
-    waited_until = time.monotonic() + _TARGET_PATIENCE_S
-    while time.monotonic() < waited_until:
-        if (record := ledger.read_target(launch.attempt)) is not None:
-            return record.target
-        time.sleep(_TARGET_POLL_S)
-    raise Retryable(
-        reasons.TABLE_MISSING, f"nobody made the table for attempt {launch.attempt} within {_TARGET_PATIENCE_S:.0f} s"
-    )
-
-
-def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: Reader) -> str:
+def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: Reader) -> pa.Schema:
     """Run the steps on the first rows of the input, to see what columns they give."""
     source_schema = decode_schema(input_record.arrow_schema)
     pipeline = Pipeline(launch.steps)
@@ -114,12 +111,4 @@ def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: Read
         if chunk is not None and chunk.batch.num_rows:
             sample, place = chunk.batch, Place(file.path, file.unit, chunk.start)
             break
-    schema = pipeline.schema_of(sample, place)
-    for field in schema:
-        if str(field.type) == "null":
-            raise NeedsChange(
-                reasons.OUTPUT_SCHEMA_WRONG,
-                f"the type of the column {field.name!r} is unknown: it is NULL in all of the first rows; "
-                "give it a type in the step, or create the table yourself",
-            )
-    return encode_schema(schema)
+    return pipeline.schema_of(sample, place)

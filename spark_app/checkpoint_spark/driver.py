@@ -25,7 +25,7 @@ from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.attempt import run_attempt
 from checkpoint_spark.executor import storage_settings
-from checkpoint_spark.shipping import ship_by_spark
+from checkpoint_spark.shipping import dataframes_by_spark, ship_by_spark
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -67,8 +67,10 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         tell(f"{error.reason}: {error.message}")
         return EXIT_FAILED
     try:
-        ship = ship_by_spark(f"checkpointed-write {orders.key}", orders.master, orders.spark_conf)
-        run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship)
+        application = f"checkpointed-write {orders.key}"
+        ship = ship_by_spark(application, orders.master, orders.spark_conf)
+        frames = dataframes_by_spark(application, orders.master, orders.spark_conf)
+        run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship, frames)
     except Superseded as superseded:
         tell(superseded.message)
         return EXIT_SUPERSEDED

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from checkpoint_spark.attempt import Ship
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import LaunchRecord
+from checkpoint_spark.attempt import RunDataFrames, Ship
 from checkpoint_spark.executor import execute
 from checkpoint_spark.failures import of_spark
 
@@ -30,3 +32,16 @@ def ship_by_spark(application: str, master: str, conf: Mapping[str, str]) -> Shi
             context.stop()
 
     return ship
+
+
+def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str]) -> RunDataFrames:
+    """Return what runs an attempt of the DataFrame way; Spark's SQL is loaded when it is called, and not before."""
+
+    def run(ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
+        from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
+        from checkpoint_spark.dataframes.session import open_session
+
+        with open_session(application, master, conf, parallelism) as session:
+            run_dataframe_attempt(session, ledger, launch, parallelism)
+
+    return run

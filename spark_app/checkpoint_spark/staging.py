@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from checkpoint_protocol.errors import Superseded
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt, Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range, merge, subtract
@@ -135,9 +136,24 @@ class _Segment:
         yield from apply_apart(self.pipeline, chunk.batch, place, self.schema, set_apart)
 
     def _is_due(self, age_s: float) -> bool:
-        """Old and large enough; or so old that its size no longer matters: hours of a slow step's work fit a small file."""
-        is_large = self._size_bytes >= self.task.minimum_bytes
-        return age_s >= self.task.interval_s * (1 if is_large else _SMALL_SEGMENT_INTERVALS)
+        return is_due(age_s, self._size_bytes, self.task.interval_s, self.task.minimum_bytes)
+
+
+def is_due(age_s: float, size_bytes: int, interval_s: float, minimum_bytes: int) -> bool:
+    """Whether a segment should end: it is old and large enough.
+
+    Or so old that its size no longer matters: hours of a slow step's work fit a small file.
+    """
+    return age_s >= interval_s * (1 if size_bytes >= minimum_bytes else _SMALL_SEGMENT_INTERVALS)
+
+
+def ranges_of(seal: Seal) -> tuple[Range, ...]:
+    """Return the positions that a seal covers. Corrupt if it covers keys: rows of one write are known in one way."""
+    if not isinstance(seal.covered, PositionsCovered):
+        raise Corrupt(
+            reasons.RECORD_UNREADABLE, f"seal {seal.link} of task {seal.task} of attempt {seal.attempt} has no positions"
+        )
+    return seal.covered.ranges
 
 
 def _bounds_of(chunk: Chunk) -> Sequence[tuple[int, int]]:
@@ -165,7 +181,7 @@ def run_task(
         chain = ledger.read_chain(task.attempt, task.number)
         if chain and chain[-1].last:
             return
-        remaining = subtract(task.pieces, [piece for seal in chain for piece in seal.covered.ranges])
+        remaining = subtract(task.pieces, [piece for seal in chain for piece in ranges_of(seal)])
         source = _Source(reader, files, source_schema, remaining, Pace(task.interval_s))
         try:
             _stage_all(task, chain, source, pipeline, stager, ledger, clock)

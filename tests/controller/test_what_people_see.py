@@ -164,6 +164,9 @@ def test_a_manifest_that_is_corrected_goes_on(world: World, source: Path) -> Non
 
     assert world.is_true("Accepted")
     assert not world.is_true("Stalled")
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert accepted.message.startswith("splits: the source is files")
 
 
 def test_an_api_server_that_does_not_answer_is_waited_for(world: World, source: Path) -> None:

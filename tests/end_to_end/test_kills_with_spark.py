@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from checkpoint_protocol.positions import Range
+from checkpoint_spark.staging import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
 from tests.support.places import Place
@@ -180,9 +181,7 @@ def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceber
     chain = ledger.read_chain(1, task)
     assert len(chain) > 1
     seen = computed(write.log)
-    sealed_before = [
-        n for n in range(100, 140) if seen.count(n) == 1 and any(_holds(s.covered.ranges, 1, n - 100) for s in chain)
-    ]
+    sealed_before = [n for n in range(100, 140) if seen.count(n) == 1 and any(_holds(ranges_of(s), 1, n - 100) for s in chain)]
     assert sealed_before, "nothing of the task was sealed before it failed, or all of it was done again"
 
 

@@ -25,6 +25,10 @@ from checkpoint_protocol.records import (
     IcebergFile,
     IcebergTarget,
     InputRecord,
+    KeyColumn,
+    KeysCovered,
+    KeySet,
+    KeysObject,
     LanceBase,
     LanceDataFile,
     LanceField,
@@ -168,6 +172,12 @@ SAMPLES: Final[dict[str, Record]] = {
         ),
         arrow_schema=_SCHEMA,
     ),
+    "input-keys": InputRecord(
+        token=_TOKEN,
+        files=(),
+        arrow_schema=_SCHEMA,
+        keys=(KeyColumn(name="größe", type="decimal(38,10)"), KeyColumn(name="id", type="bigint")),
+    ),
     "launch-iceberg": _LAUNCH,
     "input-with-rows-tried-again": InputRecord(
         token=_TOKEN,
@@ -197,6 +207,23 @@ SAMPLES: Final[dict[str, Record]] = {
             "code": None,
         }
     ),
+    "launch-dataframe": _LAUNCH.model_copy(
+        update={
+            "source": Source(
+                format="jdbc",
+                way="DataFrame",
+                sql="SELECT id, upper(text) AS text FROM input",
+                reader_options={"url": "jdbc:sqlite:/in.db", "dbtable": "rows", "password": "${env:PASSWORD}"},
+                key_columns=("id",),
+            ),
+        }
+    ),
+    "launch-program": _LAUNCH.model_copy(
+        update={"source": Source(format="program", program="jobs.nightly:main", key_columns=("id", "day"))}
+    ),
+    "launch-table": _LAUNCH.model_copy(
+        update={"source": Source(format="table", table="lake.db.größe", columns=("id", "text"), key_columns=("id",))}
+    ),
     "launch-before-the-table": _LAUNCH.model_copy(update={"target": None}),
     "output": OutputRecord(token=_TOKEN, arrow_schema=_SCHEMA),
     "target-iceberg": TargetRecord(token=_TOKEN, target=_ICEBERG.model_copy(update={"codec_level": None})),
@@ -209,6 +236,15 @@ SAMPLES: Final[dict[str, Record]] = {
         done_files=3,
         done_rows=12345,
     ),
+    "plan-keys": PlanRecord(
+        token=_TOKEN,
+        attempt=2,
+        tasks=(),
+        done_files=0,
+        done_rows=12345,
+        partitions=7,
+        skipped=KeySet(rows=12345, fingerprint="00000000000000ffffeeddccbbaa9988"),
+    ),
     "plan-empty": PlanRecord(token=_TOKEN, attempt=1, tasks=(), done_files=0, done_rows=0),
     "failure": FailureRecord(
         token=_TOKEN,
@@ -218,6 +254,20 @@ SAMPLES: Final[dict[str, Record]] = {
         message="step 'größe' raised on row 7: KeyError: \"x\"\n",
     ),
     "seal-iceberg": _SEAL,
+    "seal-keys": _SEAL.model_copy(
+        update={
+            "covered": KeysCovered(
+                objects=(
+                    KeysObject(
+                        path="staged/0123456789abcdef/1/2/keys/11-ffeeddccbbaa99887766554433221100.parquet",
+                        rows=1150,
+                        size_bytes=9876,
+                    ),
+                ),
+                keys=KeySet(rows=1150, fingerprint="0123456789abcdef00000000000000ff"),
+            )
+        }
+    ),
     "seal-lance": _SEAL.model_copy(
         update={
             "link": 0,

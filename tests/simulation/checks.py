@@ -12,6 +12,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import overlap
 from checkpoint_protocol.records import MarkRecord
+from checkpoint_spark.staging import ranges_of
 from tests.simulation.scheduler import Actor
 from tests.simulation.tables import Row
 from tests.simulation.world import Job, RunnerLog, World
@@ -218,7 +219,7 @@ def _of_attempts(ledger: Ledger) -> list[str]:
             complete.append(attempt)
         if plan is None:
             continue
-        covered = [piece for seal in ledger.counted_seals(launch.counted) for piece in seal.covered.ranges]
+        covered = [piece for seal in ledger.counted_seals(launch.counted) for piece in ranges_of(seal)]
         if twice := overlap([*covered, *(piece for task in plan.tasks for piece in task)]):
             found.append(f"{ledger.key}: attempt {attempt} computes {twice[1]} again")
     if len(complete) > 1:

@@ -13,7 +13,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import FailureRecord, LaunchRecord
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore
-from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.attempt import RunDataFrames, run_attempt
 from checkpoint_spark.driver import family_of
 from checkpoint_spark.executor import execute_order
 
@@ -30,6 +30,7 @@ class DirectDrivers:
     settings: Settings
     parallelism: int = 2
     between_tasks: Callable[[int], None] = lambda _: None
+    run_dataframes: RunDataFrames | None = None
     started: int = 0
     tasks_run: int = 0
     _threads: dict[tuple[EpochKey, int], threading.Thread] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class DirectDrivers:
     def _drive(self, key: EpochKey, attempt: int) -> None:
         ledger = Ledger(self.store, key)
         try:
-            run_attempt(ledger, attempt, self.settings.for_drivers(), self.parallelism, self._ship)
+            run_attempt(ledger, attempt, self.settings.for_drivers(), self.parallelism, self._ship, self.run_dataframes)
         except (Killed, Superseded):
             pass
         except CheckpointError as error:

@@ -40,6 +40,9 @@ def manifest(**changes: Any) -> dict[str, Any]:
 _ICEBERG: Final = {"catalog": "c", "table": "a.b"}
 _STEP: Final = {"call": "m:f"}
 
+_ORC: Final = {"format": "orc", "path": "/in", "keyColumns": ["id"]}
+_JDBC: Final = {"format": "jdbc", "keyColumns": ["id"]}
+
 GOOD: Final[dict[str, dict[str, Any]]] = {
     "the smallest": {},
     "a name as long as may be": {"metadata__name": "a" * 45},
@@ -58,6 +61,23 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     "null in place of the other path": {"spec__source__path": None, "spec__source__paths": ["/a"]},
     "null in place of the other sinks": {"spec__sink": {"iceberg": None, "lance": {"uri": "/x"}, "none": None}},
     "an empty list in place of the other path": {"spec__source__paths": []},
+    "what only Spark reads": {"spec__source": {**_ORC, "way": "Auto"}},
+    "files by keys": {"spec__source": {"format": "csv", "path": "/in", "way": "DataFrame", "keyColumns": ["id"]}},
+    "files in splits": {"spec__source__way": "Splits"},
+    "several paths for Spark": {"spec__source": {"format": "orc", "paths": ["/a", "/b"], "keyColumns": ["id"]}},
+    "sql and secrets": {
+        "spec__source": {
+            **_JDBC,
+            "sql": "SELECT id FROM input",
+            "readerOptions": {
+                "url": "jdbc:x://${env:USER}:${env:PW}@host/db?password=${env:PW}",
+                "password": "${env:PASSWORD}",
+                "dbtable": "rows",
+            },
+        }
+    },
+    "a table of Spark": {"spec__source": {"format": "table", "table": "lake.db.rows", "keyColumns": ["id"]}},
+    "a program": {"spec__source": {"format": "program", "program": "jobs.nightly:main", "keyColumns": ["id", "day"]}},
     "all about text": {
         "spec__source__options": {
             "header": False,
@@ -222,7 +242,28 @@ BAD: Final[dict[str, dict[str, Any]]] = {
         "spec__sink": {"iceberg": _ICEBERG, "create": True, "partitionBy": [{"column": str(n)} for n in range(17)]}
     },
     # words
-    "an unknown format": {"spec__source__format": "xml"},
+    "a format that is no word": {"spec__source__format": "x ml"},
+    "a format without keys": {"spec__source__format": "orc"},
+    "sql without keys": {"spec__source__sql": "SELECT * FROM input"},
+    "splits of a format that only Spark reads": {"spec__source": {**_ORC, "way": "Splits"}},
+    "splits with sql": {"spec__source": {"format": "csv", "path": "/a", "way": "Splits", "sql": "SELECT 1", "keyColumns": ["a"]}},
+    "an unknown way": {"spec__source__way": "Keys"},
+    "types of what Spark reads": {"spec__source": {**_ORC, "types": {"a": "int64"}}},
+    "both path and paths of what Spark reads": {"spec__source": {**_ORC, "paths": ["/b"]}},
+    "format table without a table": {"spec__source": {"format": "table", "keyColumns": ["a"]}},
+    "a table of another format": {"spec__source": {**_ORC, "table": "a.b"}},
+    "a table with a path": {"spec__source": {"format": "table", "table": "a.b", "path": "/a", "keyColumns": ["a"]}},
+    "format program without a program": {"spec__source": {"format": "program", "keyColumns": ["a"]}},
+    "a program of another format": {"spec__source": {**_ORC, "program": "m:f"}},
+    "a program that is no callable": {"spec__source": {"format": "program", "program": "m.f", "keyColumns": ["a"]}},
+    "a program with sql": {
+        "spec__source": {"format": "program", "program": "m:f", "sql": "SELECT * FROM input", "keyColumns": ["a"]}
+    },
+    "a literal password": {"spec__source": {**_JDBC, "readerOptions": {"password": "geheim"}}},
+    "a literal secret in another case": {"spec__source": {**_JDBC, "readerOptions": {"fs.s3a.Secret.key": "geheim"}}},
+    "a password with a variable in it": {"spec__source": {**_JDBC, "readerOptions": {"password": "x${env:PASSWORD}"}}},
+    "a password in a url": {"spec__source": {**_JDBC, "readerOptions": {"url": "jdbc:x://h/db?user=a&Password=geheim"}}},
+    "a password before the host": {"spec__source": {**_JDBC, "readerOptions": {"url": "mongodb://me:geheim@host/db"}}},
     "an unknown compression": {"spec__source__options": {"compression": "zip"}},
     "an unknown input": {"spec__steps": [{"call": "m:f", "input": "polars"}]},
     "a callable without a colon": {"spec__steps": [{"call": "module.function"}]},
@@ -279,6 +320,12 @@ FORBIDDEN_EDITS: Final[dict[str, dict[str, Any]]] = {
     "an emptied option": {"spec__source__options": {"nullValues": []}},
     "columns added": {"spec__source__columns": ["a"]},
     "types added": {"spec__source__types": {"a": "int64"}},
+    "another way": {"spec__source__way": "DataFrame", "spec__source__keyColumns": ["a"]},
+    "sql added": {"spec__source__sql": "SELECT a FROM input", "spec__source__keyColumns": ["a"]},
+    "reader options added": {"spec__source__readerOptions": {"a": "b"}, "spec__source__keyColumns": ["a"]},
+    "a table instead of a path": {
+        "spec__source": {"format": "table", "table": "a.b", "keyColumns": ["a"]},
+    },
     "key columns added": {"spec__source__keyColumns": ["a"]},
     "another catalog": {"spec__sink__iceberg__catalog": "other"},
     "another table": {"spec__sink__iceberg__table": "db.flights2"},

@@ -36,9 +36,16 @@ def write_inputs(folder: Path, files: int = 4, rows: int = 100) -> Path:
 
 
 def manifest_for(
-    place: Place, path: str | Path, /, *, name: str = "write", steps: Sequence[dict[str, Any]] = (), **spec: Any
+    place: Place,
+    path: str | Path,
+    /,
+    *,
+    name: str = "write",
+    steps: Sequence[dict[str, Any]] = (),
+    whole: Sequence[str] = (),
+    **spec: Any,
 ) -> CheckpointedWrite:
-    """Return a manifest for Parquet input; `spec` overrides sections."""
+    """Return a manifest for Parquet input; `spec` overrides sections, field by field unless they are named in `whole`."""
     sections: dict[str, Any] = {
         "source": {"format": "parquet", "path": str(path)},
         "steps": list(steps),
@@ -46,7 +53,8 @@ def manifest_for(
         "checkpoint": {"uri": place.checkpoint_uri, "interval": "1h"},
     }
     for section, value in spec.items():
-        sections[section] = {**sections[section], **value} if isinstance(sections.get(section), dict) else value
+        is_merged = isinstance(sections.get(section), dict) and section not in whole
+        sections[section] = {**sections[section], **value} if is_merged else value
     return parse_manifest({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": sections})
 
 

@@ -835,3 +835,43 @@ def test_what_only_a_cluster_has_is_a_problem_with_a_way_out(ground: Ground) -> 
     assert problems.keys() == {"spec.code.configMap", "spec.suspend"}
     assert "code.path" in problems["spec.code.configMap"]
     assert "take it out" in problems["spec.suspend"]
+
+
+# --- rows known by keys ---------------------------------------------------------------------------------------------------
+
+
+def test_a_source_that_only_spark_reads_goes_by_keys_and_says_why(ground: Ground) -> None:
+    ground.spec["source"] = {"format": "orc", "path": "in", "keyColumns": ["id", "day"]}
+
+    would = ground.report()["prediction"]
+
+    assert would["way"] == "dataframes"
+    assert "only Spark reads the format orc" in would["why"]
+    assert "id, day" in would["why"]
+    assert would["sourceFiles"] is None
+    assert would["tasks"] == {"atLeast": 0, "atMost": None, "why": "one for each partition of Spark's plan"}
+
+
+def test_files_go_by_keys_where_the_manifest_says_so(ground: Ground) -> None:
+    ground.spec["source"] |= {"way": "DataFrame", "keyColumns": ["id"]}
+
+    assert ground.report()["prediction"]["why"].startswith("way: DataFrame says so")
+    assert any(
+        line.startswith("way dataframes:") for line in (" ".join(line.split()) for line in ground.run().output.splitlines())
+    )
+
+
+def test_what_can_be_seen_of_a_source_that_only_spark_reads_is_checked(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOT_SET_HERE", raising=False)
+    ground.spec["source"] = {
+        "format": "orc",
+        "path": "nowhere",
+        "keyColumns": ["id"],
+        "options": {"header": False},
+        "readerOptions": {"password": "${env:NOT_SET_HERE}"},
+    }
+
+    report = ground.report()
+
+    assert [problem["path"] for problem in report["problems"]] == ["spec.source.options", "spec.source.path"]
+    assert any("NOT_SET_HERE" in note for note in report["notes"])

@@ -155,7 +155,7 @@ def test_every_problem_is_told_at_once() -> None:
 
     assert len(found) == 4
     assert {line.split(":")[0] for line in found} == {
-        "spec.source.format",
+        "spec.source",
         "spec.backoffLimit",
         "spec.checkpoint.uri",
         "metadata.name",
@@ -178,7 +178,9 @@ def test_every_problem_is_told_at_once() -> None:
         ({"spec__sink__targetFileSize": "9999999999Ti"}, "spec.sink.targetFileSize", "less than"),
         ({"spec__checkpoint__interval": "9" * 400 + "s"}, "spec.checkpoint.interval", '"90s"'),
         ({"spec__source__splitSize": "0"}, "spec.source.splitSize", "greater than 0"),
-        ({"spec__source__format": "xml"}, "spec.source.format", "'parquet', 'csv' or 'json'"),
+        ({"spec__source__format": "x ml"}, "spec.source.format", "pattern"),
+        ({"spec__source__format": "xml"}, "spec.source", "keyColumns are needed"),
+        ({"spec__source__format": "parqet"}, "spec.source", "did you mean parquet?"),
         ({"spec__source__options": {"delimiter": "||"}}, "spec.source.options.delimiter", "at most 1 character"),
         ({"spec__source__columns": []}, "spec.source.columns", "at least 1 item"),
         ({"spec__steps": [{"call": "module.function"}]}, "spec.steps.0.call", "pattern"),

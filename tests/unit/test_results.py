@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import pytest
@@ -11,9 +11,14 @@ from checkpoint_operator.commit.results import Results, gather
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.keys import add_key_sets, key_set
+from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     InputRecord,
+    KeysCovered,
+    KeySet,
+    KeysObject,
     LanceDataFile,
     LanceFragment,
     NoTarget,
@@ -344,3 +349,84 @@ def test_of_a_file_whose_rows_are_tried_again_only_these_are_covered() -> None:
     assert gathered(stored(input_of(again), seal(0, 0, [(0, 3, 4), (0, 7, 8)], last=True))).files == ()
     assert "no seal covers" in refusal(stored(input_of(again), seal(0, 0, [(0, 3, 4)], last=True)))
     assert "which is not input" in refusal(stored(input_of(again), seal(0, 0, [(0, 3, 8)], last=True)))
+
+
+# --- rows known by keys ---------------------------------------------------------------------------------------------------
+
+BY_KEYS = Source(format="orc", path="/in", key_columns=("id",))
+
+
+def keys_seal(task: int, rows: int, *, attempt: int = 1, path: str | None = None, said: int | None = None) -> Seal:
+    """A last seal of one object with so many keys, whose hashes add up to the task's number."""
+    path = path or ledger_over(MemoryStore()).at.keys_object(attempt, task, new_token())
+    covered = KeysCovered(
+        objects=(KeysObject(path=path, rows=rows, size_bytes=100),),
+        keys=key_set(rows if said is None else said, task + 1, task + 1),
+    )
+    files = [iceberg_file(f"{attempt}-{task}.parquet", rows)]
+    return seal(task, attempt=attempt, last=True, files=files, rows=rows).model_copy(update={"covered": covered})
+
+
+def stored_by_keys(first: Sequence[Seal], second: Sequence[Seal], skipped: KeySet | None) -> MemoryStore:
+    """Put two closed attempts, of which the second counts the first and says that it has skipped these rows."""
+    store = MemoryStore()
+    ledger = ledger_over(store)
+    ledger.put_input(input_of())
+    for number, seals, counted, before in ((1, first, (), add_key_sets(())), (2, second, (1,), skipped)):
+        ledger.put_launch(launch(number, counted).model_copy(update={"source": BY_KEYS}))
+        partitions = len(seals) + (number == 1)
+        made = plan(attempt=number).model_copy(update={"partitions": partitions, "skipped": before})
+        ledger.put_plan(made)
+        for one in seals:
+            ledger.put_seal(one)
+        ledger.close(number)
+    return store
+
+
+def test_keys_are_gathered_if_the_last_attempt_skipped_exactly_what_is_taken_over() -> None:
+    store = stored_by_keys([keys_seal(0, 3), keys_seal(1, 4)], [keys_seal(0, 5, attempt=2)], key_set(7, 3, 3))
+
+    assert gathered(store, 2).rows_read == 12
+
+
+@pytest.mark.parametrize(
+    "skipped",
+    [key_set(6, 3, 3), key_set(8, 3, 3), key_set(7, 3, 4), None, key_set(0, 0, 0)],
+    ids=["fewer: rows would be doubled", "more: rows would be lost", "others", "nothing said", "none"],
+)
+def test_keys_that_were_not_skipped_as_they_were_sealed_are_corrupt(skipped: KeySet | None) -> None:
+    store = stored_by_keys([keys_seal(0, 3), keys_seal(1, 4)], [keys_seal(0, 5, attempt=2)], skipped)
+
+    with pytest.raises(Corrupt, match="lost or doubled"):
+        gathered(store, 2)
+
+
+def test_a_keys_object_that_two_seals_name_is_corrupt() -> None:
+    one = keys_seal(0, 3)
+    assert isinstance(one.covered, KeysCovered)
+    store = stored_by_keys([one, keys_seal(1, 3, path=one.covered.objects[0].path)], [], key_set(6, 3, 3))
+
+    with pytest.raises(Corrupt, match="not those of"):
+        gathered(store, 2)
+
+
+def test_a_keys_object_elsewhere_is_corrupt() -> None:
+    store = stored_by_keys([keys_seal(0, 3, path="staged/other/1/1/keys/0-00.parquet")], [], key_set(3, 1, 1))
+
+    with pytest.raises(Corrupt, match="not those of"):
+        gathered(store, 2)
+
+
+def test_a_seal_with_another_number_of_keys_than_it_says_is_corrupt() -> None:
+    store = stored_by_keys([keys_seal(0, 3, said=4)], [], key_set(4, 1, 1))
+
+    with pytest.raises(Corrupt, match="not as many keys"):
+        gathered(store, 2)
+
+
+def test_positions_where_rows_are_known_by_keys_are_corrupt_and_the_other_way_round() -> None:
+    by_position = seal(0, 0, [(0, 0, 1)], last=True, rows=1)
+    with pytest.raises(Corrupt, match="known by keys"):
+        gathered(stored_by_keys([by_position], [], add_key_sets(())), 2)
+    with pytest.raises(Corrupt, match="known by position"):
+        gathered(stored(TWO_FILES, keys_seal(0, 3)))

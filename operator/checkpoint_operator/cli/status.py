@@ -56,7 +56,8 @@ def _print(out: Console, status: Status) -> None:
     if status.new_epoch_wanted:
         what = "this one" if status.phase == "NotStarted" else "once this one is committed"
         rows.append(("", f"runNonce has changed, so a new epoch is wanted: {what}"))
-    if status.input_files is not None:
+    rows.append(("way", f"{status.way}: {status.why_this_way}"))
+    if status.input_files is not None and status.way == "splits":
         rows.append(("input", f"{counted(status.input_files, 'file')}, {size_text(status.input_bytes or 0)}"))
     if status.attempt is not None:
         if status.tasks is not None:

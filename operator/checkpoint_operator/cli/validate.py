@@ -62,7 +62,9 @@ def _print(manifest: CheckpointedWrite | None, report: Report) -> None:
 
 def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Prediction) -> None:
     out.print(f"nothing wrong was found; a run of {manifest.metadata.name} would be like this", markup=False)
-    read = f"{counted(would.source_files, 'file')}, {size_text(would.source_bytes)}"
+    read = "read by Spark"
+    if would.source_files is not None:
+        read = f"{counted(would.source_files, 'file')}, {size_text(would.source_bytes or 0)}"
     if would.source_rows is not None:
         read += f", {counted(would.source_rows, 'row')}"
     target = {True: "exists", False: "does not exist", None: "could not be looked at"}[would.target_exists]

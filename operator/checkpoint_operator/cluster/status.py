@@ -26,7 +26,7 @@ from checkpoint_operator.status_model import (
 )
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.manifest import Source, Spec
 from checkpoint_protocol.records import LaunchRecord, MarkRecord
 
 _CAUSES: Final[dict[str, Cause]] = {
@@ -107,7 +107,7 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str, failed
     known = () if is_new_epoch else tuple(a for a in frame.previous.attempts or () if a.number != launch.attempt)
     attempt = AttemptStatus(number=launch.attempt, pod=pod, code_digest=launch.code_digest, recorded_at=frame.now)
     conditions = _Conditions(frame)
-    conditions.set("Accepted", True, "ManifestValid")
+    conditions.set("Accepted", True, "ManifestValid", _way(launch.source))
     conditions.set("Running", False, _STARTING, f"the pod {pod} is asked for")
     conditions.set("Sealed", False, "WorkLeft")
     conditions.set("Committed", False, "NotYet")
@@ -319,7 +319,7 @@ def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod
     is_sealed = is_committed or phase == "Committing" or (last is not None and last.is_complete)
     reason, message = _why(done, last_action, phase, pod)
     conditions = _Conditions(frame)
-    conditions.set("Accepted", True, "ManifestValid")
+    conditions.set("Accepted", True, "ManifestValid", _way(frame.spec.source) if frame.spec else "")
     conditions.set("Running", phase == "Running", "DriverAtWork" if phase == "Running" else reason or phase, message or "")
     conditions.set("Sealed", is_sealed, "AllSealed" if is_sealed else "WorkLeft")
     quarantined = f"{progress.rows_quarantined:,} rows are quarantined, and not in the table" if progress.rows_quarantined else ""
@@ -331,6 +331,11 @@ def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod
         message or "" if phase == "Stalled" else "",
     )
     return conditions.result()
+
+
+def _way(source: Source) -> str:
+    """Say how rows are known, and why so."""
+    return f"{'dataframes' if source.is_dataframe else 'splits'}: {source.why_this_way}"
 
 
 def _bounded(text: str | None) -> str | None:

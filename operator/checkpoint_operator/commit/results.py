@@ -13,9 +13,22 @@ from typing import Protocol
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.keys import add_key_sets
+from checkpoint_protocol.layout import EpochLayout, is_keys_object
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Pieces, Range, subtract
-from checkpoint_protocol.records import IcebergFile, InputRecord, LanceFragment, Seal, StagedFile, Target
+from checkpoint_protocol.records import (
+    IcebergFile,
+    InputRecord,
+    KeysCovered,
+    KeySet,
+    LanceFragment,
+    PlanRecord,
+    PositionsCovered,
+    Seal,
+    StagedFile,
+    Target,
+)
 
 
 class Files(Protocol):
@@ -50,8 +63,8 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
     """Return the results of a closed, complete attempt with those of the attempts that it counts.
 
     Each seal is read once and let go: what is kept of its files is what `pack` makes of them. Corrupt if the seals do not cover
-    the input exactly once, NeedsChange if they name one file twice or a file of another format: then a row would be lost or
-    doubled.
+    the input exactly once (where rows are known by keys: if an attempt has not skipped exactly what those before it had sealed),
+    NeedsChange if they name one file twice or a file of another format: then a row would be lost or doubled.
     """
     launch = ledger.read_launch(attempt)
     closed = ledger.read_closed(attempt)
@@ -64,15 +77,17 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
     targets = tuple(target for number in attempts if (target := target_of(ledger, number)) is not None)
     lawful = {number for number in attempts if (of := ledger.read_launch(number)) and of.on_row_error == "Quarantine"}
     where = f"{ledger.store.uri} {ledger.key}"
-    coverage = Coverage()
+    is_by_keys = launch.source.is_dataframe
+    coverage: Coverage | KeyCoverage
+    coverage = KeyCoverage(ledger.read_plan(attempt), ledger.at, where) if is_by_keys else Coverage(input_record, where)
     rows_read = rows_written = rows_quarantined = 0
     code_digests: dict[str, None] = {}
 
     def files() -> Iterator[StagedFile]:
         nonlocal rows_read, rows_written, rows_quarantined
         for seal in ledger.counted_seals(attempts):
-            check_quarantined(seal, lawful, where)
             coverage.add(seal)
+            check_quarantined(seal, lawful, where)
             rows_read += seal.rows_read
             rows_written += seal.rows_written
             rows_quarantined += seal.rows_quarantined
@@ -80,7 +95,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
             yield from seal.files
 
     packed = pack(ledger.key, targets, check_names(check_formats(files(), launch.sink_format)))
-    coverage.check(input_record, where)
+    coverage.check()
     return Results(
         files=packed,
         targets=targets,
@@ -104,32 +119,81 @@ def target_of(ledger: Ledger, attempt: int) -> Target | None:
 class Coverage:
     """The positions that seals cover, in a few bytes each."""
 
-    def __init__(self) -> None:
+    def __init__(self, input_record: InputRecord, where: str) -> None:
+        self._input, self._where = input_record, where
         self._pieces = Pieces()
 
     def add(self, seal: Seal) -> None:
+        if not isinstance(seal.covered, PositionsCovered):
+            raise Corrupt(
+                reasons.STAGED_RESULT_REFUSED, f"{self._where}: {_title(seal)} covers keys, and rows are known by position"
+            )
         self._pieces.add(seal.covered.ranges)
 
-    def check(self, input_record: InputRecord, where: str) -> None:
+    def check(self) -> None:
         """Refuse seals that do not cover every position of the input exactly once."""
         if (twice := self._pieces.first_overlap()) is not None:
-            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: two seals cover {_named(twice, input_record)}")
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: two seals cover {_named(twice, self._input)}")
         covered = self._pieces.merged()
-        everything = [piece for index, file in enumerate(input_record.files) for piece in file.ranges(index)]
+        everything = [piece for index, file in enumerate(self._input.files) for piece in file.ranges(index)]
         if missing := subtract(everything, covered):
-            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{where}: no seal covers {_named(missing[0], input_record)}")
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: no seal covers {_named(missing[0], self._input)}")
         if foreign := subtract(covered, everything):
             raise Corrupt(
-                reasons.STAGED_RESULT_REFUSED, f"{where}: a seal covers {_named(foreign[0], input_record)}, which is not input"
+                reasons.STAGED_RESULT_REFUSED,
+                f"{self._where}: a seal covers {_named(foreign[0], self._input)}, which is not input",
+            )
+
+
+class KeyCoverage:
+    """The keys that seals cover, as counts and fingerprints: the values stay in their objects.
+
+    The last attempt's tasks divide among them the rows that it did not skip. So it is in what was skipped that a row could be
+    lost (its key counts as sealed, and no result of it is taken) or doubled (it was not skipped, and an older result is taken
+    too). The plan says how many rows of the source the driver found to have sealed keys, and their fingerprint; the seals that
+    are taken must add up to the same.
+    """
+
+    def __init__(self, plan: PlanRecord | None, at: EpochLayout, where: str) -> None:
+        self._plan, self._at, self._where = plan, at, where
+        self._named: set[str] = set()
+        self._taken_over: list[KeySet] = []
+
+    def add(self, seal: Seal) -> None:
+        if not isinstance(seal.covered, KeysCovered):
+            raise Corrupt(
+                reasons.STAGED_RESULT_REFUSED, f"{self._where}: {_title(seal)} covers positions, and rows are known by keys"
+            )
+        if sum(item.rows for item in seal.covered.objects) != seal.covered.keys.rows:
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: {_title(seal)} has not as many keys as it says")
+        for item in seal.covered.objects:
+            if item.path in self._named or not is_keys_object(item.path, self._at.keys(seal.attempt)):
+                raise Corrupt(
+                    reasons.STAGED_RESULT_REFUSED,
+                    f"{self._where}: the keys {item.path} are not those of {_title(seal)} alone",
+                )
+            self._named.add(item.path)
+        if self._plan is None or seal.attempt != self._plan.attempt:
+            self._taken_over.append(seal.covered.keys)
+
+    def check(self) -> None:
+        """Refuse seals unless the last attempt has skipped exactly the rows that those which it counts had sealed."""
+        expected = add_key_sets(self._taken_over)
+        skipped = (self._plan.skipped if self._plan else None) or add_key_sets(())
+        if skipped != expected:
+            raise Corrupt(
+                reasons.STAGED_RESULT_REFUSED,
+                f"{self._where}: the last attempt skipped {skipped.rows} rows (fingerprint {skipped.fingerprint}), and what it "
+                f"takes over has {expected.rows} sealed keys (fingerprint {expected.fingerprint}): rows would be lost or doubled",
             )
 
 
 def check_coverage(seals: Iterable[Seal], input_record: InputRecord, where: str) -> None:
     """Refuse seals that do not cover every position of the input exactly once."""
-    coverage = Coverage()
+    coverage = Coverage(input_record, where)
     for seal in seals:
         coverage.add(seal)
-    coverage.check(input_record, where)
+    coverage.check()
 
 
 def check_quarantined(seal: Seal, lawful: Collection[int], where: str) -> None:
@@ -139,7 +203,7 @@ def check_quarantined(seal: Seal, lawful: Collection[int], where: str) -> None:
     """
     if seal.quarantined is None:
         return
-    if seal.attempt not in lawful or seal.rows_quarantined > seal.rows_read:
+    if seal.attempt not in lawful or seal.rows_quarantined > seal.rows_read or not isinstance(seal.covered, PositionsCovered):
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED,
             f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines {seal.rows_quarantined} of "
@@ -150,6 +214,10 @@ def check_quarantined(seal: Seal, lawful: Collection[int], where: str) -> None:
             reasons.STAGED_RESULT_REFUSED,
             f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines a row that is not its own",
         )
+
+
+def _title(seal: Seal) -> str:
+    return f"the seal {seal.link} of task {seal.task} of attempt {seal.attempt}"
 
 
 def _named(piece: Range, input_record: InputRecord) -> str:

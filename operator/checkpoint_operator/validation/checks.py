@@ -8,9 +8,9 @@ from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.runner import refusals
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_operator.validation.code import check_code
-from checkpoint_operator.validation.forecast import predict
+from checkpoint_operator.validation.forecast import predict, predict_dataframe
 from checkpoint_operator.validation.report import Findings, Prediction, Report
-from checkpoint_operator.validation.source import SourceSeen, check_source
+from checkpoint_operator.validation.source import SourceSeen, check_dataframe_source, check_source
 from checkpoint_operator.validation.target import TargetSeen, check_target, compare_columns
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
@@ -38,13 +38,18 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     for field, error in refusals(spec).items():
         findings.error(field, error)
     check_code(spec, settings, findings)
-    source = _source(spec, settings, findings)
+    source = None if spec.source.is_dataframe else _source(spec, settings, findings)
+    if spec.source.is_dataframe:
+        check_dataframe_source(spec.source, findings)
     target = _target(spec, settings, findings)
     checkpoint = _checkpoint(manifest, settings, findings)
     _check_apart(spec, findings)
     if source is not None and source.columns is not None and not spec.steps:
         compare_columns(spec.sink, target, source.columns, findings)
-    return None if source is None else predict(spec, source, target, checkpoint, os.cpu_count() or 1)
+    cores = os.cpu_count() or 1
+    if spec.source.is_dataframe:
+        return predict_dataframe(spec, target, checkpoint, cores)
+    return None if source is None else predict(spec, source, target, checkpoint, cores)
 
 
 # --- without settings, what lies on this machine can still be looked at ---------------------------------------------------

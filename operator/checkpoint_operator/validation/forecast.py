@@ -29,17 +29,43 @@ _LONGEST_LINE_BYTES: Final = 64 << 10
 def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: CheckpointSeen, cores: int) -> Prediction:
     """Say what a run of the whole source would do on a machine with so many cores."""
     tasks = _tasks(source, cores, spec.source.split_size)
-    unit = {"parquet": "row number", "csv": "byte", "json": "byte"}[spec.source.format]
+    unit = "row number" if spec.source.format == "parquet" else "byte"
     whole = f"; {len(source.whole)} of them can only be read from the start, by one task each" if source.whole else ""
     return Prediction(
         source_files=len(source.files),
         source_bytes=source.size_bytes,
         source_rows=source.rows,
         way="splits",
-        why=f"the source is files, so a row is known by its file and its place in it ({unit}), and needs no key{whole}",
+        why=f"{spec.source.why_this_way} (its {unit}){whole}",
         cores=cores,
         tasks=tasks,
         data_files=_data_files(spec, source, target, tasks),
+        target=target.title,
+        target_exists=target.exists,
+        target_would_be_created=target.exists is False and spec.sink.create,
+        checkpoint_uri=spec.checkpoint.uri,
+        checkpoint_exists=checkpoint.exists,
+        write=_write_text(checkpoint),
+    )
+
+
+def predict_dataframe(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen, cores: int) -> Prediction:
+    """Say what a run over Spark would do, as far as that is known without Spark."""
+    what = spec.source.why_this_way
+    keys = ", ".join(spec.source.key_columns)
+    return Prediction(
+        source_files=None,
+        source_bytes=None,
+        source_rows=None,
+        way="dataframes",
+        why=f"{what} ({keys}), and a resume first counts the rows that it passes over",
+        cores=cores,
+        tasks=Bounds(at_least=0, at_most=None, why="one for each partition of Spark's plan"),
+        data_files=Bounds(
+            at_least=0,
+            at_most=0 if spec.sink.none is not None else None,
+            why="there is no table" if spec.sink.none is not None else "some for each partition of Spark's plan that has rows",
+        ),
         target=target.title,
         target_exists=target.exists,
         target_would_be_created=target.exists is False and spec.sink.create,

@@ -30,10 +30,10 @@ class Bounds(Shown):
 class Prediction(Shown):
     """What a run would do now."""
 
-    source_files: int
-    source_bytes: int
+    source_files: int | None = Field(description="Null: only Spark can tell.")
+    source_bytes: int | None
     source_rows: int | None = Field(description="Where every file tells it without being read.")
-    way: Literal["splits"]
+    way: Literal["splits", "dataframes"]
     why: str
     cores: int = Field(description="How many tasks `run` has at once by default on this machine.")
     tasks: Bounds

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,8 +13,9 @@ from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.text_files import check_options, check_type_names, is_read_from_its_start, look_at_text
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.manifest import VARIABLE_PATTERN, Source, SourceOptions
 from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.store import local_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,26 @@ def check_source(source: Source, storage: StorageSettings, findings: Findings) -
         columns=None if look.columns is None or source.format == "json" else _chosen(source, look.columns),
         rows=look.rows,
     )
+
+
+def check_dataframe_source(source: Source, findings: Findings) -> None:
+    """Look at what can be seen of a source that only Spark reads: its options, and its paths on this machine."""
+    if source.options != SourceOptions():
+        findings.problem(
+            "spec.source.options",
+            "these belong to the splits way; name the options of Spark's reader in spec.source.readerOptions",
+        )
+    for path in source.all_paths:
+        folder = local_path(path)
+        if folder is not None and not any(mark in path for mark in "*?[{") and not folder.exists():
+            findings.problem("spec.source.path", f"{path}: there is no such file or folder; correct the path")
+    for name, value in source.reader_options.items():
+        for variable in re.findall(VARIABLE_PATTERN, value):
+            if variable[len("${env:") : -1] not in os.environ:
+                findings.note(
+                    f"spec.source.readerOptions.{name}: {variable} is not set here; the driver's environment must have it"
+                )
+    findings.note("what Spark makes of the source is seen when a driver reads it; columns and types were not looked at")
 
 
 def _find(listing: SourceListing, source: Source, findings: Findings) -> tuple[FoundFile, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.sources.chunks import Reader
@@ -21,3 +23,5 @@ def reader_for(source: Source, storage: StorageSettings) -> Reader:
             return CsvReader(source, files)
         case "json":
             return JsonReader(source, files)
+        case _:
+            raise NeedsChange(reasons.MANIFEST_INVALID, f"the format {source.format!r} cannot be read in splits")

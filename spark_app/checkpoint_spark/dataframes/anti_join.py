@@ -1,0 +1,222 @@
+"""Skipping what is sealed: the keys of closed attempts and earlier epochs, as a DataFrame that no process ever holds whole.
+
+The driver knows the names and sizes of the keys objects, from the seals; tasks read them, with the storage settings that they
+read and write everything else with, so that Spark needs no connector for the checkpoint store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Final, Literal
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.keys import add_key_sets, key_set
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import KeySet, KeysObject
+from checkpoint_protocol.store import open_store
+from checkpoint_spark.arrow_schema import decode_schema, encode_schema
+from checkpoint_spark.dataframes import keys
+from checkpoint_spark.dataframes.tasks import keys_of
+from checkpoint_spark.executor import storage_settings
+from checkpoint_spark.failures import wrap
+
+Strategy = Literal["broadcast", "shuffle_hash", "merge"]
+
+#: Keys that one task reads, in bytes of their objects.
+_GROUP_BYTES: Final = 16 << 20
+#: What a key takes in a hash table beside its value, and how much larger its value may be there than in its object.
+_ENTRY_BYTES: Final = 32
+_UNPACKED: Final = 4
+_EXAMPLES: Final = 3
+_LANE_MASK: Final = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Keys that are sealed: where they lie, and what they add up to."""
+
+    objects: tuple[KeysObject, ...]
+    keys: KeySet
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(item.size_bytes for item in self.objects)
+
+    @property
+    def hashed_bytes(self) -> int:
+        """What a hash table of them takes, at most."""
+        return self.keys.rows * _ENTRY_BYTES + self.size_bytes * _UNPACKED
+
+
+def sealed_by(ledger: Ledger, attempts: Iterable[int]) -> Sealed:
+    """Return what the counted seals of these attempts cover."""
+    covered = [keys_of(seal) for seal in ledger.counted_seals(attempts)]
+    return Sealed(tuple(item for each in covered for item in each.objects), add_key_sets(each.keys for each in covered))
+
+
+def sealed_before(ledger: Ledger) -> Sealed:
+    """Return what earlier epochs of the write have committed."""
+    objects: list[KeysObject] = []
+    sets: list[KeySet] = []
+    for epoch in range(1, ledger.key.epoch):
+        earlier = Ledger(ledger.store, EpochKey(ledger.key.uid, epoch))
+        mark = earlier.read_mark()
+        launch = earlier.read_launch(mark.attempts) if mark is not None else None
+        if mark is None or launch is None:
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE,
+                f"{ledger.store.uri}/{earlier.at.control}/ has no mark, so what epoch {epoch} has committed is unknown; without "
+                "it rows could be taken twice: start a new write",
+            )
+        sealed = sealed_by(earlier, (*launch.counted, mark.attempts))
+        objects += sealed.objects
+        sets.append(sealed.keys)
+    return Sealed(tuple(objects), add_key_sets(sets))
+
+
+def choose_strategy(sealed: Sealed, memory_bytes: int, partitions: int, tasks_at_once: int) -> Strategy:
+    """Choose how the keys meet the rows, by their measured size. `memory_bytes`: the heap of the smallest process that joins.
+
+    Broadcast, where every process can hold all of them beside what it does otherwise; hash tables of shuffled parts, where
+    those that are built at once fit; else sorted, which spills.
+    """
+    if sealed.hashed_bytes <= memory_bytes // 4:
+        return "broadcast"
+    if sealed.hashed_bytes // partitions * tasks_at_once <= memory_bytes // 4:
+        return "shuffle_hash"
+    return "merge"
+
+
+def as_dataframe(session: SparkSession, uri: str, sealed: Sealed, schema: StructType) -> DataFrame:
+    """Return the sealed keys: the source's number and k0, k1, ..., of the types of the source's key columns."""
+    groups: list[str] = []
+    group: list[list[str | int]] = []
+    group_bytes = 0
+    for item in sealed.objects:
+        if group and group_bytes + item.size_bytes > _GROUP_BYTES:
+            groups.append(json.dumps(group))
+            group, group_bytes = [], 0
+        group.append([item.path, item.rows, item.size_bytes])
+        group_bytes += item.size_bytes
+    groups.append(json.dumps(group))
+    rows = session.sparkContext.parallelize([(text,) for text in groups], len(groups))
+    listed = session.createDataFrame(rows, "objects string")
+    return listed.mapInArrow(partial(_read_objects, uri, encode_schema(to_arrow_schema(schema))), schema)
+
+
+def _read_objects(uri: str, schema_text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = decode_schema(schema_text)
+    try:
+        store = open_store(uri, storage_settings())
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                for path, rows, size_bytes in json.loads(text):
+                    data = store.get(path)
+                    if data is None or len(data) != size_bytes:
+                        found = "is gone" if data is None else f"has {len(data)} bytes, and was sealed with {size_bytes}"
+                        raise Corrupt(reasons.RECORD_UNREADABLE, f"{uri}/{path} {found}: sealed keys must not be touched")
+                    table = keys.read_object(data)
+                    if table.num_rows != rows:
+                        message = f"{uri}/{path} has {table.num_rows} keys, and was sealed with {rows}"
+                        raise Corrupt(reasons.RECORD_UNREADABLE, message)
+                    yield from table.rename_columns(schema.names).cast(schema).to_batches()
+    except CheckpointError as error:
+        raise wrap(error) from error
+
+
+def hashes(columns: list[Column]) -> list[Column]:
+    """Return the two hashes of a key (source number first), under the names that tasks know them by."""
+    return [sql.xxhash64(sql.lit(seed), *columns).alias(name) for seed, name in ((1, keys.FIRST), (2, keys.SECOND))]
+
+
+def of_source(sealed: DataFrame, number: int) -> DataFrame:
+    """Return the sealed keys of one source. Without its number, a single integer column stays what Spark joins fastest."""
+    return sealed.where(sql.col("source") == number).drop("source")
+
+
+def count_matching(sources: Sequence[DataFrame], sealed: DataFrame, strategy: Strategy) -> KeySet:
+    """Count the rows of the sources that have a sealed key, and add up their hashes.
+
+    The sources come in the order of their numbers, each with the columns k0, k1, ...
+    """
+    matching = [
+        keys_of_source.join(of_source(sealed, number).hint(strategy), keys_of_source.columns, "left_semi").select(
+            *hashes([sql.lit(number), *(sql.col(name) for name in keys_of_source.columns)])
+        )
+        for number, keys_of_source in enumerate(sources)
+    ]
+    # In halves of 32 bits, so that no sum leaves 64 bits before there are 2^31 rows; beyond that Spark says so.
+    lanes = [
+        sql.sum(part).alias(f"{name}{place}")
+        for name in (keys.FIRST, keys.SECOND)
+        for place, part in enumerate((sql.col(name).bitwiseAND(sql.lit(_LANE_MASK)), sql.shiftrightunsigned(name, 32)))
+    ]
+    counted = reduce(DataFrame.unionAll, matching).agg(sql.count(sql.lit(1)).alias("rows"), *lanes).collect()[0]
+    sums = [int(counted[place] or 0) for place in range(1, 5)]
+    return key_set(int(counted["rows"]), sums[0] + (sums[1] << 32), sums[2] + (sums[3] << 32))
+
+
+def _numbered(sources: Sequence[DataFrame]) -> DataFrame:
+    """Return the keys of all sources with their numbers, for examples."""
+    return reduce(
+        DataFrame.unionAll, [frame.select(sql.lit(number).alias("source"), "*") for number, frame in enumerate(sources)]
+    )
+
+
+def refuse_mismatch(
+    found: KeySet, sealed: KeySet, sources: Sequence[DataFrame], sealed_keys: DataFrame, names: tuple[str, ...]
+) -> None:
+    """Refuse to skip anything unless the rows that would be skipped are exactly those that are sealed; name examples."""
+    if found == sealed:
+        return
+    source_keys = _numbered(sources)
+    _refuse_duplicates(source_keys, sealed_keys, names)
+    gone = sealed_keys.join(source_keys, source_keys.columns, "left_anti").limit(_EXAMPLES).collect()
+    said = f"{found.rows} rows of the source have a sealed key, and {sealed.rows} rows are sealed"
+    if gone:
+        examples = "; ".join(keys.text_of(names, list(row)[1:]) for row in gone)
+        raise NeedsChange(
+            reasons.SOURCE_CHANGED,
+            f"rows whose results are sealed are no longer in the source: {examples} ({said}); what was sealed would be committed "
+            "without a source: put them back, or start a new write",
+        )
+    raise Corrupt(
+        reasons.SOURCE_CHANGED,
+        f"{said}; the fingerprints are {found.fingerprint} and {sealed.fingerprint}: the keys objects are not what was sealed",
+    )
+
+
+def refuse_taken_twice(
+    found: KeySet, committed: KeySet, sources: Sequence[DataFrame], sealed_keys: DataFrame, names: tuple[str, ...]
+) -> None:
+    """Refuse to skip more rows than earlier epochs have committed: a new row with an old key would be passed over.
+
+    Fewer is right: what was committed may leave the source.
+    """
+    if found.rows < committed.rows or found == committed:
+        return
+    _refuse_duplicates(_numbered(sources), sealed_keys, names)
+    raise Corrupt(
+        reasons.SOURCE_CHANGED,
+        f"{found.rows} rows of the source have a key of an earlier epoch, which has committed {committed.rows}; the fingerprints "
+        f"are {found.fingerprint} and {committed.fingerprint}: the keys objects are not what was sealed",
+    )
+
+
+def _refuse_duplicates(source_keys: DataFrame, sealed_keys: DataFrame, names: tuple[str, ...]) -> None:
+    columns = source_keys.columns
+    matching = source_keys.join(sealed_keys, columns, "left_semi")
+    twice = matching.groupBy(*columns).count().where("count > 1").limit(_EXAMPLES).collect()
+    if twice:
+        raise keys.not_unique([keys.text_of(names, list(row)[1:-1]) for row in twice])

@@ -1,0 +1,131 @@
+"""The keys of rows: their types, their hashes, and the Parquet objects that hold their exact values.
+
+A key is a source number and the values of the key columns. Hashes are made by Spark, once for the source and once for each row
+that a task gets, so that both are of one function; they only add up to fingerprints and tell where a key ends. What is skipped
+is decided by exact values.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.keys import key_set
+from checkpoint_protocol.records import KeySet, KeysObject
+
+#: Columns that ride along with the rows of the source to the tasks, and no step sees.
+HIDDEN_PREFIX: Final = "__checkpoint_"
+SOURCE: Final = f"{HIDDEN_PREFIX}source"
+FIRST: Final = f"{HIDDEN_PREFIX}first"
+SECOND: Final = f"{HIDDEN_PREFIX}second"
+
+_SUITABLE: Final = re.compile(r"tinyint|smallint|int|bigint|string|binary|decimal\(\d+,\d+\)|date|timestamp|timestamp_ntz")
+_MOST_ROWS: Final = 1 << 20
+_MOST_BYTES: Final = 32 << 20
+
+
+def column_of(number: int) -> str:
+    """Return the name of the n-th key column in a keys object: the user's names play no part there."""
+    return f"k{number}"
+
+
+def check_type(name: str, kind: str) -> None:
+    """Refuse a type whose equality is not what people mean by it. `kind` is in Spark's words."""
+    if not _SUITABLE.fullmatch(kind):
+        raise NeedsChange(
+            reasons.KEYS_UNSUITABLE,
+            f"the key column {name!r} is {kind}; keys are strings (of the default collation), integers, binaries, decimals, "
+            "dates or timestamps: cast it in the source, or name another column in keyColumns",
+        )
+
+
+def text_of(names: Sequence[str], values: Sequence[Any]) -> str:
+    """Write a key for people."""
+    return ", ".join(f"{name}={str(value)[:200]}" for name, value in zip(names, values, strict=True))
+
+
+def write_object(keys: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(keys, buffer, compression="zstd", use_dictionary=["source"], write_statistics=False)
+    return buffer.getvalue()
+
+
+def read_object(data: bytes) -> pa.Table:
+    return pq.read_table(pa.BufferReader(data))
+
+
+#: Stores the bytes of a keys object and returns its path.
+Put = Callable[[bytes], str]
+
+
+@dataclass(slots=True)
+class SegmentKeys:
+    """The keys of one segment, put into objects as they come: never more than one object's worth is held."""
+
+    names: tuple[str, ...]
+    put: Put
+    objects: list[KeysObject] = field(default_factory=list)
+    _rows: int = 0
+    _first: int = 0
+    _second: int = 0
+    _held: list[pa.RecordBatch] = field(default_factory=list)
+    _hashes: list[np.ndarray[Any, np.dtype[np.uint64]]] = field(default_factory=list)
+    _held_rows: int = 0
+    _held_bytes: int = 0
+
+    def add(self, keys: pa.RecordBatch, first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> None:
+        """Take keys, each once, with their two hashes."""
+        self._rows += keys.num_rows
+        self._first += int(first.sum(dtype=np.uint64))
+        self._second += int(second.sum(dtype=np.uint64))
+        self._held.append(keys)
+        self._hashes.append(first)
+        self._held_rows += keys.num_rows
+        self._held_bytes += keys.nbytes
+        if self._held_rows >= _MOST_ROWS or self._held_bytes >= _MOST_BYTES:
+            self._flush()
+
+    def finish(self) -> KeySet:
+        """Put what is held; return what all of it adds up to. NeedsChange(KeysNotUnique) names a key that came twice."""
+        if self._held_rows:
+            self._flush()
+        return key_set(self._rows, self._first, self._second)
+
+    def _flush(self) -> None:
+        # Nothing of a dictionary or a view, and no slice of a larger buffer, gets into the object.
+        keys = pa.Table.from_batches(self._held).combine_chunks()
+        hashes = np.concatenate(self._hashes)
+        if np.unique(hashes).size < hashes.size:
+            _refuse_duplicates(self.names, keys)
+        data = write_object(keys)
+        self.objects.append(KeysObject(path=self.put(data), rows=keys.num_rows, size_bytes=len(data)))
+        self._held, self._hashes, self._held_rows, self._held_bytes = [], [], 0, 0
+
+
+def _refuse_duplicates(names: tuple[str, ...], keys: pa.Table) -> None:
+    counted = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1)).slice(0, 3)
+    if twice.num_rows:
+        examples = [
+            text_of(names, [twice[column_of(n)][row].as_py() for n in range(len(names))]) for row in range(twice.num_rows)
+        ]
+        raise not_unique(examples)
+
+
+def not_unique(examples: Sequence[str]) -> NeedsChange:
+    """Return the error for rows that share a key."""
+    return NeedsChange(
+        reasons.KEYS_NOT_UNIQUE,
+        f"several rows of the source have one key: {'; '.join(examples)}; if one of them were sealed, the others would be passed "
+        "over: add columns to keyColumns that tell them apart (in a new write), or remove the duplicates from the source",
+    )

@@ -1,0 +1,82 @@
+"""The source as a DataFrame, and the secrets that its reader needs."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import TABLE_FORMAT, Source, SourceOptions
+
+_VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_SHORTEST_SECRET: Final = 4
+
+
+@dataclass(slots=True)
+class Secrets:
+    """Variables of this process that reader options name. Their values go to Spark and nowhere else."""
+
+    _values: set[str] = field(default_factory=set)
+
+    def resolve(self, name: str, value: str) -> str:
+        """Return the option's value with its variables put in."""
+
+        def of(match: re.Match[str]) -> str:
+            found = os.environ.get(match[1])
+            if found is None:
+                raise NeedsChange(
+                    reasons.MANIFEST_INVALID,
+                    f"readerOptions.{name} names the variable {match[1]}, which the driver's environment does not have; set it "
+                    "(in a cluster: in spec.driver.template, from a Secret)",
+                )
+            if len(found) >= _SHORTEST_SECRET:
+                self._values.add(found)
+            return found
+
+        return _VARIABLE.sub(of, value)
+
+    def hide(self, text: str) -> str:
+        """Return the text without any of the values."""
+        for value in sorted(self._values, key=len, reverse=True):
+            text = text.replace(value, "***")
+        return text
+
+
+def read_source(session: SparkSession, source: Source, secrets: Secrets) -> DataFrame:
+    """Return the source as Spark reads it; nothing but its schema is read yet."""
+    if source.options != SourceOptions():
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            "source.options belongs to the splits way; name the options of Spark's reader in source.readerOptions",
+        )
+    try:
+        frame = _opened(session, source, secrets)
+        return frame if source.columns is None else frame.select(*(f"`{name}`" for name in source.columns))
+    except AnalysisException as error:
+        missing = error.getCondition() in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DATA_SOURCE_NOT_FOUND")
+        raise NeedsChange(
+            reasons.SOURCE_MISSING if missing else reasons.SOURCE_UNREADABLE,
+            secrets.hide(f"Spark cannot read the source: {first_line(error)}"),
+        ) from None
+
+
+def _opened(session: SparkSession, source: Source, secrets: Secrets) -> DataFrame:
+    options = {name: secrets.resolve(name, value) for name, value in source.reader_options.items()}
+    reader = session.read.options(**options)
+    if source.format == TABLE_FORMAT:
+        assert source.table is not None
+        return reader.table(source.table)
+    reader = reader.format(source.format)
+    return reader.load(list(source.all_paths)) if source.all_paths else reader.load()
+
+
+def first_line(error: PySparkException) -> str:
+    """Return what Spark says, without plans and Java's stack."""
+    text = str(error).split("JVM stacktrace")[0].split("\n== ")[0].split(";\n")[0]
+    return " ".join(text.split())[:2000]

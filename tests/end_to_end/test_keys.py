@@ -1,0 +1,369 @@
+"""Rows known by keys, over Spark's own readers: what is skipped, what is refused, and that every row is there once."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.keys import add_key_sets
+from checkpoint_protocol.records import KeysCovered
+from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
+from tests.support.checks import assert_exactly_once
+from tests.support.places import Place
+
+__all__ = ["session"]
+pytestmark = pytest.mark.spark
+STEPS = "tests.support.keyed_steps"
+
+
+def orc_source(folder: Path, *keys: str, **more: Any) -> dict[str, Any]:
+    return {"format": "orc", "path": str(folder), "keyColumns": list(keys or ("id",)), **more}
+
+
+def failing(folder: Path, number: int, column: str = "id") -> dict[str, Any]:
+    arguments = {"number": number, "until": str(folder / "mended"), "column": column}
+    return {"call": f"{STEPS}:fail_at", "input": "row", "arguments": arguments}
+
+
+def test_an_attempt_skips_exactly_what_the_one_before_has_sealed(session: Any, disk_place: Place, tmp_path: Path) -> None:
+    source = write_orc(numbered(*range(300)), tmp_path / "in")
+    disk_place.create(TEXTS)
+    write = KeyedWrite(session, disk_place, tmp_path, orc_source(source), [failing(tmp_path, 150)])
+
+    write.stall(reasons.CODE_FAILED, "id=150", "not yet 150")
+    sealed = write.sealed_rows(1)
+    (tmp_path / "mended").touch()
+    write.finish()
+
+    assert 0 < sealed < 300
+    assert write.sealed_rows(2) == 300 - sealed
+    assert_exactly_once(disk_place, range(300))
+    covered = [seal.covered for seal in write.ledger.counted_seals([1])]
+    plan = write.ledger.read_plan(2)
+    assert plan is not None
+    assert plan.skipped == add_key_sets(each.keys for each in covered if isinstance(each, KeysCovered))
+
+
+# --- keys of every type ---------------------------------------------------------------------------------------------------
+
+DAY = datetime.date(1583, 1, 1)
+NOON = datetime.datetime(2024, 3, 31, 2, 30, 0, 123456)  # noqa: DTZ001 (an hour that some zones do not have)
+KEYS: dict[str, tuple[pa.DataType, Any]] = {
+    "string": (pa.string(), lambda n: f"schlüssel {n} ✓"),
+    "integer": (pa.int32(), lambda n: n - 150),
+    "long": (pa.int64(), lambda n: (1 << 62) + n),
+    "binary": (pa.binary(), lambda n: bytes([0, 255]) + n.to_bytes(4, "big")),
+    "decimal": (pa.decimal128(38, 10), lambda n: Decimal(n) + Decimal("0.0000000001")),
+    "small-decimal": (pa.decimal128(12, 2), lambda n: Decimal(n) / 100),
+    "date": (pa.date32(), lambda n: DAY + datetime.timedelta(days=n)),
+    "timestamp": (pa.timestamp("us", "UTC"), lambda n: (NOON + datetime.timedelta(microseconds=n)).replace(tzinfo=datetime.UTC)),
+    "local-timestamp": (pa.timestamp("us"), lambda n: NOON + datetime.timedelta(microseconds=n)),
+}
+
+
+def write_parquet(table: pa.Table, folder: Path, files: int = 3) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    size = -(-table.num_rows // files)
+    for number in range(files):
+        pq.write_table(table.slice(number * size, size), folder / f"part-{number}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_type_are_compared_by_their_exact_values(
+    session: Any, iceberg_place: Place, tmp_path: Path, kind: str
+) -> None:
+    arrow_type, value = KEYS[kind]
+    schema = pa.schema([("id", pa.int64()), ("key", arrow_type)])
+    table = pa.table({"id": list(range(120)), "key": [value(number) for number in range(120)]}, schema=schema)
+    iceberg_place.create(schema)
+    source = {"format": "parquet", "way": "DataFrame", "path": str(write_parquet(table, tmp_path / "in")), "keyColumns": ["key"]}
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, [failing(tmp_path, 70)])
+
+    write.stall(reasons.CODE_FAILED)
+    sealed = write.sealed_rows(1)
+    (tmp_path / "mended").touch()
+    write.finish()
+
+    assert 0 < sealed < 120
+    assert write.sealed_rows(2) == 120 - sealed
+    assert {row["key"] for row in iceberg_place.rows()} == set(table["key"].to_pylist())
+    assert_exactly_once(iceberg_place, range(120))
+
+
+def test_a_key_may_have_several_columns_of_which_each_alone_occurs_often(
+    session: Any, lance_place: Place, tmp_path: Path
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("shop", pa.string()), ("day", pa.date32())])
+    rows = [{"id": n, "shop": f"shop {n % 10}", "day": DAY + datetime.timedelta(days=n // 10)} for n in range(120)]
+    lance_place.create(schema)
+    write_orc(pa.Table.from_pylist(rows, schema=schema), tmp_path / "in")
+    write = KeyedWrite(session, lance_place, tmp_path, orc_source(tmp_path / "in", "shop", "day"), [failing(tmp_path, 70)])
+
+    write.stall(reasons.CODE_FAILED, "shop=shop 0, day=1583-01-08")
+    (tmp_path / "mended").touch()
+    write.finish()
+
+    assert 0 < write.sealed_rows(1) < 120
+    assert_exactly_once(lance_place, range(120))
+
+
+# --- keys that are none ---------------------------------------------------------------------------------------------------
+
+
+def test_a_null_key_is_refused_with_its_row(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    table = pa.table({"id": [1, None, 3], "text": ["a", "the one without", "c"]}, schema=TEXTS)
+    iceberg_place.create(TEXTS)
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(write_orc(table, tmp_path / "in", 1)))
+
+    write.stall(reasons.KEYS_UNSUITABLE, "'id' is NULL", "the one without")
+
+
+def test_a_key_that_comes_twice_in_a_task_is_refused_with_an_example(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    iceberg_place.create(TEXTS)
+    source = write_orc(numbered(1, 2, 3, 2, 5), tmp_path / "in", 1)
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(source))
+
+    write.stall(reasons.KEYS_NOT_UNIQUE, "id=2")
+
+
+def test_a_key_of_a_sealed_row_that_comes_again_elsewhere_stops_the_resume_before_any_work(
+    session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    iceberg_place.create(TEXTS)
+    # 7 is sealed with the first rows of the only task, and comes again behind the row that fails.
+    table = pa.concat_tables([numbered(*range(150)), numbered(7), numbered(*range(150, 299))])
+    write = KeyedWrite(
+        session, iceberg_place, tmp_path, orc_source(write_orc(table, tmp_path / "in", 1)), [failing(tmp_path, 140)]
+    )
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+
+    write.stall(reasons.KEYS_NOT_UNIQUE, "id=7")
+
+    assert write.ledger.read_plan(2) is None
+    assert iceberg_place.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [(["nothing"], ["no column 'nothing'", "id, text, rate"]), (["rate"], ["'rate' is double"])],
+    ids=["a column that is not there", "a float"],
+)
+def test_columns_that_cannot_be_keys_are_refused(
+    session: Any, iceberg_place: Place, tmp_path: Path, keys: list[str], words: list[str]
+) -> None:
+    iceberg_place.create(TEXTS)
+    table = numbered(1, 2).append_column("rate", pa.array([0.5, 1.5]))
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(write_orc(table, tmp_path / "in", 1), *keys))
+
+    write.stall(reasons.KEYS_UNSUITABLE, *words)
+
+
+# --- sources that change --------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_came_between_attempts_are_taken_by_the_resume(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    iceberg_place.create(TEXTS)
+    source = write_orc(numbered(*range(300)), tmp_path / "in")
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(source), [failing(tmp_path, 150)])
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+    write_orc(numbered(*range(300, 340)), tmp_path / "more", 1)
+    (tmp_path / "more" / "part-0.orc").rename(tmp_path / "in" / "part-9.orc")
+
+    write.finish()
+
+    assert_exactly_once(iceberg_place, range(340))
+
+
+def test_a_sealed_row_that_vanished_stops_the_resume_with_an_example(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    iceberg_place.create(TEXTS)
+    source = write_orc(numbered(*range(300)), tmp_path / "in", 1)
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(source), [failing(tmp_path, 150)])
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+    write_orc(numbered(*range(1, 300)), tmp_path / "in", 1)
+
+    write.stall(reasons.SOURCE_CHANGED, "no longer in the source", "id=0 ")
+
+    assert iceberg_place.rows() == []
+
+
+def test_the_next_epoch_takes_the_rows_that_no_earlier_one_had(session: Any, disk_place: Place, tmp_path: Path) -> None:
+    disk_place.create(TEXTS)
+    source = write_orc(numbered(*range(30)), tmp_path / "in")
+    write = KeyedWrite(session, disk_place, tmp_path, orc_source(source))
+    write.finish()
+    # Some old rows have left the source, new ones came.
+    write_orc(numbered(*range(10, 50)), tmp_path / "in")
+    write.more = {"runNonce": "next"}
+
+    write.finish()
+
+    assert_exactly_once(disk_place, range(50))
+    assert len(disk_place.keys()) == 2
+
+
+def test_an_empty_source_is_committed_as_nothing(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    iceberg_place.create(TEXTS)
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(write_orc(numbered(), tmp_path / "in", 1)))
+
+    write.finish()
+
+    assert iceberg_place.keys() == []
+
+
+def test_a_table_is_made_from_the_steps_output(session: Any, disk_place: Place, tmp_path: Path) -> None:
+    source = write_orc(numbered(*range(30)), tmp_path / "in")
+    write = KeyedWrite(session, disk_place, tmp_path, orc_source(source), more={"sink": {**disk_place.sink(), "create": True}})
+
+    write.finish()
+
+    assert_exactly_once(disk_place, range(30))
+
+
+# --- tries ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_try_goes_on_after_what_the_first_has_sealed(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    iceberg_place.create(TEXTS)
+    log = tmp_path / "rows.log"
+    steps = [
+        {"call": f"{STEPS}:fail_once", "input": "row", "arguments": {"number": 150, "marker": str(tmp_path / "failed")}},
+        {"call": f"{STEPS}:note", "input": "row", "arguments": {"log": str(log)}},
+    ]
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(write_orc(numbered(*range(300)), tmp_path / "in", 1)), steps)
+
+    write.finish()
+
+    assert write.ledger.list_attempts() == [1], "Spark tries the task again within the attempt"
+    assert_exactly_once(iceberg_place, range(300))
+    seen = [int(line) for line in log.read_text().split()]
+    assert seen.count(0) == 1, "what was sealed was computed again"
+
+
+# --- sources of all kinds -------------------------------------------------------------------------------------------------
+
+
+def test_a_jdbc_table_is_read_in_partitions_and_its_password_stands_in_no_record(
+    session: Any, iceberg_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD_OF_THE_TEST", "sehr-geheim")
+    url = f"jdbc:derby:{tmp_path / 'db'};create=true"
+    rows = session.createDataFrame([(number, f"zeile {number}") for number in range(90)], "id bigint, text string")
+    rows.coalesce(1).write.jdbc(url, "rows_in")
+    iceberg_place.create(TEXTS)
+    source = {
+        "format": "jdbc",
+        "keyColumns": ["ID"],
+        "columns": ["ID", "TEXT"],
+        "readerOptions": {
+            "url": url,
+            "dbtable": '(SELECT "id" AS id, "text" AS text FROM rows_in) AS r',
+            "partitionColumn": "ID",
+            "lowerBound": "0",
+            "upperBound": "90",
+            "numPartitions": "3",
+            "user": "app",
+            "password": "${env:PASSWORD_OF_THE_TEST}",
+        },
+        "sql": "SELECT ID, TEXT FROM input",
+    }
+    steps = [failing(tmp_path, 50, "ID"), {"call": f"{STEPS}:lower_names", "input": "row"}]
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, steps)
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+
+    write.finish()
+
+    assert 0 < write.sealed_rows(1) < 90
+    assert_exactly_once(iceberg_place, range(90))
+    plan = write.ledger.read_plan(1)
+    assert plan is not None
+    assert plan.partitions == 3
+    stored = [path.read_bytes() for path in Path(iceberg_place.checkpoint_uri).rglob("*.json")]
+    assert stored
+    assert not any(b"sehr-geheim" in data for data in stored)
+
+
+def test_a_program_reads_two_sources_whose_keys_never_meet(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("origin", pa.string())])
+    iceberg_place.create(schema)
+    write_orc(numbered(*range(100)), tmp_path / "a", 1)
+    write_orc(numbered(*range(50, 150)), tmp_path / "b", 1)
+    (tmp_path / "folders").mkdir()
+    source = {"format": "program", "program": f"{STEPS}:unite", "keyColumns": ["id"]}
+    os.environ["FOLDERS_OF_THE_TEST"] = f"{tmp_path / 'a'}:{tmp_path / 'b'}"
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, [failing(tmp_path, 70)])
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+
+    write.finish()
+
+    assert 0 < write.sealed_rows(1) < 200
+    found = sorted((row["origin"], row["id"]) for row in iceberg_place.rows())
+    assert found == [("a", number) for number in range(100)] + [("b", number) for number in range(50, 150)]
+
+
+def test_lines_of_text_are_keyed_by_what_sql_cannot_compute_so_it_is_refused(
+    session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    iceberg_place.create(TEXTS)
+    (tmp_path / "in.txt").write_text("1\n2\n3\n")
+    source = {
+        "format": "text",
+        "path": str(tmp_path / "in.txt"),
+        "keyColumns": ["value"],
+        "sql": "SELECT CAST(value AS BIGINT) AS id, value AS text FROM input",
+    }
+    write = KeyedWrite(session, iceberg_place, tmp_path, source)
+
+    write.stall(reasons.KEYS_UNSUITABLE, "'value' must come through")
+
+
+def test_a_table_of_a_spark_catalog_is_read_by_its_name(session: Any, lance_place: Place, tmp_path: Path) -> None:
+    lance_place.create(TEXTS)
+    write_parquet(numbered(*range(60)), tmp_path / "in", 1)
+    session.sql(f"CREATE TABLE rows_of_the_test USING parquet LOCATION '{tmp_path / 'in'}'")
+    source = {"format": "table", "table": "rows_of_the_test", "keyColumns": ["id"]}
+    write = KeyedWrite(session, lance_place, tmp_path, source)
+    try:
+        write.finish()
+    finally:
+        session.sql("DROP TABLE rows_of_the_test")
+
+    assert_exactly_once(lance_place, range(60))
+
+
+# --- what stands between ---------------------------------------------------------------------------------------------------
+
+
+def test_sql_stands_between_the_source_and_the_steps(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("part", pa.int32())])
+    iceberg_place.create(schema)
+    source = orc_source(
+        write_orc(numbered(*range(300)), tmp_path / "in"),
+        sql="SELECT id, upper(text) AS text, part FROM (SELECT * FROM input WHERE id % 10 < 8) "
+        "LATERAL VIEW explode(sequence(0, 1)) parts AS part",
+    )
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, [failing(tmp_path, 150)])
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+
+    write.finish()
+
+    wanted = {(number, f"ZEILE {number}", part) for number in range(300) if number % 10 < 8 for part in (0, 1)}
+    rows = [(row["id"], row["text"], row["part"]) for row in iceberg_place.rows()]
+    assert len(rows) == len(wanted)
+    assert set(rows) == wanted
+    assert 0 < write.sealed_rows(1) < 240
+    assert write.sealed_rows(1) + write.sealed_rows(2) == 240, "a row of the source counts once, however many it gives"

@@ -1,0 +1,157 @@
+"""What may stand between source and sink: Spark's own analysed plans, accepted or refused with what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_spark.dataframes.map_only import Checked, check_map_only, refuse_chance
+from tests.end_to_end.keyed_writes import session
+
+__all__ = ["session"]
+pytestmark = pytest.mark.spark
+
+ACCEPTED = {
+    "all": ("SELECT * FROM input", False),
+    "a projection": ("SELECT id, upper(text) AS text FROM input", False),
+    "a filter": ("SELECT * FROM input WHERE id > 3 AND text LIKE 'a%'", False),
+    "a key under its own name again": ("SELECT id AS id, text FROM input", False),
+    "a key renamed and back": ("SELECT number AS id FROM (SELECT id AS number FROM input)", False),
+    "other aliases": ("SELECT i.id FROM input AS i", False),
+    "chance in a value": ("SELECT id, rand() AS text FROM input", False),
+    "the time in a value": ("SELECT id, current_timestamp() AS seen FROM input", False),
+    "explode": ("SELECT id, explode(parts) AS part FROM input", True),
+    "lateral view": ("SELECT id, part FROM input LATERAL VIEW explode(parts) p AS part", True),
+    "union of two sources": ("SELECT * FROM input UNION ALL SELECT * FROM other", False),
+}
+REFUSED = {
+    "GROUP BY": ("SELECT id, count(*) FROM input GROUP BY id", "Aggregate", "aggregate"),
+    "an aggregate over all": ("SELECT max(id) AS id FROM input", "Aggregate", "aggregate"),
+    "DISTINCT": ("SELECT DISTINCT id FROM input", "Distinct", "DISTINCT"),
+    "a join": ("SELECT i.id FROM input i JOIN other o ON i.id = o.id", "Join", "a join"),
+    "a window": ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM input", "Window", "OVER"),
+    "ORDER BY": ("SELECT * FROM input ORDER BY id", "Sort", "leave it out"),
+    "SORT BY": ("SELECT * FROM input SORT BY id", "Sort", "leave it out"),
+    "LIMIT": ("SELECT * FROM input LIMIT 3", "Limit", "WHERE"),
+    "OFFSET": ("SELECT * FROM input OFFSET 3", "Offset", "WHERE"),
+    "a sample": ("SELECT * FROM input TABLESAMPLE (5 PERCENT)", "Sample", "xxhash64"),
+    "a repartition hint": ("SELECT /*+ REPARTITION(3) */ * FROM input", "Repartition", "leave it out"),
+    "DISTRIBUTE BY": ("SELECT * FROM input DISTRIBUTE BY id", "RepartitionByExpression", "leave it out"),
+    "EXCEPT": ("SELECT id FROM input EXCEPT SELECT id FROM other", "Except", "WHERE"),
+    "UNION that drops duplicates": ("SELECT id FROM input UNION SELECT id FROM other", "Distinct", "DISTINCT"),
+    "WITH": ("WITH q AS (SELECT * FROM input) SELECT * FROM q", "WithCTE", "subquery"),
+    "IN a subquery": ("SELECT * FROM input WHERE id IN (SELECT id FROM other)", "subquery", "step"),
+    "a scalar subquery": ("SELECT *, (SELECT max(id) FROM other) AS m FROM input", "subquery", "step"),
+    "rows from beside": ("SELECT id, text, parts FROM input UNION ALL SELECT 1, 'a', array(1)", "beside the source", "input"),
+    "itself twice": ("SELECT * FROM input UNION ALL SELECT * FROM input", "read twice", "explode"),
+    "chance in a filter": ("SELECT * FROM input WHERE rand() < 0.5", "not the same each time", "hash"),
+    "chance in a filter by way of a column": (
+        "SELECT * FROM (SELECT *, uuid() AS u FROM input) WHERE u < '8'",
+        "not the same each time",
+        "hash",
+    ),
+    "the time in a filter": ("SELECT * FROM input WHERE now() > '2020-01-01'", "not the same each time", "fixed values"),
+    "a row number in a filter": (
+        "SELECT * FROM (SELECT *, monotonically_increasing_id() AS n FROM input) WHERE n % 2 = 0",
+        "not the same each time",
+        "hash",
+    ),
+}
+KEYS_LOST = {
+    "not selected": "SELECT text FROM input",
+    "computed": "SELECT id + 1 AS id, text FROM input",
+    "another column under its name": "SELECT length(text) AS id FROM input",
+    "cast": "SELECT CAST(id AS INT) AS id FROM input",
+    "under another name": "SELECT id AS number FROM input",
+    "made by chance": "SELECT monotonically_increasing_id() AS id FROM input",
+    "lost in one branch": "SELECT id FROM input UNION ALL SELECT id + 1 FROM other",
+}
+
+
+@pytest.fixture
+def views(session: Any) -> dict[str, tuple[str, ...]]:
+    """Two sources, `input` and `other`, under the names by which they are known in plans."""
+    frame = session.createDataFrame([(1, "a", [1, 2])], "id bigint, text string, parts array<int>")
+    sources: dict[str, tuple[str, ...]] = {"checkpointed_source_1": ("id",), "checkpointed_source_2": ("id",)}
+    for view, alias in zip(("input", "other"), sources, strict=True):
+        frame.alias(alias).createOrReplaceTempView(view)
+    return sources
+
+
+def checked(session: Any, sources: dict[str, tuple[str, ...]], query: str) -> Checked:
+    return check_map_only(session.sql(query), sources)
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_row_by_row_work_is_accepted(session: Any, views: dict[str, tuple[str, ...]], name: str) -> None:
+    query, expands = ACCEPTED[name]
+
+    assert checked(session, views, query).expands == expands
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_several_rows_is_refused_with_what_to_write_instead(
+    session: Any, views: dict[str, tuple[str, ...]], name: str
+) -> None:
+    query, what, instead = REFUSED[name]
+
+    with pytest.raises(NeedsChange) as caught:
+        checked(session, views, query)
+
+    assert caught.value.reason == reasons.PLAN_NOT_MAP_ONLY
+    assert what in caught.value.message
+    assert instead in caught.value.message
+
+
+@pytest.mark.parametrize("name", KEYS_LOST)
+def test_keys_that_do_not_come_through_are_refused(session: Any, views: dict[str, tuple[str, ...]], name: str) -> None:
+    with pytest.raises(NeedsChange) as caught:
+        checked(session, views, KEYS_LOST[name])
+
+    assert caught.value.reason == reasons.KEYS_UNSUITABLE
+    assert "select it unchanged: SELECT id" in caught.value.message
+
+
+@pytest.mark.parametrize("column", ["monotonically_increasing_id()", "uuid()", "floor(rand() * 100)"])
+def test_a_source_that_depends_on_chance_is_refused(session: Any, views: dict[str, tuple[str, ...]], column: str) -> None:
+    refuse_chance(session.table("input"))
+
+    with pytest.raises(NeedsChange, match="depends on chance") as caught:
+        refuse_chance(session.sql(f"SELECT {column} AS id, text FROM input"))
+
+    assert caught.value.reason == reasons.KEYS_UNSUITABLE
+
+
+def _same(batches: Any) -> Any:
+    yield from batches
+
+
+def test_batch_functions_are_accepted_and_take_keys_at_their_names(session: Any, views: dict[str, tuple[str, ...]]) -> None:
+    frame = session.table("input")
+
+    for made in (frame.mapInArrow(_same, frame.schema), frame.mapInPandas(_same, frame.schema)):
+        assert check_map_only(made, views).expands
+    with pytest.raises(NeedsChange, match="must come through"):
+        check_map_only(frame.select("text").mapInArrow(_same, "text string"), views)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda frame: frame.dropDuplicates(["id"]), "Deduplicate"),
+        (lambda frame: frame.repartition(3), "Repartition"),
+        (lambda frame: frame.coalesce(1), "Repartition"),
+        (lambda frame: frame.groupBy("id").applyInPandas(_same, "id bigint"), "FlatMapGroupsInPandas"),
+        (lambda frame: frame.rdd.toDF(frame.schema), "beside the source"),
+        (lambda frame: frame.sample(0.5), "Sample"),
+    ],
+    ids=["dropDuplicates", "repartition", "coalesce", "applyInPandas", "an RDD in between", "sample"],
+)
+def test_what_a_program_may_do_besides_is_refused_by_its_name(
+    session: Any, views: dict[str, tuple[str, ...]], change: Any, what: str
+) -> None:
+    with pytest.raises(NeedsChange, match=what):
+        check_map_only(change(session.table("input")), views)

@@ -1,0 +1,47 @@
+"""Steps for writes whose rows are known by keys. What they do besides is told by files, as they run in Spark's processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+
+def note(row: dict[str, Any], log: str) -> dict[str, Any]:
+    """Write down that the row was computed."""
+    with open(log, "a") as file:
+        file.write(f"{row['id']}\n")
+    return row
+
+
+def fail_at(row: dict[str, Any], number: int, until: str, column: str = "id") -> dict[str, Any]:
+    """Raise at one row, until there is a file."""
+    if row[column] == number and not os.path.exists(until):
+        raise RuntimeError(f"not yet {number}")
+    return row
+
+
+def fail_once(row: dict[str, Any], number: int, marker: str) -> dict[str, Any]:
+    """Raise at one row when it comes for the first time."""
+    if row["id"] == number and not os.path.exists(marker):
+        open(marker, "w").close()
+        raise RuntimeError(f"once at {number}")
+    return row
+
+
+def two_of_each(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield row
+    yield {**row, "id": row["id"] + 1_000_000}
+
+
+def lower_names(row: dict[str, Any]) -> dict[str, Any]:
+    return {name.lower(): value for name, value in row.items()}
+
+
+def unite(job: Any) -> None:
+    """A program: two folders of ORC files, told apart by a column."""
+    from pyspark.sql import functions as sql
+
+    folders = os.environ["FOLDERS_OF_THE_TEST"].split(":")
+    frames = [job.read(job.spark.read.orc(folder)).withColumn("origin", sql.lit(folder[-1])) for folder in folders]
+    job.write(frames[0].unionByName(frames[1]))

@@ -33,7 +33,16 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.records import FailureRecord, LaunchRecord, MarkRecord, StagedFile, Target, TargetRecord
+from checkpoint_protocol.records import (
+    FailureRecord,
+    IcebergTarget,
+    LaunchRecord,
+    MarkRecord,
+    PinnedIceberg,
+    StagedFile,
+    Target,
+    TargetRecord,
+)
 from checkpoint_protocol.store import ObjectStore
 
 
@@ -117,6 +126,8 @@ class Reconciler:
     sink: Sink
     clock: Callable[[], float] = time.monotonic
     recorder: str = ""
+    #: Looks at a source table whose catalog only this process knows.
+    look_at_source: Callable[[], PinnedIceberg | None] = lambda: None
     #: Gives the write as it is now (its code may have been changed) where a new attempt may depend on that.
     renew: Callable[[Write], Write] = lambda write: write
     first_counted_failure: int | None = None
@@ -274,8 +285,16 @@ class Reconciler:
             return Stall(reasons.WRITE_DELETED, f"the write {ledger.key.uid} was deleted; give a new write a new name")
         try:
             target = self.sink.describe()
+            # What the input is has been fixed by an attempt before: the table may have moved since, or be gone.
+            source_table = self.look_at_source() if ledger.read_input() is None else None
         except NeedsChange as error:
             return Stall(error.reason, error.message)
+        if source_table is not None and isinstance(target, IcebergTarget) and target.table_uuid == source_table.table_uuid:
+            return Stall(
+                reasons.MANIFEST_INVALID,
+                f"source and sink are one table ({source_table.table} and {target.table}): what a run appends would be the next "
+                "one's input; write to another table",
+            )
         if target is None and not spec.sink.create:
             return Stall(
                 reasons.TABLE_MISSING,
@@ -297,6 +316,7 @@ class Reconciler:
             recorded_by=self.recorder,
             code=self.write.code,
             on_replaced=spec.on_replaced,
+            source_table=source_table,
         )
         if ledger.put_launch(launch).token == launch.token:
             self.drivers.expect(ledger.key, attempt)

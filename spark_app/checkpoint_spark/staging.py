@@ -99,7 +99,7 @@ class _Segment:
         started = now = self.clock()
         while not self.source.exhausted:
             file, chunk = self.source.take()
-            place = Place(self.source.files[file].path, self.source.files[file].unit, chunk.start)
+            place = Place(self.source.files[file].path, self.source.files[file].unit, chunk.start, chunk.kept)
             for made in self.pipeline.apply(chunk.batch, place, self.schema):
                 batch = made if self.schema is None else fit(made, self.schema)
                 self.rows_written += batch.num_rows

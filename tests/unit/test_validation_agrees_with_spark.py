@@ -23,7 +23,7 @@ from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.planning import plan_tasks
 from checkpoint_spark.sources.files import SourceFiles
-from checkpoint_spark.sources.reader import reader_for
+from checkpoint_spark.sources.reader import file_reader_for
 from checkpoint_spark.sources.type_names import parse_type
 from tests.services.s3_server import S3Server
 from tests.support.places import on_s3
@@ -168,7 +168,7 @@ def test_a_csv_header_has_the_same_columns(name: str, text: str, options: dict[s
     findings = Findings()
 
     seen = check_source(source, StorageSettings(), findings)
-    described, schema = reader_for(source, StorageSettings()).describe(source.all_paths)
+    described, schema = file_reader_for(source, StorageSettings()).describe(source.all_paths)
 
     assert findings.problems == []
     assert seen is not None
@@ -184,7 +184,7 @@ def test_a_csv_file_without_rows_is_in_no_task(header: bool, text: str, tmp_path
     source = Source.model_validate({"format": "csv", "path": str(tmp_path), "options": {"header": header}})
 
     seen = check_source(source, StorageSettings(), Findings())
-    described, _ = reader_for(source, StorageSettings()).describe(source.all_paths)
+    described, _ = file_reader_for(source, StorageSettings()).describe(source.all_paths)
 
     assert seen is not None
     assert [file.path for file in seen.filled] == [file.path for file in described if file.start < (file.end or 0)]

@@ -31,12 +31,14 @@ from checkpoint_operator.core.actions import Close, Commit, Finish, Stall
 from checkpoint_operator.deletion import Kept, delete_write
 from checkpoint_operator.progress import measure
 from checkpoint_operator.reconcile import Round, Sink
+from checkpoint_operator.source_tables import LookAtSource
 from checkpoint_operator.status_model import Status
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.manifest import Sink as SinkSpec
+from checkpoint_protocol.manifest import Source as SourceSpec
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore
@@ -69,6 +71,7 @@ class Controller:
     metrics: Metrics
     open_store: Callable[[str], ObjectStore]
     open_sink: Callable[[SinkSpec], Sink]
+    open_source: Callable[[SourceSpec], LookAtSource]
     code_source: CodeSource
     instance: str
     clock: Callable[[], float] = time.monotonic
@@ -152,6 +155,7 @@ class Controller:
             resolve_code=lambda: self.code_source.resolve(owner, spec, store),
             failed_before=lambda numbers: _failed_before(status_of(body), owner.generation, numbers),
             clock=self.clock,
+            look_at_source=self.open_source(spec.source),
         )
         self._sessions[key] = session
         return session

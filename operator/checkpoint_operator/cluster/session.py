@@ -13,6 +13,7 @@ from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, TryLater
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.reconcile import Reconciler, Sink, Write
+from checkpoint_operator.source_tables import LookAtSource
 from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -88,6 +89,7 @@ def open_session(
     resolve_code: Callable[[], tuple[str, str | None]],
     failed_before: Callable[[list[int]], int],
     clock: Callable[[], float],
+    look_at_source: LookAtSource,
 ) -> Session:
     """Introduce the write to its store and return its session. NeedsChange if it is not the write that the store knows.
 
@@ -100,7 +102,9 @@ def open_session(
         return dataclasses.replace(write, code_digest=digest, code=archive)
 
     write = Write(uid=owner.uid, spec=spec, code_digest="")
-    reconciler = Reconciler(write, store, drivers, sink, clock=clock, renew=renew, pause_after=pause_after)
+    reconciler = Reconciler(
+        write, store, drivers, sink, clock=clock, renew=renew, pause_after=pause_after, look_at_source=look_at_source
+    )
     counted_from = failed_before(reconciler.current_ledger().list_attempts())
     reconciler.first_counted_failure = counted_from + 1
     return Session(owner, spec, reconciler, counted_from)

@@ -17,23 +17,30 @@ from checkpoint_spark.pace import Pace
 class Chunk:
     """Rows and the positions they cover in one file: a segment may end after any chunk.
 
-    `start` is where the last chunk of the same range ended; `end` is None where the file has ended.
+    `start` is where the last chunk of the same range ended; `end` is None where the file has ended. `kept` are the numbers of
+    the batch's rows among those of the range, where some were left out: by `where`, or by a table's deletes.
     """
 
     batch: pa.RecordBatch
     start: int
     end: int | None
+    kept: pa.Array | None = None
+
+
+def in_chunks(batch: pa.RecordBatch | None, start: int, end: int, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    """Cut a batch, which has a row for each position of start..end, as the pace asks for; None: the rows were not read."""
+    if batch is None:
+        yield Chunk(pa.RecordBatch.from_pylist([], schema=schema), start, end)
+        return
+    offset = 0
+    while offset < batch.num_rows:
+        rows = min(pace.rows, batch.num_rows - offset)
+        yield Chunk(batch.slice(offset, rows), start + offset, start + offset + rows)
+        offset += rows
 
 
 class Reader(Protocol):
     """One format."""
-
-    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
-        """Return the files that the paths mean, sorted by path, and the schema of the rows.
-
-        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the
-        format.
-        """
 
     def align(self, file: SourceFile, position: int) -> int:
         """Return the smallest position >= the given one at which reading may start (`file.end` at the most)."""
@@ -47,3 +54,14 @@ class Reader(Protocol):
 
     def check_unchanged(self, file: SourceFile) -> None:
         """Raise NeedsChange(SourceChanged), naming the file, if it was replaced or has vanished since it was described."""
+
+
+class FileReader(Reader, Protocol):
+    """A format whose files are found by their paths."""
+
+    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+        """Return the files that the paths mean, sorted by path, and the schema of the rows.
+
+        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the
+        format.
+        """

@@ -9,7 +9,10 @@ from checkpoint_protocol.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts of one epoch. Tasks are those of the latest attempt; rows and files are of all that counts."""
+    """Counts of one epoch. Tasks are those of the latest attempt; rows and files are of all that counts.
+
+    `input_files_done` are whole input files that earlier attempts have sealed, so that the latest one does not open them.
+    """
 
     attempt: int
     tasks: int | None
@@ -18,6 +21,7 @@ class Progress:
     rows_written: int
     files: int
     rows_taken_over: int
+    input_files_done: int = 0
 
 
 def measure(ledger: Ledger) -> Progress:
@@ -39,4 +43,5 @@ def measure(ledger: Ledger) -> Progress:
         rows_written=sum(seal.rows_written for seal in (*earlier, *current)),
         files=sum(len(seal.files) for seal in (*earlier, *current)),
         rows_taken_over=sum(seal.rows_read for seal in earlier),
+        input_files_done=plan.done_files if plan else 0,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts how often each data file or fragment was read."""
     counts: Counter[str] = Counter()
     for reader in (IcebergReader, LanceReader):
@@ -80,7 +79,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
             return real(self, file, *arguments)
 
         monkeypatch.setattr(reader, "read", counting)
-    yield counts
+    return counts
 
 
 # --- one epoch ------------------------------------------------------------------------------------------------------------

@@ -155,6 +155,7 @@ def test_line_break_in_a_field_is_refused_wherever_the_cuts_are(
 
 def described_by_hand(reader: Any, path: str, data: bytes, start: int) -> SourceFile:
     head = SourceFiles(StorageSettings()).head(path)
+    assert head is not None
     return SourceFile(path=path, etag=head.etag, size_bytes=len(data), unit="bytes", start=start, end=len(data))
 
 
@@ -193,6 +194,7 @@ def test_row_of_compressed_text_that_is_too_long_is_refused(tmp_path: Path, monk
     reader = open_reader("csv")
     (file,), schema = open_reader("csv").describe([put(tmp_path, "y.csv.gz", gzip.compress(b"a,b\n1,x\n"))])
     head = SourceFiles(StorageSettings()).head(path)
+    assert head is not None
     file = SourceFile(path=path, etag=head.etag, size_bytes=head.size_bytes, unit="records", end=None)
     with pytest.raises(NeedsChange, match=r"x\.csv\.gz: near row 1: .*a quoted field in it has no end"):
         chunks_of(reader, file, whole(file), schema)

@@ -20,6 +20,7 @@ from checkpoint_operator.validation.source import SourceSeen, check_source
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.planning import plan_tasks
 from checkpoint_spark.sources.files import SourceFiles
@@ -167,7 +168,7 @@ def test_a_csv_header_has_the_same_columns(name: str, text: str, options: dict[s
     source = Source.model_validate({"format": "csv", "path": str(tmp_path / name), "options": options})
     findings = Findings()
 
-    seen = check_source(source, StorageSettings(), findings)
+    seen = check_source(source, Settings(), findings)
     described, schema = file_reader_for(source, StorageSettings()).describe(source.all_paths)
 
     assert findings.problems == []
@@ -183,7 +184,7 @@ def test_a_csv_file_without_rows_is_in_no_task(header: bool, text: str, tmp_path
     (tmp_path / "this.csv").write_text(text)
     source = Source.model_validate({"format": "csv", "path": str(tmp_path), "options": {"header": header}})
 
-    seen = check_source(source, StorageSettings(), Findings())
+    seen = check_source(source, Settings(), Findings())
     described, _ = file_reader_for(source, StorageSettings()).describe(source.all_paths)
 
     assert seen is not None

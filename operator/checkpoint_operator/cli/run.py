@@ -205,7 +205,9 @@ def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display
         ("time", f"{elapsed_s:.1f} s"),
     ]
     if display.did_work and display.rows_before:
-        rows.append(("resumed", f"{display.rows_before:,} rows were sealed before and were not computed again"))
+        files = display.counts.input_files_done if display.counts else 0
+        opened = f"; {files:,} input files that were done were not opened" if files else ""
+        rows.append(("resumed", f"{display.rows_before:,} rows were sealed before and were not computed again{opened}"))
     if len(mark.code_digests) > 1:
         rows.append(("code", f"results of {len(mark.code_digests)} versions of the code are mixed (onCodeChange: Continue)"))
     for name, value in rows:

@@ -175,6 +175,9 @@ class Controller:
         progress = measure(ledger)
         self.metrics.staged_rows.inc(max(0, progress.rows_written - session.rows_sealed))
         session.rows_sealed = max(session.rows_sealed, progress.rows_written)
+        if progress.tasks is not None and session.counted_plan != (done.key.epoch, progress.attempt):
+            session.counted_plan = (done.key.epoch, progress.attempt)
+            self.metrics.input_files_done.inc(progress.input_files_done)
         last = done.seen.last
         pod = pod_name(session.owner, done.key.epoch, last.number) if last is not None else None
         before = status_of(self._body(key))

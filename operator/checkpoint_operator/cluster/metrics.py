@@ -30,6 +30,11 @@ class Metrics:
             f"{_PREFIX}_committed_rows", "Rows that were committed.", ["format"], registry=self.registry
         )
         self.staged_rows = Counter(f"{_PREFIX}_staged_rows", "Rows that were seen sealed.", registry=self.registry)
+        self.input_files_done = Counter(
+            f"{_PREFIX}_input_files_done",
+            "Whole input files that plans left out, because earlier attempts had sealed them.",
+            registry=self.registry,
+        )
         self.troubles = Counter(
             f"{_PREFIX}_troubles", "Rounds that ended with an error, by reason.", ["reason"], registry=self.registry
         )

@@ -78,6 +78,7 @@ class Session:
     last_patch_s: float = float("-inf")
     patches: int = 0
     rows_sealed: int = field(default=0)
+    counted_plan: tuple[int, int] | None = None
 
 
 def open_session(

@@ -32,10 +32,11 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.manifest import Source, Spec
 from checkpoint_protocol.records import (
     FailureRecord,
     IcebergTarget,
+    LanceTarget,
     LaunchRecord,
     MarkRecord,
     PinnedIceberg,
@@ -289,11 +290,11 @@ class Reconciler:
             source_table = self.look_at_source() if ledger.read_input() is None else None
         except NeedsChange as error:
             return Stall(error.reason, error.message)
-        if source_table is not None and isinstance(target, IcebergTarget) and target.table_uuid == source_table.table_uuid:
+        if _is_source(target, spec.source, source_table):
             return Stall(
                 reasons.MANIFEST_INVALID,
-                f"source and sink are one table ({source_table.table} and {target.table}): what a run appends would be the next "
-                "one's input; write to another table",
+                f"source and sink are one table ({self.sink.title}): what a run appends would be the next one's input; write to "
+                "another table",
             )
         if target is None and not spec.sink.create:
             return Stall(
@@ -366,3 +367,14 @@ class Reconciler:
                 code_digests=results.code_digests,
             )
         )
+
+
+def _is_source(target: Target | None, source: Source, source_table: PinnedIceberg | None) -> bool:
+    """Whether a table would be read and written by one write, under whatever name."""
+    match target:
+        case IcebergTarget(table_uuid=uuid):
+            return source_table is not None and source_table.table_uuid == uuid
+        case LanceTarget(uri=uri):
+            return source.lance is not None and source.lance.uri.rstrip("/") == uri.rstrip("/")
+        case _:
+            return False

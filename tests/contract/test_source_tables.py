@@ -22,16 +22,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.types import LongType, StringType
 
-from checkpoint_operator.catalogs import open_catalog
-from checkpoint_operator.source_tables import pin
+from checkpoint_operator.source_tables import describe
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import IcebergSource, LanceSource, Source
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedTable, SourceFile
-from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, PinnedTable, SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.iceberg_plan import columns_of, find_files
@@ -107,21 +106,24 @@ def read_in_pieces(
 # --- Iceberg --------------------------------------------------------------------------------------------------------------
 
 
-def in_folder(folder: Path) -> tuple[Settings, Catalog]:
-    warehouse = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
-    made = Settings(catalogs={"test": warehouse})
-    catalog = open_catalog("test", made)
+def in_folder(folder: Path) -> Catalog:
+    """A catalog without a file: the tests are about what it names."""
+    catalog = InMemoryCatalog("test", warehouse=f"file://{folder}")
     catalog.create_namespace("db")
-    return made, catalog
+    return catalog
+
+
+def pinned_in(catalog: Catalog, source: Source) -> PinnedIceberg:
+    assert source.iceberg is not None
+    return describe(source.iceberg, catalog.load_table(source.iceberg.table))
 
 
 def iceberg_source(**more: Any) -> Source:
     return Source(format="iceberg", iceberg=IcebergSource(catalog="test", table="db.source"), **more)
 
 
-def read_iceberg(source: Source, made: Settings, data: st.DataObject) -> list[str]:
-    assert source.iceberg is not None
-    table = pin(source.iceberg, made)
+def read_iceberg(source: Source, catalog: Catalog, data: st.DataObject) -> list[str]:
+    table = pinned_in(catalog, source)
     condition = condition_of(source)
     files = find_files(table, condition, STORAGE, None, "Fail")
     return read_in_pieces(source, table, files, columns_of(table, as_read(source)), data)
@@ -143,7 +145,7 @@ EVOLUTIONS: dict[str, Callable[[Any], None]] = {
 @given(st.data())
 def test_an_iceberg_table_gives_what_its_own_scan_gives(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        made, catalog = in_folder(Path(folder))
+        catalog = in_folder(Path(folder))
         table = catalog.create_table("db.source", COLUMNS)
         evolutions = data.draw(st.permutations(sorted(EVOLUTIONS)).map(lambda names: names[:3]))
         for evolution in (None, *evolutions):
@@ -163,7 +165,7 @@ def test_an_iceberg_table_gives_what_its_own_scan_gives(data: st.DataObject) -> 
             where = None
         source = iceberg_source(where=where, columns=tuple(columns) if columns else None)
 
-        found = read_iceberg(source, made, data)
+        found = read_iceberg(source, catalog, data)
 
         assert found == judged(_plain(table.scan().to_arrow()), where, columns)
 
@@ -174,7 +176,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 def test_files_and_manifests_are_pruned_by_partitions_and_by_statistics(tmp_path: Path) -> None:
-    made, catalog = in_folder(tmp_path)
+    catalog = in_folder(tmp_path)
     table = catalog.create_table("db.source", COLUMNS)
     table.update_spec().add_identity("s").commit()
     for number in range(4):
@@ -183,8 +185,7 @@ def test_files_and_manifests_are_pruned_by_partitions_and_by_statistics(tmp_path
 
     def count(where: str | None) -> int:
         source = iceberg_source(where=where)
-        assert source.iceberg is not None
-        return len(find_files(pin(source.iceberg, made), condition_of(source), STORAGE, None, "Fail"))
+        return len(find_files(pinned_in(catalog, source), condition_of(source), STORAGE, None, "Fail"))
 
     assert count(None) == 4
     assert count("s = 'a'") == 2
@@ -195,12 +196,11 @@ def test_files_and_manifests_are_pruned_by_partitions_and_by_statistics(tmp_path
 
 @pytest.mark.parametrize("parts", [1, 2])
 def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_path: Path) -> None:
-    made, catalog = in_folder(tmp_path)
+    catalog = in_folder(tmp_path)
     schema = pa.schema([("n", pa.int64())])
     catalog.create_table("db.source", schema).append(pa.table({"n": list(range(50))}, schema=schema))
     source = iceberg_source(where="n != 13")
-    assert source.iceberg is not None
-    table = pin(source.iceberg, made)
+    table = pinned_in(catalog, source)
     (file,) = find_files(table, None, STORAGE, None, "Fail")
     gone = [0, 1, 7, 12, 31, 49]
     deletes = []
@@ -234,12 +234,11 @@ def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_p
 
 def test_a_column_that_a_file_does_not_have_is_its_partition_value(tmp_path: Path) -> None:
     """As in tables that were migrated from Hive: the partition's column is in the folder's name only."""
-    made, catalog = in_folder(tmp_path)
+    catalog = in_folder(tmp_path)
     table = catalog.create_table("db.source", pa.schema([("n", pa.int64()), ("day", pa.date32())]))
     table.update_spec().add_identity("day").commit()
     source = iceberg_source()
-    assert source.iceberg is not None
-    pinned = pin(source.iceberg, made)
+    pinned = pinned_in(catalog, source)
     path = tmp_path / "plain.parquet"
     ids = pa.schema([pa.field("n", pa.int64(), metadata={"PARQUET:field_id": "1"})])
     pq.write_table(pa.table({"n": [1, 2]}, schema=ids), path)

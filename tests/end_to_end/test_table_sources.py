@@ -369,6 +369,15 @@ def test_a_source_that_is_the_sink_under_another_catalog_name_is_refused(iceberg
     assert_stalled(ended, reasons.MANIFEST_INVALID, "source and sink are one table")
 
 
+def test_a_dataset_that_is_the_sink_by_another_spelling_is_refused(lance_place: Place) -> None:
+    lance_place.create(SCHEMA)
+    uri = lance_place.sink()["lance"]["uri"]
+
+    ended = run(lance_place, {"format": "lance", "lance": {"uri": f"{uri}/"}})
+
+    assert_stalled(ended, reasons.MANIFEST_INVALID, "source and sink are one table")
+
+
 # --- later epochs ---------------------------------------------------------------------------------------------------------
 
 

@@ -40,6 +40,7 @@ GOLDEN = """
           "runNonce": "",
           "inputFiles": 2,
           "inputBytes": 2000,
+          "inputTable": null,
           "attempts": [
             {
               "attempt": 1,
@@ -48,6 +49,7 @@ GOLDEN = """
               "counted": [],
               "tasks": 2,
               "tasksDone": 1,
+              "inputFilesDone": 0,
               "sealed": {"seals": 2, "rowsRead": 14, "rowsWritten": 14, "stagedFiles": 2, "stagedBytes": 200},
               "sealsNotCounted": 1,
               "closed": true,
@@ -61,6 +63,7 @@ GOLDEN = """
               "counted": [1],
               "tasks": 1,
               "tasksDone": 1,
+              "inputFilesDone": 0,
               "sealed": {"seals": 1, "rowsRead": 6, "rowsWritten": 6, "stagedFiles": 1, "stagedBytes": 100},
               "sealsNotCounted": 0,
               "closed": true,
@@ -87,6 +90,7 @@ GOLDEN = """
           "runNonce": "tuesday",
           "inputFiles": null,
           "inputBytes": null,
+          "inputTable": null,
           "attempts": [
             {
               "attempt": 1,
@@ -95,6 +99,7 @@ GOLDEN = """
               "counted": [],
               "tasks": null,
               "tasksDone": 0,
+              "inputFilesDone": null,
               "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0},
               "sealsNotCounted": 0,
               "closed": false,

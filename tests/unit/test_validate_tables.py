@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def settings(tmp_path: Path) -> Settings:
 
 def checked(settings: Settings, **source: Any) -> tuple[SourceSeen | None, list[str]]:
     findings = Findings()
-    seen = check_source(Source.model_validate(source), settings, findings)
+    seen = check_source(Source.model_validate_json(json.dumps(source)), settings, findings)
     return seen, [f"{problem.path}: {problem.message}" for problem in findings.problems]
 
 
@@ -59,7 +60,7 @@ def test_the_files_rows_and_columns_of_a_table_are_foreseen(settings: Settings, 
 
 def test_a_table_that_is_not_there_is_a_problem(settings: Settings, tmp_path: Path) -> None:
     assert "has no table db.other" in iceberg(settings, iceberg={"table": "db.other"})[1][0]
-    assert "has no snapshot 5" in iceberg(settings, iceberg={"snapshot_id": 5})[1][0]
+    assert "has no snapshot 5" in iceberg(settings, iceberg={"snapshotId": 5})[1][0]
     assert "has no branch or tag 'audit'" in iceberg(settings, iceberg={"branch": "audit"})[1][0]
     assert "there is no catalog 'x'" in iceberg(settings, iceberg={"catalog": "x"})[1][0]
     assert "there is no Lance dataset" in checked(settings, format="lance", lance={"uri": str(tmp_path / "b.lance")})[1][0]

@@ -134,7 +134,7 @@ int integer float text str int128 uint list<int64>
 def test_a_type_name_is_known_to_both_or_to_neither(name: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("id\n1\n")
     findings = Findings()
-    check_source(Source(format="csv", path=str(tmp_path), types={"id": name}), StorageSettings(), findings)
+    check_source(Source(format="csv", path=str(tmp_path), types={"id": name}), Settings(), findings)
     try:
         parse_type("id", name)
         is_known = True

@@ -17,8 +17,8 @@ _MOST_SAID: Final = 10
 class Look:
     """What was seen in the files that were opened.
 
-    `columns` are all that they have, None if that was not to be seen; `types` their Arrow types, where the files tell. `empty` are
-    files without anything to read. `rows` is None where they are not known without reading, or not of every file.
+    `columns` are all that they have, None if that was not to be seen; `types` their Arrow types, where the files tell. `empty`
+    are files without anything to read. `rows` is None where they are not known without reading, or not of every file.
     """
 
     columns: tuple[str, ...] | None

@@ -111,12 +111,15 @@ def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: Sele
     pipeline = Pipeline(launch.steps)
     sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))
     place = Place("(no rows)", "rows", 0)
+    # Rows that `where` takes may be few: they are looked for in large steps, and the steps get a few of them.
+    pace = Pace(launch.interval_s) if launch.source.where is None else Pace(launch.interval_s, scale=1.0)
     for piece in whole(input_record.files):
         file = input_record.files[piece.file]
-        chunks = islice(reader.read(file, piece, source_schema, Pace(launch.interval_s)), _SAMPLE_CHUNKS)
+        chunks = islice(reader.read(file, piece, source_schema, pace), _SAMPLE_CHUNKS)
         chunk = next((chunk for chunk in chunks if chunk.batch.num_rows), None)
         if chunk is not None:
-            sample, place = chunk.batch, Place(file.path, file.unit, chunk.start, chunk.kept)
+            sample = chunk.batch.slice(0, Pace(launch.interval_s).rows)
+            place = Place(file.path, file.unit, chunk.start, chunk.kept)
             break
     schema = pipeline.schema_of(sample, place)
     for field in schema:

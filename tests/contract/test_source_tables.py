@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -23,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.table import StaticTable
 from pyiceberg.types import LongType, StringType
 
 from checkpoint_operator.source_tables import describe
@@ -37,6 +41,7 @@ from checkpoint_spark.sources.iceberg_plan import columns_of, find_files
 from checkpoint_spark.sources.lance import find_fragments
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.sources.selecting import as_read, condition_of
+from tests.services.spark_iceberg import iceberg_spark_runtime
 from tests.support.conditions import COLUMNS, conditions
 
 Row = dict[str, Any]
@@ -52,14 +57,14 @@ ROWS = st.lists(
             "d": st.none() | st.sampled_from([Decimal("-1.50"), Decimal("0.00"), Decimal("1.25")]),
             "s": st.none() | st.sampled_from(["", "a", "ab", "b", "ä"]),
             "day": st.none() | st.sampled_from([datetime.date(2026, 1, 30), datetime.date(2026, 1, 31)]),
-            "at": st.none() | st.sampled_from([AT, AT.replace(year=1969)]),
+            "moment": st.none() | st.sampled_from([AT, AT.replace(year=1969)]),
             "flag": st.none() | st.booleans(),
         }
     ),
     max_size=12,
 )
 WHERE = st.none() | conditions().filter(lambda text: "nan" not in text)
-CHOSEN = st.none() | st.lists(st.sampled_from(["i", "s", "at", "d"]), min_size=1, max_size=3, unique=True)
+CHOSEN = st.none() | st.lists(st.sampled_from(["i", "s", "moment", "d"]), min_size=1, max_size=3, unique=True)
 
 
 def counted(rows: Sequence[Row]) -> list[str]:
@@ -136,12 +141,12 @@ EVOLUTIONS: dict[str, Callable[[Any], None]] = {
     "drop a column": lambda table: table.update_schema().delete_column("f").commit(),
     "move a column": lambda table: table.update_schema().move_first("s").commit(),
     "partition": lambda table: table.update_spec().add_identity("s").commit(),
-    "partition by day": lambda table: table.update_spec().add_field("at", "day", "at_day").commit(),
+    "partition by day": lambda table: table.update_spec().add_field("moment", "day", "at_day").commit(),
     "delete": lambda table: table.delete("i = 1 or s = 'ab'"),
 }
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.data())
 def test_an_iceberg_table_gives_what_its_own_scan_gives(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -257,10 +262,68 @@ def test_a_column_that_a_file_does_not_have_is_its_partition_value(tmp_path: Pat
     assert [row for chunk in chunks for row in chunk.batch.to_pylist()] == [{"n": 1, "day": day}, {"n": 2, "day": day}]
 
 
+SPARK_WRITER = """
+import sys
+from pyspark.sql import SparkSession
+jar, warehouse = sys.argv[1:]
+spark = (SparkSession.builder.master("local[1]").config("spark.jars", jar).config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.sql.session.timeZone", "UTC").config("spark.sql.shuffle.partitions", "1")
+    .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+    .config("spark.sql.catalog.h", "org.apache.iceberg.spark.SparkCatalog").config("spark.sql.catalog.h.type", "hadoop")
+    .config("spark.sql.catalog.h.warehouse", warehouse).getOrCreate())
+for version in (2, 3):
+    name = f"h.db.v{version}"
+    spark.sql(f"CREATE TABLE {name} (id bigint, part int, tags array<string>, place struct<lat: double, m: map<string, int>>) "
+        f"USING iceberg PARTITIONED BY (part) TBLPROPERTIES ('format-version'='{version}', 'write.delete.mode'='merge-on-read')")
+    for start in (0, 100):
+        spark.sql(f"INSERT INTO {name} SELECT id, cast(id % 2 as int), array('t', cast(id as string)), "
+            f"named_struct('lat', id / 2, 'm', map('k', cast(id as int))) FROM range({start}, {start} + 100)")
+    spark.sql(f"DELETE FROM {name} WHERE id % 5 = 0")
+    spark.sql(f"DELETE FROM {name} WHERE id between 40 and 59")
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN id TO number")
+    spark.sql(f"INSERT INTO {name} VALUES (1000, 7, null, null)")
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_deletes_that_spark_has_merged_on_read_are_applied(tmp_path: Path) -> None:
+    """Position delete files of format 2, and deletion vectors of format 3."""
+    subprocess.run(
+        [sys.executable, "-c", SPARK_WRITER, str(iceberg_spark_runtime()), str(tmp_path)],
+        check=True,
+        capture_output=True,
+        timeout=280,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    alive = [n for n in range(200) if n % 5 and not 40 <= n <= 59]
+    expected = [{"number": n, "part": n % 2, "tags": ["t", str(n)], "place": {"lat": n / 2, "m": [("k", n)]}} for n in alive] + [
+        {"number": 1000, "part": 7, "tags": None, "place": None}
+    ]
+    for version, kind in ((2, "parquet"), (3, "puffin")):
+        location = tmp_path / "db" / f"v{version}"
+        newest = max((location / "metadata").glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
+        table = describe(IcebergSource(catalog="test", table="db.source"), StaticTable.from_metadata(str(newest)))
+        source = iceberg_source()
+        files = find_files(table, None, STORAGE, None, "Fail")
+        schema, reader = columns_of(table, source), reader_for(source, STORAGE, table)
+
+        rows = []
+        for number, file in enumerate(files):
+            assert file.end is not None
+            for start, end in ((0, file.end // 3), (file.end // 3, file.end)):
+                chunks = reader.read(file, Range(file=number, start=start, end=end), schema, Pace(60.0, scale=2**-13))
+                rows += [row for chunk in chunks for row in chunk.batch.to_pylist()]
+
+        assert sorted(rows, key=lambda row: row["number"]) == expected
+        assert {delete.format for file in files if file.iceberg for delete in file.iceberg.deletes} == {kind}
+
+
 # --- Lance ----------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.data())
 def test_a_lance_dataset_gives_what_its_own_scan_gives(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

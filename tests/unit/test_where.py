@@ -190,7 +190,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "d": st.none() | st.sampled_from([Decimal("-1.50"), Decimal("0.00"), Decimal("1.25")]),
     "s": st.none() | st.sampled_from(["", "a", "ab", "b", "ä"]),
     "day": st.none() | st.sampled_from([datetime.date(2026, 1, 30), datetime.date(2026, 1, 31)]),
-    "at": st.none() | st.sampled_from([AT, AT.replace(year=1969)]),
+    "moment": st.none() | st.sampled_from([AT, AT.replace(year=1969)]),
     "flag": st.none() | st.booleans(),
 }
 

@@ -146,6 +146,7 @@ EVOLUTIONS: dict[str, Callable[[Any], None]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.data())
 def test_an_iceberg_table_gives_what_its_own_scan_gives(data: st.DataObject) -> None:
@@ -161,6 +162,8 @@ def test_an_iceberg_table_gives_what_its_own_scan_gives(data: st.DataObject) -> 
             names = table.schema().column_names
             rows = rows.rename_columns({"flag": "banner"}) if "banner" in names else rows
             rows = rows.drop_columns(["f"]) if "f" not in names else rows
+            if table.schema().find_type("i") == LongType():
+                rows = rows.set_column(0, "i", rows.column("i").cast(pa.int64()))
             if rows.num_rows:
                 table.append(rows)
         table = catalog.load_table("db.source")
@@ -276,11 +279,9 @@ for version in (2, 3):
     name = f"h.db.v{version}"
     spark.sql(f"CREATE TABLE {name} (id bigint, part int, tags array<string>, place struct<lat: double, m: map<string, int>>) "
         f"USING iceberg PARTITIONED BY (part) TBLPROPERTIES ('format-version'='{version}', 'write.delete.mode'='merge-on-read')")
-    for start in (0, 100):
-        spark.sql(f"INSERT INTO {name} SELECT id, cast(id % 2 as int), array('t', cast(id as string)), "
-            f"named_struct('lat', id / 2, 'm', map('k', cast(id as int))) FROM range({start}, {start} + 100)")
-    spark.sql(f"DELETE FROM {name} WHERE id % 5 = 0")
-    spark.sql(f"DELETE FROM {name} WHERE id between 40 and 59")
+    spark.sql(f"INSERT INTO {name} SELECT id, cast(id % 2 as int), array('t', cast(id as string)), "
+        "named_struct('lat', id / 2, 'm', map('k', cast(id as int))) FROM range(200)")
+    spark.sql(f"DELETE FROM {name} WHERE id % 5 = 0 OR id BETWEEN 40 AND 59")
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN id TO number")
     spark.sql(f"INSERT INTO {name} VALUES (1000, 7, null, null)")
 spark.stop()

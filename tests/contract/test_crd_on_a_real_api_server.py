@@ -233,6 +233,7 @@ def full_status() -> Status:
         tasks=10,
         tasks_sealed=10,
         rows_sealed=336_776,
+        input_files_done=1,
         rows_committed=336_776,
         run_nonce="2026",
         driver_pod="flights-0123abcd-1-5",

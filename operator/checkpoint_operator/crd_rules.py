@@ -52,6 +52,17 @@ def _never_changes(field: str, what: str, *, optional: bool = False) -> Rule:
     return Rule(f"{now} == {before} && (!{now} || self.{field} == oldSelf.{field})", message, field)
 
 
+def _is_same_table(fmt: str, *fields: str) -> str:
+    given = f"{_is_given(fmt, 'self.source')} && {_is_given(fmt, 'self.sink')}"
+    return " && ".join([given, *(f"self.source.{fmt}.{field} == self.sink.{fmt}.{field}" for field in fields)])
+
+
+_NO_ESCAPES: Final = Rule(
+    "!self.uri.contains('://') || !self.uri.contains('%')",
+    "Lance takes %20 and the like in a URI for other characters; use a name without %",
+    "uri",
+)
+
 RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     manifest.CheckpointedWrite: (
         Rule(
@@ -64,8 +75,19 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
     ),
     manifest.Source: (
-        Rule(f"{_is_given('path')} != (self.paths.size() > 0)", "exactly one of path and paths is expected"),
+        Rule(
+            f"{_count_of_given('path', 'iceberg', 'lance')} + (self.paths.size() > 0 ? 1 : 0) == 1",
+            "exactly one of path, paths, iceberg and lance is expected",
+        ),
+        Rule(
+            f"(self.format == 'iceberg') == {_is_given('iceberg')} && (self.format == 'lance') == {_is_given('lance')}",
+            "format iceberg goes with iceberg, lance with lance, and the others with path or paths",
+            "format",
+        ),
         _never_changes("format", "source.format"),
+        _never_changes("iceberg", "source.iceberg", optional=True),
+        _never_changes("lance", "source.lance", optional=True),
+        _never_changes("where", "source.where", optional=True),
         _never_changes("path", "source.path", optional=True),
         _never_changes("paths", "source.paths"),
         _never_changes("options", "source.options"),
@@ -73,6 +95,10 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         _never_changes("types", "source.types"),
         _never_changes("keyColumns", "source.keyColumns"),
     ),
+    manifest.IcebergSource: (
+        Rule(f"{_count_of_given('snapshotId', 'branch')} <= 1", "at most one of snapshotId and branch is expected"),
+    ),
+    manifest.LanceSource: (_NO_ESCAPES,),
     workloads.Code: (
         Rule(f"{_count_of_given('path', 'configMap', 'uri')} <= 1", "at most one of path, configMap and uri is expected"),
     ),
@@ -93,19 +119,17 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         _never_changes("create", "sink.create"),
         _never_changes("partitionBy", "sink.partitionBy"),
     ),
-    manifest.LanceSink: (
-        Rule(
-            "!self.uri.contains('://') || !self.uri.contains('%')",
-            "Lance takes %20 and the like in a URI for other characters; use a name without %",
-            "uri",
-        ),
-    ),
+    manifest.LanceSink: (_NO_ESCAPES,),
     manifest.CheckpointSpec: (_never_changes("uri", "checkpoint.uri"),),
     manifest.Spec: (
         Rule(
             "self.sparkConf.all(name, name.startsWith('spark.'))",
             "properties of Spark start with 'spark.'",
             "sparkConf",
+        ),
+        Rule(
+            f"!({_is_same_table('iceberg', 'catalog', 'table')}) && !({_is_same_table('lance', 'uri')})",
+            "source and sink are one table: what a run appends would be the next one's input; use another table",
         ),
     ),
 }

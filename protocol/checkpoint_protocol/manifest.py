@@ -35,6 +35,16 @@ _ColumnName = Annotated[str, Field(max_length=512)]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
+def _is_absent(value: object) -> bool:
+    # Fields that came later are not written where they say nothing: what older releases have stored stays as it is.
+    return value is None
+
+
+def _refuse_escapes(uri: str) -> None:
+    if "://" in uri and "%" in uri:
+        raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")
+
+
 class SourceOptions(Section):
     """How to read text files. Parquet files need none of these."""
 
@@ -54,17 +64,57 @@ class SourceOptions(Section):
     )
 
 
+class IcebergSource(Section):
+    """An Iceberg table as it is when the epoch's first attempt is recorded."""
+
+    catalog: str = Field(min_length=1, max_length=128, description="A catalog of the operator's (or runner's) settings.")
+    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table, its name in the catalog.")
+    snapshot_id: int | None = Field(
+        default=None, ge=0, exclude_if=_is_absent, description="This snapshot, whatever came after it."
+    )
+    branch: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        default=None, exclude_if=_is_absent, description="The head of this branch or tag, instead of main's."
+    )
+
+    @model_validator(mode="after")
+    def _names_one_snapshot(self) -> IcebergSource:
+        if self.snapshot_id is not None and self.branch is not None:
+            raise ValueError("at most one of snapshotId and branch is expected")
+        return self
+
+
+class LanceSource(Section):
+    """A Lance dataset as it is when the epoch's first driver looks at it."""
+
+    uri: Uri = Field(description="The dataset, e.g. s3://bucket/name.lance")
+    version: int | None = Field(default=None, ge=1, exclude_if=_is_absent, description="This version, whatever came after it.")
+
+    @model_validator(mode="after")
+    def _is_what_lance_reads(self) -> LanceSource:
+        _refuse_escapes(self.uri)
+        return self
+
+
 class Source(Section):
     """Where the rows come from. Immutable."""
 
-    format: Literal["parquet", "csv", "json"] = Field(description="The files' format; json means one JSON object a line.")
+    format: Literal["parquet", "csv", "json", "iceberg", "lance"] = Field(
+        description="The files' format (json means one JSON object a line), or that of the table."
+    )
     path: Uri | None = Field(
         default=None, description="A file, a folder or a pattern with *: s3://, gs://, az://, or on this machine."
     )
     paths: tuple[Uri, ...] = Field(default=(), max_length=1024, description="Several of the same, instead of path.")
+    iceberg: IcebergSource | None = Field(default=None, exclude_if=_is_absent)
+    lance: LanceSource | None = Field(default=None, exclude_if=_is_absent)
     options: SourceOptions = Field(default_factory=SourceOptions)
     columns: Annotated[tuple[_ColumnName, ...], Field(min_length=1, max_length=2048)] | None = Field(
         default=None, description="Read these columns only."
+    )
+    where: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="Take only the rows for which this is true, e.g. day >= '2026-01-01' and not (code in (3, 4) or x is null)",
     )
     types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
@@ -78,13 +128,17 @@ class Source(Section):
     split_size: Size = Field(default=128 << 20, gt=0, description="The most bytes of input of one split.")
 
     @model_validator(mode="after")
-    def _has_one_kind_of_path(self) -> Source:
-        if (self.path is None) == (not self.paths):
-            raise ValueError("exactly one of path and paths is expected")
+    def _names_one_place(self) -> Source:
+        places = (self.path is not None, bool(self.paths), self.iceberg is not None, self.lance is not None)
+        if sum(places) != 1:
+            raise ValueError("exactly one of path, paths, iceberg and lance is expected")
+        if (self.format == "iceberg") != (self.iceberg is not None) or (self.format == "lance") != (self.lance is not None):
+            raise ValueError("format iceberg goes with iceberg, lance with lance, and the others with path or paths")
         return self
 
     @property
     def all_paths(self) -> tuple[str, ...]:
+        """The paths of files; none where a table is read."""
         return self.paths if self.path is None else (self.path,)
 
 
@@ -127,8 +181,7 @@ class LanceSink(Section):
 
     @model_validator(mode="after")
     def _is_what_lance_reads(self) -> LanceSink:
-        if "://" in self.uri and "%" in self.uri:
-            raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")
+        _refuse_escapes(self.uri)
         return self
 
 
@@ -274,6 +327,17 @@ class Spec(Section):
         for name in self.spark_conf:
             if not name.startswith("spark."):
                 raise ValueError(f"sparkConf: {name!r} is not a Spark property (they start with 'spark.')")
+        return self
+
+    @model_validator(mode="after")
+    def _does_not_feed_itself(self) -> Spec:
+        source, sink = self.source, self.sink
+        if source.iceberg is not None and sink.iceberg is not None:
+            is_same = (source.iceberg.catalog, source.iceberg.table) == (sink.iceberg.catalog, sink.iceberg.table)
+        else:
+            is_same = source.lance is not None and sink.lance is not None and source.lance.uri == sink.lance.uri
+        if is_same:
+            raise ValueError("source and sink are one table: what a run appends would be the next one's input; use another table")
         return self
 
     @property

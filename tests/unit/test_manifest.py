@@ -178,7 +178,7 @@ def test_every_problem_is_told_at_once() -> None:
         ({"spec__sink__targetFileSize": "9999999999Ti"}, "spec.sink.targetFileSize", "less than"),
         ({"spec__checkpoint__interval": "9" * 400 + "s"}, "spec.checkpoint.interval", '"90s"'),
         ({"spec__source__splitSize": "0"}, "spec.source.splitSize", "greater than 0"),
-        ({"spec__source__format": "xml"}, "spec.source.format", "'parquet', 'csv' or 'json'"),
+        ({"spec__source__format": "xml"}, "spec.source.format", "'parquet', 'csv', 'json', 'iceberg' or 'lance'"),
         ({"spec__source__options": {"delimiter": "||"}}, "spec.source.options.delimiter", "at most 1 character"),
         ({"spec__source__columns": []}, "spec.source.columns", "at least 1 item"),
         ({"spec__steps": [{"call": "module.function"}]}, "spec.steps.0.call", "pattern"),
@@ -209,11 +209,15 @@ def test_a_wrong_value_is_told_with_the_path_of_its_field(changes: dict[str, Any
 
 
 def test_neither_path_nor_paths_is_refused() -> None:
-    assert problems(manifest(spec__source__path=...)) == ("spec.source: exactly one of path and paths is expected",)
+    assert problems(manifest(spec__source__path=...)) == (
+        "spec.source: exactly one of path, paths, iceberg and lance is expected",
+    )
 
 
 def test_both_path_and_paths_are_refused() -> None:
-    assert problems(manifest(spec__source__paths=["/b"])) == ("spec.source: exactly one of path and paths is expected",)
+    assert problems(manifest(spec__source__paths=["/b"])) == (
+        "spec.source: exactly one of path, paths, iceberg and lance is expected",
+    )
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,21 @@ def _never_changes(field: str, what: str, *, optional: bool = False) -> Rule:
 
 
 #: A source that only Spark can read, and one that goes over Spark for whatever reason: see manifest.Source.
-_NEEDS_SPARK: Final = f"!(self.format in {list(manifest.FILE_FORMATS)}) || {_is_given('sql')} || self.readerOptions.size() > 0"
+_NEEDS_SPARK: Final = f"!(self.format in {list(manifest.SPLITS_FORMATS)}) || {_is_given('sql')} || self.readerOptions.size() > 0"
 _OVER_SPARK: Final = f"self.way == 'DataFrame' || {_NEEDS_SPARK}"
 _CEL_VARIABLE: Final = manifest.VARIABLE_PATTERN.replace("\\", "\\\\")
+
+
+def _is_same_table(fmt: str, *fields: str) -> str:
+    given = f"{_is_given(fmt, 'self.source')} && {_is_given(fmt, 'self.sink')}"
+    return " && ".join([given, *(f"self.source.{fmt}.{field} == self.sink.{fmt}.{field}" for field in fields)])
+
+
+_NO_ESCAPES: Final = Rule(
+    "!self.uri.contains('://') || !self.uri.contains('%')",
+    "Lance takes %20 and the like in a URI for other characters; use a name without %",
+    "uri",
+)
 
 RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     manifest.CheckpointedWrite: (
@@ -70,8 +82,8 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     ),
     manifest.Source: (
         Rule(
-            f"{_OVER_SPARK} || {_is_given('path')} != (self.paths.size() > 0)",
-            "exactly one of path and paths is expected",
+            f"{_OVER_SPARK} || {_count_of_given('path', 'iceberg', 'lance')} + (self.paths.size() > 0 ? 1 : 0) == 1",
+            "exactly one of path, paths, iceberg and lance is expected",
         ),
         Rule(f"!({_is_given('path')} && self.paths.size() > 0)", "exactly one of path and paths is expected"),
         Rule(
@@ -108,12 +120,26 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "there is a password in an option; say ${env:NAME} in its place, a variable of the driver's environment",
             "readerOptions",
         ),
+        Rule(
+            f"(self.format == 'iceberg') == {_is_given('iceberg')} && (self.format == 'lance') == {_is_given('lance')}",
+            "format iceberg goes with iceberg, lance with lance, and the others with path or paths",
+            "format",
+        ),
+        Rule(
+            f"!({_OVER_SPARK}) || !(self.format in {list(manifest.SPLITS_TABLES)})",
+            "this format is read in splits; a table of one of Spark's catalogs is format: table",
+            "format",
+        ),
+        Rule(f"!({_OVER_SPARK}) || !{_is_given('where')}", "where belongs to the splits way; say it in sql", "where"),
         _never_changes("format", "source.format"),
         _never_changes("way", "source.way"),
         _never_changes("table", "source.table", optional=True),
         _never_changes("program", "source.program", optional=True),
         _never_changes("sql", "source.sql", optional=True),
         _never_changes("readerOptions", "source.readerOptions"),
+        _never_changes("iceberg", "source.iceberg", optional=True),
+        _never_changes("lance", "source.lance", optional=True),
+        _never_changes("where", "source.where", optional=True),
         _never_changes("path", "source.path", optional=True),
         _never_changes("paths", "source.paths"),
         _never_changes("options", "source.options"),
@@ -121,6 +147,10 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         _never_changes("types", "source.types"),
         _never_changes("keyColumns", "source.keyColumns"),
     ),
+    manifest.IcebergSource: (
+        Rule(f"{_count_of_given('snapshotId', 'branch')} <= 1", "at most one of snapshotId and branch is expected"),
+    ),
+    manifest.LanceSource: (_NO_ESCAPES,),
     workloads.Code: (
         Rule(f"{_count_of_given('path', 'configMap', 'uri')} <= 1", "at most one of path, configMap and uri is expected"),
     ),
@@ -141,17 +171,11 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         _never_changes("create", "sink.create"),
         _never_changes("partitionBy", "sink.partitionBy"),
     ),
-    manifest.LanceSink: (
-        Rule(
-            "!self.uri.contains('://') || !self.uri.contains('%')",
-            "Lance takes %20 and the like in a URI for other characters; use a name without %",
-            "uri",
-        ),
-    ),
+    manifest.LanceSink: (_NO_ESCAPES,),
     manifest.CheckpointSpec: (_never_changes("uri", "checkpoint.uri"),),
     manifest.Spec: (
         Rule(
-            f"self.onRowError != 'Quarantine' || !({_OVER_SPARK.replace('self.', 'self.source.')})",
+            f"(self.onRowError != 'Quarantine' && self.quarantine.retry == 'Never') || !({_OVER_SPARK.replace('self.', 'self.source.')})",
             "Quarantine is for rows that are known by position, which are those of the splits way",
             "onRowError",
         ),
@@ -159,6 +183,10 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "self.sparkConf.all(name, name.startsWith('spark.'))",
             "properties of Spark start with 'spark.'",
             "sparkConf",
+        ),
+        Rule(
+            f"!({_is_same_table('iceberg', 'catalog', 'table')}) && !({_is_same_table('lance', 'uri')})",
+            "source and sink are one table: what a run appends would be the next one's input; use another table",
         ),
     ),
 }

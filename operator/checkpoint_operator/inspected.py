@@ -69,6 +69,9 @@ class ShownAttempt(Shown):
     counted: tuple[int, ...] = Field(description="The earlier attempts whose seals it takes over.")
     tasks: int | None = Field(description="Of its plan; null before there is one.")
     tasks_done: int = Field(description="Tasks whose last seal is there.")
+    input_files_done: int | None = Field(
+        description="Whole input files that earlier attempts have sealed, which its plan does not open; null before there is one."
+    )
     sealed: ShownSums = Field(description="Seals of this attempt that count, or would count if it were closed now.")
     seals_not_counted: int = Field(description="Seals that came after the attempt was closed, or after a gap. Harmless.")
     closed: bool | None = Field(description="Whether it is fixed which of its seals count.")
@@ -108,6 +111,7 @@ class ShownEpoch(Shown):
     run_nonce: str | None = Field(description="Of its first attempt.")
     input_files: int | None = Field(description="Null before a driver has fixed the input.")
     input_bytes: int | None
+    input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
     rows_retried: int = Field(default=0, description="Rows of the input that earlier epochs had quarantined.")
     attempts: tuple[ShownAttempt, ...]
     sealed: ShownSums = Field(description="What counts in all: of the last attempt and of those that it takes over.")

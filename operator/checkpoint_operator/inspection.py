@@ -40,6 +40,9 @@ from checkpoint_protocol.records import (
     MarkRecord,
     NameRecord,
     NoTarget,
+    PinnedIceberg,
+    PinnedLance,
+    PinnedTable,
     QuarantinedRow,
     Record,
     Seal,
@@ -214,6 +217,7 @@ class Inspector:
             run_nonce=first.run_nonce if first else None,
             input_files=len(source.files) if source else None,
             input_bytes=sum(file.size_bytes for file in source.files) if source else None,
+            input_table=_pinned(source.table) if source else None,
             rows_retried=sum(len(file.only or ()) for file in source.files) if source else 0,
             attempts=attempts,
             sealed=self._sum(at, attempts),
@@ -252,6 +256,7 @@ class Inspector:
             counted=launch.counted if launch else (),
             tasks=plan.task_count if plan else None,
             tasks_done=sum(seal.last for seal in seals),
+            input_files_done=plan.done_files if plan else None,
             sealed=_sums(seals),
             seals_not_counted=len(found - set(counting)),
             closed=is_closed,
@@ -425,6 +430,16 @@ def _title(target: Target) -> str:
             return target.uri
         case NoTarget():
             return "(no table)"
+
+
+def _pinned(table: PinnedTable | None) -> str | None:
+    match table:
+        case PinnedIceberg():
+            return f"{table.table} at snapshot {table.snapshot_id}" if table.snapshot_id is not None else f"{table.table}, empty"
+        case PinnedLance():
+            return f"{table.uri} at version {table.at_version}"
+        case None:
+            return None
 
 
 def _claim(index: int, record: ClaimRecord | None) -> ShownClaim:

@@ -49,6 +49,8 @@ class Status(Shown):
     why_this_way: str
     input_files: int | None
     input_bytes: int | None
+    input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
+    input_files_done: int | None = Field(description="Whole input files that the last attempt does not open: they are sealed.")
     sealed: ShownSums
     claims: int
     failure: ShownFailure | None = Field(description="The last that a driver of this epoch has told.")
@@ -114,6 +116,8 @@ def _status(
         why_this_way=manifest.spec.source.why_this_way,
         input_files=current.input_files,
         input_bytes=current.input_bytes,
+        input_table=current.input_table,
+        input_files_done=last.input_files_done if last else None,
         sealed=current.sealed,
         claims=len(current.claims),
         failure=failures[-1] if failures else None,
@@ -147,6 +151,7 @@ def _empty_epoch(number: int) -> ShownEpoch:
         run_nonce=None,
         input_files=None,
         input_bytes=None,
+        input_table=None,
         attempts=(),
         sealed=ShownSums(),
         claims=(),

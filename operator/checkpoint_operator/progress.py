@@ -9,7 +9,10 @@ from checkpoint_protocol.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts of one epoch. Tasks are those of the latest attempt; rows and files are of all that counts."""
+    """Counts of one epoch. Tasks are those of the latest attempt; rows and files are of all that counts.
+
+    `input_files_done` are whole input files that earlier attempts have sealed, so that the latest one does not open them.
+    """
 
     attempt: int
     tasks: int | None
@@ -19,6 +22,7 @@ class Progress:
     files: int
     rows_taken_over: int
     rows_quarantined: int = 0
+    input_files_done: int = 0
 
 
 def measure(ledger: Ledger) -> Progress:
@@ -41,4 +45,5 @@ def measure(ledger: Ledger) -> Progress:
         files=sum(part.files for part in sums),
         rows_taken_over=sum(part.rows_read for part in earlier),
         rows_quarantined=sum(part.rows_quarantined for part in sums),
+        input_files_done=plan.done_files if plan else 0,
     )

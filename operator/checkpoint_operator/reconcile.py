@@ -34,8 +34,18 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger, SealListing
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.records import FailureRecord, LaunchRecord, MarkRecord, StagedFile, Target, TargetRecord
+from checkpoint_protocol.manifest import Source, Spec
+from checkpoint_protocol.records import (
+    FailureRecord,
+    IcebergTarget,
+    LanceTarget,
+    LaunchRecord,
+    MarkRecord,
+    PinnedIceberg,
+    StagedFile,
+    Target,
+    TargetRecord,
+)
 from checkpoint_protocol.store import ObjectStore
 
 
@@ -122,6 +132,8 @@ class Reconciler:
     sink: Sink
     clock: Callable[[], float] = time.monotonic
     recorder: str = ""
+    #: Looks at a source table whose catalog only this process knows.
+    look_at_source: Callable[[], PinnedIceberg | None] = lambda: None
     #: Gives the write as it is now (its code may have been changed) where a new attempt may depend on that.
     renew: Callable[[Write], Write] = lambda write: write
     first_counted_failure: int | None = None
@@ -285,8 +297,16 @@ class Reconciler:
             return Stall(reasons.WRITE_DELETED, f"the write {ledger.key.uid} was deleted; give a new write a new name")
         try:
             target = self.sink.describe()
+            # What the input is has been fixed by an attempt before: the table may have moved since, or be gone.
+            source_table = self.look_at_source() if ledger.read_input() is None else None
         except NeedsChange as error:
             return Stall(error.reason, error.message)
+        if _is_source(target, spec.source, source_table):
+            return Stall(
+                reasons.MANIFEST_INVALID,
+                f"source and sink are one table ({self.sink.title}): what a run appends would be the next one's input; write to "
+                "another table",
+            )
         if target is None and not spec.sink.create:
             return Stall(
                 reasons.TABLE_MISSING,
@@ -310,6 +330,7 @@ class Reconciler:
             on_replaced=spec.on_replaced,
             on_row_error=spec.on_row_error,
             quarantine=spec.quarantine,
+            source_table=source_table,
         )
         if ledger.put_launch(launch).token == launch.token:
             self.drivers.expect(ledger.key, attempt)
@@ -363,3 +384,14 @@ class Reconciler:
                 rows_quarantined=results.rows_quarantined,
             )
         )
+
+
+def _is_source(target: Target | None, source: Source, source_table: PinnedIceberg | None) -> bool:
+    """Whether a table would be read and written by one write, under whatever name."""
+    match target:
+        case IcebergTarget(table_uuid=uuid):
+            return source_table is not None and source_table.table_uuid == uuid
+        case LanceTarget(uri=uri):
+            return source.lance is not None and source.lance.uri.rstrip("/") == uri.rstrip("/")
+        case _:
+            return False

@@ -102,6 +102,9 @@ class Status(StatusSection):
     progress: Annotated[str, Field(max_length=64)] | None = Field(default=None, description="Sealed tasks of all tasks, as 3/10.")
     tasks: Count | None = Field(default=None, description="Tasks of the last attempt's plan.")
     tasks_sealed: Count | None = Field(default=None, description="Those of them whose work is all sealed.")
+    input_files_done: Count | None = Field(
+        default=None, description="Whole input files that are sealed, so that the last attempt does not open them."
+    )
     rows_sealed: Count | None = Field(
         default=None, description="Result rows of this epoch that are sealed and will not be made again."
     )

@@ -28,7 +28,8 @@ API_VERSION: Final = "checkpointed.dev/v1alpha1"
 KIND: Final = "CheckpointedWrite"
 PARTITION_TRANSFORMS: Final = ("identity", "year", "month", "day", "hour")
 #: Formats whose rows are known by file and position, so that they can go the splits way.
-FILE_FORMATS: Final = ("parquet", "csv", "json")
+SPLITS_FORMATS: Final = ("parquet", "csv", "json", "iceberg", "lance")
+SPLITS_TABLES: Final = ("iceberg", "lance")
 #: Formats of ours beside Spark's: a table of one of Spark's catalogs, and what an own program reads.
 TABLE_FORMAT: Final = "table"
 PROGRAM_FORMAT: Final = "program"
@@ -45,6 +46,16 @@ MAX_NAME_LENGTH: Final = 45
 _ColumnName = Annotated[str, Field(max_length=512)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
+
+
+def _is_absent(value: object) -> bool:
+    # Fields that came later are not written where they say nothing: what older releases have stored stays as it is.
+    return value is None
+
+
+def _refuse_escapes(uri: str) -> None:
+    if "://" in uri and "%" in uri:
+        raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")
 
 
 class SourceOptions(Section):
@@ -66,12 +77,43 @@ class SourceOptions(Section):
     )
 
 
+class IcebergSource(Section):
+    """An Iceberg table as it is when the epoch's first attempt is recorded."""
+
+    catalog: str = Field(min_length=1, max_length=128, description="A catalog of the operator's (or runner's) settings.")
+    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table, its name in the catalog.")
+    snapshot_id: int | None = Field(
+        default=None, ge=0, exclude_if=_is_absent, description="This snapshot, whatever came after it."
+    )
+    branch: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        default=None, exclude_if=_is_absent, description="The head of this branch or tag, instead of main's."
+    )
+
+    @model_validator(mode="after")
+    def _names_one_snapshot(self) -> IcebergSource:
+        if self.snapshot_id is not None and self.branch is not None:
+            raise ValueError("at most one of snapshotId and branch is expected")
+        return self
+
+
+class LanceSource(Section):
+    """A Lance dataset as it is when the epoch's first driver looks at it."""
+
+    uri: Uri = Field(description="The dataset, e.g. s3://bucket/name.lance")
+    version: int | None = Field(default=None, ge=1, exclude_if=_is_absent, description="This version, whatever came after it.")
+
+    @model_validator(mode="after")
+    def _is_what_lance_reads(self) -> LanceSource:
+        _refuse_escapes(self.uri)
+        return self
+
+
 class Source(Section):
     """Where the rows come from. Immutable."""
 
     format: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$", max_length=128)] = Field(
-        description="parquet, csv, json (one JSON object a line), or anything else that Spark reads: orc, text, jdbc, avro, ...; "
-        "table: a table of one of Spark's catalogs; program: what an own program reads."
+        description="parquet, csv, json (one JSON object a line), iceberg, lance, or anything else that Spark reads: orc, text, "
+        "jdbc, avro, ...; table: a table of one of Spark's catalogs; program: what an own program reads."
     )
     way: Literal["Auto", "Splits", "DataFrame"] = Field(
         default="Auto",
@@ -98,9 +140,16 @@ class Source(Section):
         description="Options of Spark's reader, e.g. url, dbtable and partitionColumn of jdbc. ${env:NAME} stands for a variable "
         "of the driver's environment; secrets are given in no other way.",
     )
+    iceberg: IcebergSource | None = Field(default=None, exclude_if=_is_absent)
+    lance: LanceSource | None = Field(default=None, exclude_if=_is_absent)
     options: SourceOptions = Field(default_factory=SourceOptions)
     columns: Annotated[tuple[_ColumnName, ...], Field(min_length=1, max_length=2048)] | None = Field(
         default=None, description="Read these columns only."
+    )
+    where: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="Take only the rows for which this is true, e.g. day >= '2026-01-01' and not (code in (3, 4) or x is null)",
     )
     types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
@@ -117,27 +166,39 @@ class Source(Section):
 
     @model_validator(mode="after")
     def _says_what_its_way_needs(self) -> Source:
-        places = (self.path is not None) + bool(self.paths)
+        if (self.format == "iceberg") != (self.iceberg is not None) or (self.format == "lance") != (self.lance is not None):
+            raise ValueError("format iceberg goes with iceberg, lance with lance, and the others with path or paths")
+        files = (self.path is not None) + bool(self.paths)
         if self.is_dataframe:
-            if self.way == "Splits":
-                raise ValueError(f"way: Splits cannot be: {self.why_this_way}")
-            if not self.key_columns:
-                raise ValueError(f"keyColumns are needed, the columns that identify a row: {self.why_this_way}")
-            if self.types:
-                raise ValueError(f"types belong to the splits way; cast in sql or in a step instead: {self.why_this_way}")
-            if places > 1:
-                raise ValueError("one of path and paths is expected at most")
-        elif places != 1:
-            raise ValueError("exactly one of path and paths is expected")
+            self._can_be_read_by_spark(files)
+        elif files + (self.iceberg is not None) + (self.lance is not None) != 1:
+            raise ValueError("exactly one of path, paths, iceberg and lance is expected")
         if (self.format == TABLE_FORMAT) != (self.table is not None):
             raise ValueError("format: table and the table's name in table belong together")
         if (self.format == PROGRAM_FORMAT) != (self.program is not None):
             raise ValueError("format: program and module:function in program belong together")
-        if self.format in (TABLE_FORMAT, PROGRAM_FORMAT) and places:
+        if self.format in (TABLE_FORMAT, PROGRAM_FORMAT) and files:
             raise ValueError(f"format: {self.format} has no path")
         if self.program is not None and (self.sql is not None or self.reader_options or self.columns is not None):
             raise ValueError("a program reads and selects by itself: sql, readerOptions and columns do not go with it")
         return self
+
+    def _can_be_read_by_spark(self, paths_given: int) -> None:
+        if self.format in SPLITS_TABLES:
+            raise ValueError(
+                f"format: {self.format} is read in splits, without sql and readerOptions; a table of one of Spark's catalogs is "
+                "format: table"
+            )
+        if self.way == "Splits":
+            raise ValueError(f"way: Splits cannot be: {self.why_this_way}")
+        if not self.key_columns:
+            raise ValueError(f"keyColumns are needed, the columns that identify a row: {self.why_this_way}")
+        if self.types:
+            raise ValueError(f"types belong to the splits way; cast in sql or in a step instead: {self.why_this_way}")
+        if self.where is not None:
+            raise ValueError(f"where belongs to the splits way; say it in sql: {self.why_this_way}")
+        if paths_given > 1:
+            raise ValueError("one of path and paths is expected at most")
 
     @model_validator(mode="after")
     def _holds_no_secret(self) -> Source:
@@ -155,6 +216,7 @@ class Source(Section):
 
     @property
     def all_paths(self) -> tuple[str, ...]:
+        """The paths of files; none where a table is read."""
         return self.paths if self.path is None else (self.path,)
 
     @property
@@ -169,12 +231,13 @@ class Source(Section):
             return self._needs_spark
         if self.is_dataframe:
             return "way: DataFrame says so"
-        return "the source is files, so a row is known by its file and its place in it, and needs no key"
+        what = "a table" if self.format in SPLITS_TABLES else "files"
+        return f"the source is {what}, so a row is known by its file and its place in it, and needs no key"
 
     @property
     def _needs_spark(self) -> str | None:
-        if self.format not in FILE_FORMATS:
-            close = difflib.get_close_matches(self.format, FILE_FORMATS, n=1)
+        if self.format not in SPLITS_FORMATS:
+            close = difflib.get_close_matches(self.format, SPLITS_FORMATS, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             return f"only Spark reads the format {self.format}{hint}, so a row is known by its keyColumns"
         if self.sql is not None:
@@ -223,8 +286,7 @@ class LanceSink(Section):
 
     @model_validator(mode="after")
     def _is_what_lance_reads(self) -> LanceSink:
-        if "://" in self.uri and "%" in self.uri:
-            raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")
+        _refuse_escapes(self.uri)
         return self
 
 
@@ -376,8 +438,20 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _sets_apart_what_has_a_position(self) -> Spec:
-        if self.on_row_error == "Quarantine" and self.source.is_dataframe:
+        is_asked_for = self.on_row_error == "Quarantine" or self.quarantine.retry != "Never"
+        if is_asked_for and self.source.is_dataframe:
             raise ValueError(f"onRowError: Quarantine is for rows that are known by position: {self.source.why_this_way}")
+        return self
+
+    @model_validator(mode="after")
+    def _does_not_feed_itself(self) -> Spec:
+        source, sink = self.source, self.sink
+        if source.iceberg is not None and sink.iceberg is not None:
+            is_same = (source.iceberg.catalog, source.iceberg.table) == (sink.iceberg.catalog, sink.iceberg.table)
+        else:
+            is_same = source.lance is not None and sink.lance is not None and source.lance.uri == sink.lance.uri
+        if is_same:
+            raise ValueError("source and sink are one table: what a run appends would be the next one's input; use another table")
         return self
 
     @property

@@ -31,7 +31,7 @@ def most_rows(limits: Quarantine, record: InputRecord | None, rows_read: int | N
     rows = _rows_of(record) if rows_read is None else rows_read
     if rows is None:
         return limits.max_rows + retried
-    return min(limits.max_rows, (rows - retried) * limits.max_share // _MILLION) + retried
+    return min(limits.max_rows, max(0, rows - retried) * limits.max_share // _MILLION) + retried
 
 
 def describe_limit(limits: Quarantine, record: InputRecord | None, rows_read: int | None = None) -> str:
@@ -49,7 +49,10 @@ def _rows_retried(record: InputRecord | None) -> int:
 
 
 def _rows_of(record: InputRecord | None) -> int | None:
-    """Return how many rows an epoch has, where its files tell: those of which rows are counted, to a known end."""
+    """Return how many rows an epoch has at the most, where its files tell: those of which rows are counted, to a known end.
+
+    Rows that `where` or a table's deletes leave out are among them: how many these are is known when all are read.
+    """
     rows = 0
     for file in record.files if record is not None else ():
         if file.only is not None:

@@ -92,12 +92,32 @@ class DeletedRecord(Record):
 # --- the input ------------------------------------------------------------------------------------------------------------
 
 
+class DeleteFile(Part):
+    """A file of an Iceberg table that says which rows of data files are deleted, by their positions."""
+
+    path: str
+    format: Literal["parquet", "puffin"]
+
+
+class IcebergSourceFile(Part):
+    """What an Iceberg table knows of one of its data files.
+
+    `partition` has one value per field of the spec, in its order, in Iceberg's binary form.
+    """
+
+    spec_id: int
+    partition: tuple[Base64 | None, ...]
+    deletes: tuple[DeleteFile, ...]
+
+
 class SourceFile(Part):
     """One input file, fixed for the epoch.
 
-    `unit` says what its positions count: rows (Parquet), bytes (line-aligned text), records (text that is read from its
-    start only). Positions run from `start` to `end`; end is None where it is known after reading only. `cuts` are positions
-    at which a reader starts cheaply (row groups). `only`: of all these positions, those that are input, from and to; None: all.
+    `unit` says what its positions count: rows (Parquet, Iceberg, Lance), bytes (line-aligned text), records (text that is read
+    from its start only). Positions run from `start` to `end`; end is None where it is known after reading only. `cuts` are
+    positions at which a reader starts cheaply (row groups). `only`: of all these positions, those that are input, from and to;
+    None: all. Rows of a table are counted as they lie in the file, so that those which the table has deleted have positions too.
+    `iceberg`: of an Iceberg table's data file. `fragment`: of a Lance dataset, whose fragments are its files.
     """
 
     path: str
@@ -108,6 +128,8 @@ class SourceFile(Part):
     end: Count | None
     cuts: tuple[Count, ...] = ()
     only: tuple[tuple[Count, Count], ...] | None = _later(None)
+    iceberg: IcebergSourceFile | None = _later(None)
+    fragment: Count | None = _later(None)
 
     def ranges(self, index: int) -> tuple[Range, ...]:
         """Return the positions that are input, as those of the file with this index."""
@@ -123,11 +145,42 @@ class KeyColumn(Part):
     type: str
 
 
+class PinnedIceberg(Part):
+    """An Iceberg table at one snapshot, as its readers need to know it: no catalog is asked any more.
+
+    `snapshot_id` is None where the table had no snapshot. `table_schema_json` is the schema that is read, `partition_specs_json`
+    are all of its specs, `name_mapping_json` gives ids to the columns of files that have none.
+    """
+
+    format: Literal["iceberg"] = "iceberg"
+    table: str
+    table_uuid: str
+    location: str
+    metadata_location: str
+    snapshot_id: int | None
+    format_version: int
+    table_schema_json: str
+    partition_specs_json: tuple[str, ...]
+    name_mapping_json: str | None
+
+
+class PinnedLance(Part):
+    """A Lance dataset at one version."""
+
+    format: Literal["lance"] = "lance"
+    uri: str
+    at_version: Number
+
+
+PinnedTable = Annotated[PinnedIceberg | PinnedLance, Field(discriminator="format")]
+
+
 class InputRecord(Record):
     """What every attempt of the epoch reads: exactly these files, under this schema (an Arrow IPC schema message).
 
-    Where rows are known by keys there are no files, which nothing could pin: `keys` are the columns that every attempt knows
-    rows by.
+    The schema has the columns that the steps get, and after them those that only `where` looks at. `table` is the source
+    table at the snapshot or version that every attempt reads. Where rows are known by keys there are no files, which nothing
+    could pin: `keys` are the columns that every attempt knows rows by.
     """
 
     kind: Literal["input"] = "input"
@@ -135,6 +188,7 @@ class InputRecord(Record):
     files: tuple[SourceFile, ...]
     arrow_schema: Base64
     keys: tuple[KeyColumn, ...] = ()
+    table: PinnedTable | None = _later(None)
 
 
 # --- the target -----------------------------------------------------------------------------------------------------------
@@ -191,6 +245,8 @@ class LaunchRecord(Record):
     the commit takes exactly theirs and its own. `target` is None where the table is to be made from the steps' output.
     `code` is the digest of the archive with the steps' code in the store; None: it is installed, or on the import path already.
     `recorded_by` names who watches the driver: a machine, for local runners; empty in a cluster, where everybody can see pods.
+    `source_table` is the Iceberg table that is read, as the catalog showed it: drivers have no catalog. It counts for the first
+    attempt that fixes the input; for the others it is None, or passed over.
     """
 
     kind: Literal["launch"] = "launch"
@@ -211,6 +267,7 @@ class LaunchRecord(Record):
     on_replaced: Literal["Fail", "Process", "Skip"]
     on_row_error: Literal["Fail", "Quarantine"] = _later("Fail")
     quarantine: Quarantine = _later(Quarantine())
+    source_table: PinnedIceberg | None = _later(None)
 
 
 class OutputRecord(Record):
@@ -399,7 +456,8 @@ class QuarantineRecord(Record):
 class Seal(Record):
     """A finished segment of a task: what it covers and the files that hold its results, in one object.
 
-    `rows_read` and `rows_written` count source rows and result rows. `last` says that the task's whole work is sealed by
+    `rows_read` counts the source rows that the steps were given, `rows_written` what came of them. A row that `where` does not
+    take, or that the source table has deleted, is covered, and counted in neither. `last`: the task's whole work is sealed by
     this link and those before it. `quarantined` rows are covered and read, and nothing was made of them.
     """
 

@@ -6,6 +6,9 @@ How tasks are shipped is the caller's: Spark in production.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Final
 
 import pyarrow as pa
 
@@ -20,14 +23,18 @@ from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
 from checkpoint_spark.executor import TaskOrder
-from checkpoint_spark.input import fix_input
+from checkpoint_spark.input import fix_input, look_at_source
 from checkpoint_spark.output import await_target
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.planning import plan_tasks, whole
 from checkpoint_spark.sources.chunks import Reader
 from checkpoint_spark.sources.reader import reader_for
+from checkpoint_spark.sources.selecting import SelectingReader
 from checkpoint_spark.staging import ranges_of
 from checkpoint_spark.steps import Pipeline, Place
+
+#: Of each file, so many chunks are looked at for a first row that `where` takes.
+_SAMPLE_CHUNKS: Final = 16
 
 #: Runs `executor.execute` on each of the orders, in any order and place, and returns when all have ended.
 Ship = Callable[[Sequence[str]], None]
@@ -52,8 +59,8 @@ def run_attempt(
         assert run_dataframes is not None
         run_dataframes(ledger, launch, parallelism)
         return
-    reader = reader_for(launch.source, storage)
-    input_record = fix_input(ledger, launch, reader)
+    input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage))
+    reader = reader_for(launch.source, storage, input_record.table)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
     if not plan.tasks:
         ledger.put_plan(plan)
@@ -99,16 +106,20 @@ def _refuse_changed_files(plan: PlanRecord, input_record: InputRecord, reader: R
         reader.check_unchanged(input_record.files[index])
 
 
-def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: Reader) -> pa.Schema:
+def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: SelectingReader) -> pa.Schema:
     """Run the steps on the first rows of the input, to see what columns they give."""
     source_schema = decode_schema(input_record.arrow_schema)
     pipeline = Pipeline(launch.steps)
-    sample = pa.RecordBatch.from_pylist([], schema=source_schema)
+    sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))
     place = Place("(no rows)", "rows", 0)
+    # Rows that `where` takes may be few: they are looked for in large steps, and the steps get a few of them.
+    pace = Pace(launch.interval_s) if launch.source.where is None else Pace(launch.interval_s, scale=1.0)
     for piece in whole(input_record.files):
         file = input_record.files[piece.file]
-        chunk = next(iter(reader.read(file, piece, source_schema, Pace(launch.interval_s))), None)
-        if chunk is not None and chunk.batch.num_rows:
-            sample, place = chunk.batch, Place(file.path, file.unit, chunk.start)
+        chunks = islice(reader.read(file, piece, source_schema, pace), _SAMPLE_CHUNKS)
+        chunk = next((chunk for chunk in chunks if chunk.batch.num_rows), None)
+        if chunk is not None:
+            sample = chunk.batch.slice(0, Pace(launch.interval_s).rows)
+            place = Place(file.path, file.unit, chunk.start, chunk.kept)
             break
     return pipeline.schema_of(sample, place)

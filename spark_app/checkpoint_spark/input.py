@@ -2,65 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from checkpoint_protocol import ledger as rules
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange
+from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstanding
-from checkpoint_protocol.records import InputRecord, LaunchRecord, SourceFile
+from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, SourceFile
+from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import encode_schema
-from checkpoint_spark.sources.chunks import Reader
+from checkpoint_spark.sources.chunks import FileReader
+from checkpoint_spark.sources.reader import file_reader_for
+from checkpoint_spark.sources.selecting import as_read, condition_of
+from checkpoint_spark.sources.where import Filter
 
 
-def fix_input(ledger: Ledger, launch: LaunchRecord, reader: Reader) -> InputRecord:
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What the epochs before had as their input, and of it the rows that are to be tried again, from and to."""
+
+    inputs: Sequence[InputRecord]
+    again: Mapping[FileVersion, tuple[tuple[int, int], ...]]
+
+    @property
+    def files(self) -> dict[str, SourceFile]:
+        return {file.path: file for record in self.inputs for file in record.files}
+
+
+#: Looks at the source, and returns what no earlier epoch had, and the rows of these that are to be tried again.
+Look = Callable[[Earlier], InputRecord]
+
+
+def fix_input(ledger: Ledger, launch: LaunchRecord, look: Look) -> InputRecord:
     """Return the epoch's input: the record that stands, or what the source holds now and no earlier epoch had."""
     standing = ledger.read_input()
     if standing is not None:
         return standing
+    again = outstanding(earlier_epochs(ledger)) if launch.quarantine.retry != "Never" else {}
+    return ledger.put_input(look(Earlier(_inputs_of_earlier_epochs(ledger), again)))
+
+
+def look_at_source(launch: LaunchRecord, storage: StorageSettings, earlier: Earlier) -> InputRecord:
+    """Return what of the source of a launch the epoch takes."""
+    source = as_read(launch.source)
+    match source.format:
+        case "iceberg":
+            return _look_at_iceberg(launch, source, storage, earlier)
+        case "lance":
+            return _look_at_lance(launch, source, storage, earlier)
+        case _:
+            return look_at_files(launch, file_reader_for(launch.source, storage), earlier)
+
+
+def look_at_files(launch: LaunchRecord, reader: FileReader, earlier: Earlier) -> InputRecord:
+    """Return what the epoch takes of the files that a source's paths mean now."""
     files, schema = reader.describe(launch.source.all_paths)
-    known = _files_of_earlier_epochs(ledger)
-    retry = launch.quarantine.retry
-    again = outstanding(earlier_epochs(ledger)) if retry != "Never" else {}
-    _refuse_lost_rows(again, files, launch.on_replaced)
-    taken = (_taken(file, known, again, launch) for file in files)
-    record = InputRecord(
-        token=new_token(), files=tuple(file for file in taken if file is not None), arrow_schema=encode_schema(schema)
-    )
-    return ledger.put_input(record)
+    known = earlier.files
+    files = _taken(files, lambda file: _is_new(file, known, launch.on_replaced), earlier, launch)
+    return InputRecord(token=new_token(), files=files, arrow_schema=encode_schema(schema))
 
 
-#: The positions of quarantined rows, from and to, in files as they were then.
-_Outstanding = Mapping[FileVersion, tuple[tuple[int, int], ...]]
+def _look_at_iceberg(launch: LaunchRecord, source: Source, storage: StorageSettings, earlier: Earlier) -> InputRecord:
+    from checkpoint_spark.sources.iceberg_plan import columns_of, find_files
+
+    table = launch.source_table
+    if table is None:
+        raise Corrupt(
+            reasons.RECORD_UNREADABLE,
+            f"the launch record of attempt {launch.attempt} does not name a snapshot of its source table; it was written by "
+            "another release: use that one, or start a new write",
+        )
+    had = earlier.inputs[-1].table if earlier.inputs else None
+    before = had if isinstance(had, PinnedIceberg) else None
+    condition = condition_of(source)
+    new: tuple[SourceFile, ...] = ()
+    if launch.quarantine.retry == "Only":
+        # The next epoch takes what came after this one's snapshot, so that must be the one up to which all was taken.
+        table = before or table.model_copy(update={"snapshot_id": None})
+    else:
+        new = find_files(table, condition, storage, before, launch.on_replaced)
+    standing: tuple[SourceFile, ...] = ()
+    if earlier.again:
+        try:
+            standing = find_files(table, condition, storage, None, launch.on_replaced)
+        except Retryable as error:
+            if launch.quarantine.retry != "Only" or error.reason != reasons.SOURCE_CHANGED:
+                raise
+            raise NeedsChange(
+                error.reason,
+                f"{error.message}; quarantine.retry: Only reads the snapshot of the epoch before, which the table no longer has: "
+                "set quarantine.retry: Also, which reads the one of now, or Never",
+            ) from error
+    files = {file.path: file for file in (*standing, *new)}
+    names = {file.path for file in new}
+    taken = _taken([files[path] for path in sorted(files)], lambda file: file.path in names, earlier, launch)
+    schema = columns_of(table, source)
+    return InputRecord(token=new_token(), files=taken, arrow_schema=encode_schema(schema), table=table)
 
 
-def _taken(file: SourceFile, known: Mapping[str, SourceFile], again: _Outstanding, launch: LaunchRecord) -> SourceFile | None:
-    """Return what of a file the epoch takes: all of a new one, of a known one the rows that are tried again; None: nothing."""
-    if rows := again.get((file.path, file.etag)):
-        return file.model_copy(update={"only": rows})
-    if launch.quarantine.retry == "Only" or not _is_new(file, known, launch.on_replaced):
-        return None
-    return file
+def _look_at_lance(launch: LaunchRecord, source: Source, storage: StorageSettings, earlier: Earlier) -> InputRecord:
+    from checkpoint_spark.sources.lance import find_fragments
+
+    had = [(record.table, record.files) for record in earlier.inputs if isinstance(record.table, PinnedLance)]
+    fragments, schema, table = find_fragments(source, storage, had, launch.on_replaced)
+    if (condition := condition_of(source)) is not None:
+        Filter(condition, schema)
+    known = earlier.files
+    files = _taken(fragments, lambda file: file.path not in known, earlier, launch)
+    return InputRecord(token=new_token(), files=files, arrow_schema=encode_schema(schema), table=table)
 
 
-def _refuse_lost_rows(again: _Outstanding, files: Sequence[SourceFile], on_replaced: str) -> None:
+def _taken(
+    files: Sequence[SourceFile], is_new: Callable[[SourceFile], bool], earlier: Earlier, launch: LaunchRecord
+) -> tuple[SourceFile, ...]:
+    """Return what of the source's files the epoch takes: all of a new one, of a known one the rows that are tried again."""
+    _refuse_lost_rows(earlier, files, launch)
+    taken = []
+    for file in files:
+        if rows := earlier.again.get((file.path, file.etag)):
+            taken.append(file.model_copy(update={"only": rows}))
+        elif launch.quarantine.retry != "Only" and is_new(file):
+            taken.append(file)
+    return tuple(taken)
+
+
+def _refuse_lost_rows(earlier: Earlier, files: Sequence[SourceFile], launch: LaunchRecord) -> None:
     """Rows can be tried again only in the file in which they failed; with onReplaced, the others are passed over."""
     now = {file.path: file.etag for file in files}
-    for (path, etag), rows in again.items():
-        if on_replaced == "Fail" and now.get(path) != etag:
-            found = f"now has etag {now[path]}" if path in now else "is not there any more"
-            raise NeedsChange(
-                reasons.SOURCE_CHANGED,
-                f"{len(rows)} quarantined rows of {path} are to be tried again (quarantine.retry); they failed in it with etag "
-                f"{etag}, and it {found}; put the old file back, or set onReplaced: Process or Skip to pass them over",
-            )
+    for (path, etag), rows in earlier.again.items():
+        if launch.on_replaced != "Fail" or now.get(path) == etag:
+            continue
+        if launch.source.all_paths:
+            found = f"it now has etag {now[path]}" if path in now else "it is not there any more"
+            found, way_out = f"with etag {etag}, and {found}", "put the old file back"
+        else:
+            found = "and it has changed since" if path in now else "and the table does not have it any more"
+            way_out = "set quarantine.retry: Never"
+        raise NeedsChange(
+            reasons.SOURCE_CHANGED,
+            f"{len(rows)} quarantined rows of {path} are to be tried again (quarantine.retry); they failed in it {found}; "
+            f"{way_out}, or set onReplaced: Process or Skip to pass them over",
+        )
 
 
-def _files_of_earlier_epochs(ledger: Ledger) -> dict[str, SourceFile]:
-    known: dict[str, SourceFile] = {}
+def _inputs_of_earlier_epochs(ledger: Ledger) -> list[InputRecord]:
+    found = []
     for epoch in range(1, ledger.key.epoch):
         where = EpochLayout(EpochKey(ledger.key.uid, epoch)).input
         record = rules.read(ledger.store, where, InputRecord)
@@ -70,8 +161,8 @@ def _files_of_earlier_epochs(ledger: Ledger) -> dict[str, SourceFile]:
                 f"{ledger.store.uri}/{where} is gone, so the files that epoch {epoch} had taken are unknown; without it rows "
                 "could be taken twice: start a new write for the new files",
             )
-        known.update({file.path: file for file in record.files})
-    return known
+        found.append(record)
+    return found
 
 
 def _is_new(file: SourceFile, known: Mapping[str, SourceFile], on_replaced: str) -> bool:

@@ -118,7 +118,7 @@ class _Segment:
 
     def _results_of(self, file: int, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         """Give what the steps make of a chunk, as the table will have it."""
-        place = Place(self.source.files[file].path, self.source.files[file].unit, chunk.start)
+        place = Place(self.source.files[file].path, self.source.files[file].unit, chunk.start, chunk.kept)
         if self.quarantine is None:
             for made in self.pipeline.apply(chunk.batch, place, self.schema):
                 yield made if self.schema is None else fit(made, self.schema)
@@ -129,7 +129,7 @@ class _Segment:
         def set_apart(number: int, step: str, error: Exception) -> None:
             nonlocal bounds
             if bounds is None:
-                bounds = _bounds_of(chunk)
+                bounds = chunk.bounds()
             where = Range(file=file, start=bounds[number][0], end=bounds[number][1])
             quarantine.add(where, place.of_row(number), step, error)
 
@@ -154,12 +154,6 @@ def ranges_of(seal: Seal) -> tuple[Range, ...]:
             reasons.RECORD_UNREADABLE, f"seal {seal.link} of task {seal.task} of attempt {seal.attempt} has no positions"
         )
     return seal.covered.ranges
-
-
-def _bounds_of(chunk: Chunk) -> Sequence[tuple[int, int]]:
-    if chunk.row_bounds is not None:
-        return chunk.row_bounds()
-    return [(chunk.start + number, chunk.start + number + 1) for number in range(chunk.batch.num_rows)]
 
 
 def run_task(

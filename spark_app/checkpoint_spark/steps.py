@@ -32,14 +32,19 @@ _instances_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the rows of a batch come from, for messages: a file, the unit of its positions and the first position."""
+    """Where the rows of a batch come from, for messages: a file, the unit of its positions and the first position.
+
+    `kept`: the batch's rows among those of the file that follow that position, where some were left out.
+    """
 
     file: str
     unit: str
     start: int
+    kept: pa.Array | None = None
 
     def of_row(self, row: int) -> str:
         """Name a row of the batch, counted from 0."""
+        row = row if self.kept is None else self.kept[row].as_py()
         if self.unit == "bytes":
             return f"row {row} after byte {self.start} of {self.file}"
         return f"row {self.start + row} of {self.file}"
@@ -47,6 +52,10 @@ class Place:
     def of_rows(self, count: int) -> str:
         if self.unit == "bytes":
             return f"the {count} rows after byte {self.start} of {self.file}"
+        if self.kept is not None and count:
+            # A step before may have made more rows of them.
+            first, last = self.kept[0].as_py(), self.kept[min(count, len(self.kept)) - 1].as_py()
+            return f"{count} of the rows {self.start + first} to {self.start + last} of {self.file}"
         return f"rows {self.start} to {self.start + count - 1} of {self.file}"
 
 

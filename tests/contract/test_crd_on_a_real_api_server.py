@@ -119,7 +119,7 @@ def test_the_examples_are_taken(api: Api, path: Path) -> None:
     ("changes", "says"),
     [
         ({"metadata__name": "a" * 46}, "the name may have 45 characters at most"),
-        ({"spec__source__path": ...}, "spec.source: Invalid value: exactly one of path and paths is expected"),
+        ({"spec__source__path": ...}, "spec.source: Invalid value: exactly one of path, paths, iceberg and lance is expected"),
         ({"spec__sink": {}}, "spec.sink: Invalid value: exactly one of iceberg, lance and none is expected"),
         ({"spec__sink__mode": "merge"}, "spec.sink.mode: Invalid value: this mode is not supported; supported: append"),
         ({"spec__code": {"path": "/a", "uri": "s3://b/c.py"}}, "at most one of path, configMap and uri is expected"),
@@ -233,6 +233,7 @@ def full_status() -> Status:
         tasks=10,
         tasks_sealed=10,
         rows_sealed=336_776,
+        input_files_done=1,
         rows_committed=336_776,
         run_nonce="2026",
         driver_pod="flights-0123abcd-1-5",

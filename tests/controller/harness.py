@@ -16,6 +16,7 @@ from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.object_status import status_of
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.source_tables import open_source
 from checkpoint_operator.status_model import Condition, Status
 from checkpoint_protocol.manifest import API_VERSION, KIND
 from checkpoint_protocol.store import ObjectStore, open_store
@@ -118,6 +119,7 @@ class World:
             metrics=Metrics(),
             open_store=store_at,
             open_sink=lambda spec: open_sink(spec, settings),
+            open_source=lambda source: open_source(source, settings),
             code_source=CodeSource(self.api, settings, self.config.workloads),
             instance="operator-0",
             clock=self.clock,

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,7 +17,8 @@ from checkpoint_spark.staging import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
 from tests.support.places import Place
-from tests.support.writes import SCHEMA, manifest_for, write_inputs
+from tests.support.source_places import source_beside
+from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
 pytestmark = pytest.mark.spark
 ROWS = 400
@@ -52,7 +54,7 @@ class Gated:
         wait_until(lambda: self.command.seals(1) >= 2, "two seals")
 
 
-def gated_write(place: Place, folder: Path) -> Gated:
+def gated_write(place: Place, folder: Path, source: dict[str, Any] | None = None) -> Gated:
     log, gate = folder / "rows.log", folder / "gate"
     code = folder / "code"
     code.mkdir()
@@ -60,7 +62,7 @@ def gated_write(place: Place, folder: Path) -> Gated:
     place.create(SCHEMA)
     manifest = manifest_for(
         place,
-        write_inputs(folder / "in"),
+        source or write_inputs(folder / "in"),
         steps=[{"call": "gated:work", "input": "row"}],
         code={"path": str(code)},
         checkpoint={"uri": place.checkpoint_uri, "interval": "0.05s", "minimumBytes": "1"},
@@ -98,6 +100,33 @@ def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_computes_only_t
     assert sealed_rows(command, 2) == ROWS - sealed
     # What was computed twice was in flight when the driver died: never a row that was sealed.
     assert len(computed(log)) <= ROWS + (ROWS - sealed)
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "lance"])
+def test_a_killed_reader_of_a_table_is_followed_by_one_that_reads_the_rest_of_the_same_version(
+    kind: str, disk_place: Place, tmp_path: Path
+) -> None:
+    source = source_beside(disk_place, kind)
+    for start in range(0, ROWS + 5, 81):
+        source.append(rows_of(range(start, start + 81)))
+    source.delete(f"id >= {ROWS}")
+    write = gated_write(disk_place, tmp_path, source.section(where="id != 7"))
+    command = write.command
+    runner = command.start()
+    write.wait_for_seals()
+
+    kill(driver_of(runner))
+    source.append(rows_of(range(1000, 1050)))
+    source.delete("id < 200")
+    write.open_gate()
+    code, output = wait_for_end(runner)
+
+    assert code == 0, output
+    assert_exactly_once(disk_place, set(range(ROWS)) - {7})
+    assert len(disk_place.keys()) == 1
+    sealed = sealed_rows(command, 1)
+    assert sealed > 0
+    assert sealed_rows(command, 2) == ROWS - 1 - sealed
 
 
 def test_a_runner_killed_after_some_seals_is_resumed_by_the_next_run(lance_place: Place, tmp_path: Path) -> None:

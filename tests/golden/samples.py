@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from checkpoint_protocol.manifest import Quarantine, Source, SourceOptions, Step
+from checkpoint_protocol.manifest import IcebergSource, LanceSource, Quarantine, Source, SourceOptions, Step
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     BundleRecord,
@@ -19,10 +19,12 @@ from checkpoint_protocol.records import (
     ClaimRecord,
     ClosedRecord,
     DeletedRecord,
+    DeleteFile,
     FailureRecord,
     FieldMetrics,
     IcebergBase,
     IcebergFile,
+    IcebergSourceFile,
     IcebergTarget,
     InputRecord,
     KeyColumn,
@@ -39,6 +41,8 @@ from checkpoint_protocol.records import (
     NameRecord,
     NoTarget,
     OutputRecord,
+    PinnedIceberg,
+    PinnedLance,
     PlanRecord,
     PositionsCovered,
     Quarantined,
@@ -81,6 +85,17 @@ _LANCE = LanceTarget(
     ),
     arrow_schema=_SCHEMA,
     storage_version="2.1",
+)
+_PINNED = PinnedIceberg(
+    table="local.db.quelle",
+    table_uuid="7d1c3f4e-03fe-4693-9a96-a0705ddf69c1",
+    location="s3://lake/db/quelle",
+    metadata_location="s3://lake/db/quelle/metadata/00003-7d1c.metadata.json",
+    snapshot_id=9223372036854775807,
+    format_version=2,
+    table_schema_json='{"type":"struct","schema-id":0,"fields":[]}',
+    partition_specs_json=('{"spec-id":0,"fields":[]}', '{"spec-id":1,"fields":[]}'),
+    name_mapping_json='[{"field-id":1,"names":["id"]}]',
 )
 _LAUNCH = LaunchRecord(
     token=_TOKEN,
@@ -177,6 +192,51 @@ SAMPLES: Final[dict[str, Record]] = {
         files=(),
         arrow_schema=_SCHEMA,
         keys=(KeyColumn(name="größe", type="decimal(38,10)"), KeyColumn(name="id", type="bigint")),
+    ),
+    "input-iceberg": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(
+                path="s3://lake/db/quelle/data/a.parquet",
+                etag="",
+                size_bytes=1000,
+                unit="rows",
+                end=500,
+                iceberg=IcebergSourceFile(
+                    spec_id=1,
+                    partition=("AQAAAA==", None),
+                    deletes=(
+                        DeleteFile(path="s3://lake/db/quelle/data/a-deletes.parquet", format="parquet"),
+                        DeleteFile(path="s3://lake/db/quelle/data/a.puffin", format="puffin"),
+                    ),
+                ),
+            ),
+        ),
+        arrow_schema=_SCHEMA,
+        table=_PINNED,
+    ),
+    "input-lance": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(
+                path="s3://lake/in.lance fragment 0", etag="00ff.lance|3-17", size_bytes=77, unit="rows", end=9, fragment=0
+            ),
+        ),
+        arrow_schema=_SCHEMA,
+        table=PinnedLance(uri="s3://lake/in.lance", at_version=4),
+    ),
+    "launch-from-iceberg": _LAUNCH.model_copy(
+        update={
+            "source": Source(
+                format="iceberg",
+                iceberg=IcebergSource(catalog="local", table="db.quelle", snapshot_id=9223372036854775807),
+                where="größe >= 1 and x = 'a'",
+            ),
+            "source_table": _PINNED.model_copy(update={"snapshot_id": None, "name_mapping_json": None}),
+        }
+    ),
+    "launch-from-lance": _LAUNCH.model_copy(
+        update={"source": Source(format="lance", lance=LanceSource(uri="s3://lake/in.lance", version=4))}
     ),
     "launch-iceberg": _LAUNCH,
     "input-with-rows-tried-again": InputRecord(

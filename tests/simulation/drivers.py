@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from checkpoint_operator.core.observation import DriverSight, DriverState
@@ -23,7 +24,7 @@ from checkpoint_protocol.records import FailureRecord, IcebergFile, IcebergTarge
 from checkpoint_spark import attempt as attempts
 from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import Bundler
-from checkpoint_spark.input import fix_input
+from checkpoint_spark.input import fix_input, look_at_files
 from checkpoint_spark.quarantine import Allowance
 from checkpoint_spark.staging import Task, run_task
 from checkpoint_spark.steps import Pipeline
@@ -110,7 +111,7 @@ def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"no launch record of attempt {attempt}")
     reader = world.reader(job)
-    input_record = fix_input(ledger, launch, reader)
+    input_record = fix_input(ledger, launch, partial(look_at_files, launch, reader))
     parallelism = world.scheduler.at("cores", "", lambda order: 2 if order.fault == "many" else 1, ("many",))
     plan = attempts._plan(ledger, launch, input_record, reader, parallelism)
     standing = ledger.put_plan(plan)

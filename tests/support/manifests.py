@@ -38,6 +38,7 @@ def manifest(**changes: Any) -> dict[str, Any]:
 
 
 _ICEBERG: Final = {"catalog": "c", "table": "a.b"}
+_ICEBERG_SOURCE: Final = {"format": "iceberg", "iceberg": {"catalog": "c", "table": "a.b"}}
 _STEP: Final = {"call": "m:f"}
 
 _ORC: Final = {"format": "orc", "path": "/in", "keyColumns": ["id"]}
@@ -99,6 +100,28 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     "all rows may fail": {"spec__quarantine": {"maxRows": 1_000_000, "maxShare": "100%"}},
     "a share with zeros in front": {"spec__quarantine": {"maxShare": "007.50%"}},
     "a delimiter that is one character of three bytes": {"spec__source__options": {"delimiter": "│"}},
+    "a table": {"spec__source": _ICEBERG_SOURCE},
+    "a table at a snapshot": {
+        "spec__source": {**_ICEBERG_SOURCE, "iceberg": {"catalog": "c", "table": "a.b", "snapshotId": 9223372036854775807}}
+    },
+    "a branch of a table, and null for what is not meant": {
+        "spec__source": {
+            **_ICEBERG_SOURCE,
+            "iceberg": {"catalog": "c", "table": "a.b", "snapshotId": None, "branch": "audit"},
+            "path": None,
+            "lance": None,
+            "where": None,
+        }
+    },
+    "a dataset to read": {"spec__source": {"format": "lance", "lance": {"uri": "s3://bucket/in.lance"}}},
+    "a version of a dataset": {
+        "spec__source": {"format": "lance", "lance": {"uri": "/in.lance", "version": 7}, "columns": ["a"], "where": "a > 1"}
+    },
+    "a condition on files": {"spec__source__where": "größe >= 1 and x = 'a'"},
+    "one dataset to another": {
+        "spec__source": {"format": "lance", "lance": {"uri": "/in.lance"}},
+        "spec__sink": {"lance": {"uri": "/out.lance"}},
+    },
     "steps of all kinds": {
         "spec__steps": [
             {"call": "package.module:Class", "input": "row", "name": "predict"},
@@ -297,6 +320,27 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     # what does not go together
     "neither path nor paths": {"spec__source__path": ...},
     "both path and paths": {"spec__source__paths": ["/b"]},
+    "a path and a table": {"spec__source": {**_ICEBERG_SOURCE, "path": "/a"}},
+    "two source tables": {"spec__source": {**_ICEBERG_SOURCE, "lance": {"uri": "/a"}}},
+    "a table as files": {"spec__source": {**_ICEBERG_SOURCE, "format": "parquet"}},
+    "files as a table": {"spec__source__format": "iceberg"},
+    "a dataset as a table": {"spec__source": {"format": "iceberg", "lance": {"uri": "/a"}}},
+    "a snapshot and a branch": {
+        "spec__source": {"format": "iceberg", "iceberg": {"catalog": "c", "table": "a.b", "snapshotId": 1, "branch": "x"}}
+    },
+    "a snapshot in quotes": {
+        "spec__source": {"format": "iceberg", "iceberg": {"catalog": "c", "table": "a.b", "snapshotId": "1"}}
+    },
+    "a source table without a namespace": {"spec__source": {"format": "iceberg", "iceberg": {"catalog": "c", "table": "b"}}},
+    "version 0 of a dataset": {"spec__source": {"format": "lance", "lance": {"uri": "/a", "version": 0}}},
+    "a source dataset with an escaped name": {"spec__source": {"format": "lance", "lance": {"uri": "s3://bucket/a%20b.lance"}}},
+    "a condition without text": {"spec__source__where": ""},
+    "a condition that is too long": {"spec__source__where": "a" * 4097},
+    "a table that feeds itself": {"spec__source": _ICEBERG_SOURCE, "spec__sink": {"iceberg": _ICEBERG}},
+    "a dataset that feeds itself": {
+        "spec__source": {"format": "lance", "lance": {"uri": "/x"}},
+        "spec__sink": {"lance": {"uri": "/x"}},
+    },
     "two places of code": {"spec__code": {"path": "/code", "uri": "s3://bucket/flights.py"}},
     "three places of code": {"spec__code": {"path": "/c", "configMap": {"name": "c"}, "uri": "s3://bucket/flights.py"}},
     "no kind of sink": {"spec__sink": {"create": True}},
@@ -319,6 +363,8 @@ FORBIDDEN_EDITS: Final[dict[str, dict[str, Any]]] = {
     "another option": {"spec__source__options": {"header": False}},
     "an emptied option": {"spec__source__options": {"nullValues": []}},
     "columns added": {"spec__source__columns": ["a"]},
+    "a condition added": {"spec__source__where": "a > 1"},
+    "a table instead of files": {"spec__source": _ICEBERG_SOURCE},
     "types added": {"spec__source__types": {"a": "int64"}},
     "another way": {"spec__source__way": "DataFrame", "spec__source__keyColumns": ["a"]},
     "sql added": {"spec__source__sql": "SELECT a FROM input", "spec__source__keyColumns": ["a"]},
@@ -358,6 +404,8 @@ ALLOWED_EDITS: Final[dict[str, dict[str, Any]]] = {
         "spec__source__options": {"header": True, "delimiter": ","},
         "spec__source__types": {},
         "spec__source__columns": None,
+        "spec__source__where": None,
+        "spec__source__iceberg": None,
         "spec__sink__lance": None,
         "spec__sink__mode": "append",
         "spec__sink__create": False,

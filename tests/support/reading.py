@@ -15,8 +15,8 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources.chunks import Chunk, Reader
-from checkpoint_spark.sources.reader import reader_for
+from checkpoint_spark.sources.chunks import Chunk, FileReader, Reader
+from checkpoint_spark.sources.reader import file_reader_for
 
 Row = dict[str, Any]
 
@@ -24,9 +24,9 @@ Row = dict[str, Any]
 scales = st.lists(st.sampled_from([2**-16, 2**-15, 2**-14, 2**-13, 2**-10, 1.0]), min_size=1, max_size=4)
 
 
-def open_reader(format: str, storage: StorageSettings | None = None, **source: Any) -> Reader:
+def open_reader(format: str, storage: StorageSettings | None = None, **source: Any) -> FileReader:
     document = json.dumps({"format": format, "path": "unused", **source})
-    return reader_for(Source.model_validate_json(document), storage or StorageSettings())
+    return file_reader_for(Source.model_validate_json(document), storage or StorageSettings())
 
 
 def chunks_of(reader: Reader, file: SourceFile, piece: Range, schema: pa.Schema, paces: Sequence[float] = (1.0,)) -> list[Chunk]:

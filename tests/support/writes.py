@@ -14,6 +14,7 @@ from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.local.runner import identify
 from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
 from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest
 from checkpoint_protocol.store import ObjectStore, open_store
 from tests.support.direct_drivers import DirectDrivers
@@ -37,7 +38,7 @@ def write_inputs(folder: Path, files: int = 4, rows: int = 100) -> Path:
 
 def manifest_for(
     place: Place,
-    path: str | Path,
+    path: str | Path | dict[str, Any],
     /,
     *,
     name: str = "write",
@@ -45,9 +46,11 @@ def manifest_for(
     whole: Sequence[str] = (),
     **spec: Any,
 ) -> CheckpointedWrite:
-    """Return a manifest for Parquet input; `spec` overrides sections, field by field unless they are named in `whole`."""
+    """Return a manifest for Parquet input, or for a whole source section; `spec` overrides sections, field by field unless they
+    are named in `whole`.
+    """
     sections: dict[str, Any] = {
-        "source": {"format": "parquet", "path": str(path)},
+        "source": path if isinstance(path, dict) else {"format": "parquet", "path": str(path)},
         "steps": list(steps),
         "sink": place.sink(),
         "checkpoint": {"uri": place.checkpoint_uri, "interval": "1h"},
@@ -70,7 +73,11 @@ def reconciler_for(
     uid = identify(store, manifest)
     write = Write(uid=uid, spec=manifest.spec, code_digest=code_digest(manifest.spec))
     return Reconciler(
-        write, store, drivers or DirectDrivers(store, place.settings), sink or open_sink(manifest.spec.sink, place.settings)
+        write,
+        store,
+        drivers or DirectDrivers(store, place.settings),
+        sink or open_sink(manifest.spec.sink, place.settings),
+        look_at_source=open_source(manifest.spec.source, place.settings),
     )
 
 

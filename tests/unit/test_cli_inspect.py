@@ -42,6 +42,7 @@ GOLDEN = """
           "runNonce": "",
           "inputFiles": 2,
           "inputBytes": 2000,
+          "inputTable": null,
           "rowsRetried": 0,
           "attempts": [
             {
@@ -51,6 +52,7 @@ GOLDEN = """
               "counted": [],
               "tasks": 2,
               "tasksDone": 1,
+              "inputFilesDone": 0,
               "sealed": {
                 "seals": 2, "rowsRead": 14, "rowsWritten": 14, "stagedFiles": 2, "stagedBytes": 200, "rowsQuarantined": 0
               },
@@ -67,6 +69,7 @@ GOLDEN = """
               "counted": [1],
               "tasks": 1,
               "tasksDone": 1,
+              "inputFilesDone": 0,
               "sealed": {"seals": 1, "rowsRead": 6, "rowsWritten": 6, "stagedFiles": 1, "stagedBytes": 100, "rowsQuarantined": 0},
               "sealsNotCounted": 0,
               "closed": true,
@@ -95,6 +98,7 @@ GOLDEN = """
           "runNonce": "tuesday",
           "inputFiles": null,
           "inputBytes": null,
+          "inputTable": null,
           "rowsRetried": 0,
           "attempts": [
             {
@@ -104,6 +108,7 @@ GOLDEN = """
               "counted": [],
               "tasks": null,
               "tasksDone": 0,
+              "inputFilesDone": null,
               "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0, "rowsQuarantined": 0},
               "sealsNotCounted": 0,
               "closed": false,

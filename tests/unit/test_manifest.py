@@ -211,11 +211,15 @@ def test_a_wrong_value_is_told_with_the_path_of_its_field(changes: dict[str, Any
 
 
 def test_neither_path_nor_paths_is_refused() -> None:
-    assert problems(manifest(spec__source__path=...)) == ("spec.source: exactly one of path and paths is expected",)
+    assert problems(manifest(spec__source__path=...)) == (
+        "spec.source: exactly one of path, paths, iceberg and lance is expected",
+    )
 
 
 def test_both_path_and_paths_are_refused() -> None:
-    assert problems(manifest(spec__source__paths=["/b"])) == ("spec.source: exactly one of path and paths is expected",)
+    assert problems(manifest(spec__source__paths=["/b"])) == (
+        "spec.source: exactly one of path, paths, iceberg and lance is expected",
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources import csv_stream, lines
+from checkpoint_spark.sources.files import SourceFiles
 from tests.support.reading import (
     Row,
     check_exactly_once,
@@ -152,7 +154,8 @@ def test_line_break_in_a_field_is_refused_wherever_the_cuts_are(
 
 
 def described_by_hand(reader: Any, path: str, data: bytes, start: int) -> SourceFile:
-    head = reader._files.head(path)
+    head = SourceFiles(StorageSettings()).head(path)
+    assert head is not None
     return SourceFile(path=path, etag=head.etag, size_bytes=len(data), unit="bytes", start=start, end=len(data))
 
 
@@ -190,7 +193,8 @@ def test_row_of_compressed_text_that_is_too_long_is_refused(tmp_path: Path, monk
     path = put(tmp_path, "x.csv.gz", gzip.compress(b'a,b\n1,x\n2,"' + b"y\n" * 3_000))
     reader = open_reader("csv")
     (file,), schema = open_reader("csv").describe([put(tmp_path, "y.csv.gz", gzip.compress(b"a,b\n1,x\n"))])
-    head = reader._files.head(path)  # type: ignore[attr-defined]
+    head = SourceFiles(StorageSettings()).head(path)
+    assert head is not None
     file = SourceFile(path=path, etag=head.etag, size_bytes=head.size_bytes, unit="records", end=None)
     with pytest.raises(NeedsChange, match=r"x\.csv\.gz: near row 1: .*a quoted field in it has no end"):
         chunks_of(reader, file, whole(file), schema)

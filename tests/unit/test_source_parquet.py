@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.positions import Range
-from checkpoint_spark.sources import parquet
+from checkpoint_spark.sources import parquet_rows
 from tests.support.reading import Row, check_exactly_once, chunks_of, cut, open_reader, read_whole, rows_of, scales, whole
 
 SCHEMA = pa.schema(
@@ -93,8 +93,8 @@ def test_every_row_comes_once_however_the_file_is_cut(
 ) -> None:
     expected = [row(number) for number in range(rows)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "_TOGETHER_BYTES", together)
-        patch.setattr(parquet, "_DECODE_ROWS", decode)
+        patch.setattr(parquet_rows, "_TOGETHER_BYTES", together)
+        patch.setattr(parquet_rows, "_DECODE_ROWS", decode)
         path = put(Path(folder), "é #%20.parquet", pa.Table.from_pylist(expected, SCHEMA), row_group_size=group)
         reader = open_reader("parquet")
         (file,), schema = reader.describe([path])

@@ -20,10 +20,11 @@ from checkpoint_operator.validation.source import SourceSeen, check_source
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.planning import plan_tasks
 from checkpoint_spark.sources.files import SourceFiles
-from checkpoint_spark.sources.reader import reader_for
+from checkpoint_spark.sources.reader import file_reader_for
 from checkpoint_spark.sources.type_names import parse_type
 from tests.services.s3_server import S3Server
 from tests.support.places import on_s3
@@ -133,7 +134,7 @@ int integer float text str int128 uint list<int64>
 def test_a_type_name_is_known_to_both_or_to_neither(name: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("id\n1\n")
     findings = Findings()
-    check_source(Source(format="csv", path=str(tmp_path), types={"id": name}), StorageSettings(), findings)
+    check_source(Source(format="csv", path=str(tmp_path), types={"id": name}), Settings(), findings)
     try:
         parse_type("id", name)
         is_known = True
@@ -167,8 +168,8 @@ def test_a_csv_header_has_the_same_columns(name: str, text: str, options: dict[s
     source = Source.model_validate({"format": "csv", "path": str(tmp_path / name), "options": options})
     findings = Findings()
 
-    seen = check_source(source, StorageSettings(), findings)
-    described, schema = reader_for(source, StorageSettings()).describe(source.all_paths)
+    seen = check_source(source, Settings(), findings)
+    described, schema = file_reader_for(source, StorageSettings()).describe(source.all_paths)
 
     assert findings.problems == []
     assert seen is not None
@@ -183,8 +184,8 @@ def test_a_csv_file_without_rows_is_in_no_task(header: bool, text: str, tmp_path
     (tmp_path / "this.csv").write_text(text)
     source = Source.model_validate({"format": "csv", "path": str(tmp_path), "options": {"header": header}})
 
-    seen = check_source(source, StorageSettings(), Findings())
-    described, _ = reader_for(source, StorageSettings()).describe(source.all_paths)
+    seen = check_source(source, Settings(), Findings())
+    described, _ = file_reader_for(source, StorageSettings()).describe(source.all_paths)
 
     assert seen is not None
     assert [file.path for file in seen.filled] == [file.path for file in described if file.start < (file.end or 0)]

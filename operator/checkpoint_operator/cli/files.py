@@ -67,6 +67,9 @@ def _absolute(manifest: CheckpointedWrite, folder: Path) -> CheckpointedWrite:
             "paths": tuple(_absolute_uri(path, folder) for path in spec.source.paths),
         }
     )
+    if source.lance is not None:
+        table = source.lance.model_copy(update={"uri": _absolute_uri(source.lance.uri, folder)})
+        source = source.model_copy(update={"lance": table})
     sink = spec.sink
     if sink.lance is not None:
         sink = sink.model_copy(update={"lance": sink.lance.model_copy(update={"uri": _absolute_uri(sink.lance.uri, folder)})})

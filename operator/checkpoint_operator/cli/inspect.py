@@ -79,15 +79,25 @@ def _print_write(out: Console, write: ShownWrite, unreadable: Set[str]) -> None:
     if layout.write_path(write.uid) in unreadable:
         out.print(f"  {_UNREADABLE} source and sink cannot be read")
     if write.source is not None:
-        paths = write.source.get("paths") or [write.source.get("path")]
-        assert isinstance(paths, list)
-        out.print(f"  source  {write.source.get('format')} {', '.join(str(path) for path in paths)}", markup=False)
+        out.print(f"  source  {_source_text(write.source)}", markup=False)
     if write.sink is not None:
         out.print(f"  sink    {_sink_text(write.sink)}", markup=False)
     if not write.epochs:
         out.print("  nothing was begun")
     for epoch in write.epochs:
         _print_epoch(out, epoch, EpochLayout(EpochKey(write.uid, epoch.epoch)), unreadable)
+
+
+def _source_text(source: Mapping[str, object]) -> str:
+    where = f" where {source['where']}" if source.get("where") else ""
+    match source:
+        case {"iceberg": {"catalog": catalog, "table": table}}:
+            return f"iceberg {catalog}.{table}{where}"
+        case {"lance": {"uri": uri}}:
+            return f"lance {uri}{where}"
+    paths = source.get("paths") or [source.get("path")]
+    assert isinstance(paths, list)
+    return f"{source.get('format')} {', '.join(str(path) for path in paths)}{where}"
 
 
 def _sink_text(sink: Mapping[str, object]) -> str:
@@ -106,7 +116,8 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
     elif epoch.input_files is None:
         read = "input not fixed yet"
     else:
-        read = f"{counted(epoch.input_files, 'file')}, {size_text(epoch.input_bytes or 0)}"
+        of_table = f" of {epoch.input_table}" if epoch.input_table else ""
+        read = f"{counted(epoch.input_files, 'file')}{of_table}, {size_text(epoch.input_bytes or 0)}"
     if epoch.rows_retried:
         read += f", of them {counted(epoch.rows_retried, 'quarantined row')} tried again"
     nonce = f", runNonce {epoch.run_nonce!r}" if epoch.run_nonce else ""
@@ -161,6 +172,8 @@ def _state_text(attempt: ShownAttempt, at: EpochLayout, unreadable: Set[str]) ->
         words = ["closed, complete" if attempt.complete else "closed, incomplete"]
     if attempt.counted:
         words.append(f"takes over {', '.join(str(number) for number in attempt.counted)}")
+    if attempt.input_files_done:
+        words.append(f"{counted(attempt.input_files_done, 'file')} done before")
     if attempt.seals_not_counted:
         words.append(f"{counted(attempt.seals_not_counted, 'seal')} too late")
     if attempt.failure is not None:

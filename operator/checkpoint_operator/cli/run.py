@@ -209,7 +209,9 @@ def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display
         ("time", f"{elapsed_s:.1f} s"),
     ]
     if display.did_work and display.rows_before:
-        rows.append(("resumed", f"{display.rows_before:,} rows were sealed before and were not computed again"))
+        files = display.counts.input_files_done if display.counts else 0
+        opened = f"; {files:,} input files that were done were not opened" if files else ""
+        rows.append(("resumed", f"{display.rows_before:,} rows were sealed before and were not computed again{opened}"))
     if mark.rows_quarantined:
         how = f"checkpointed-write inspect {runner.manifest.spec.checkpoint.uri} lists them, quarantine.retry takes them again"
         rows.append(("failed", f"{mark.rows_quarantined:,} rows are quarantined, and not in the table: {how}"))

@@ -58,7 +58,10 @@ def _print(out: Console, status: Status) -> None:
         rows.append(("", f"runNonce has changed, so a new epoch is wanted: {what}"))
     rows.append(("way", f"{status.way}: {status.why_this_way}"))
     if status.input_files is not None and status.way == "splits":
-        rows.append(("input", f"{counted(status.input_files, 'file')}, {size_text(status.input_bytes or 0)}"))
+        of_table = f" of {status.input_table}" if status.input_table else ""
+        rows.append(("input", f"{counted(status.input_files, 'file')}{of_table}, {size_text(status.input_bytes or 0)}"))
+    if status.input_files_done:
+        rows.append(("", f"{counted(status.input_files_done, 'file')} of them were done before and are not opened again"))
     if status.attempt is not None:
         if status.tasks is not None:
             rows.append(("tasks", f"{status.tasks_done} of {status.tasks} done"))

@@ -31,12 +31,14 @@ from checkpoint_operator.core.actions import Close, Commit, Finish, Stall, StopD
 from checkpoint_operator.deletion import Kept, delete_write
 from checkpoint_operator.progress import measure
 from checkpoint_operator.reconcile import Round, Sink
+from checkpoint_operator.source_tables import LookAtSource
 from checkpoint_operator.status_model import Status
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.manifest import Sink as SinkSpec
+from checkpoint_protocol.manifest import Source as SourceSpec
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore, local_path
@@ -69,6 +71,7 @@ class Controller:
     metrics: Metrics
     open_store: Callable[[str], ObjectStore]
     open_sink: Callable[[SinkSpec], Sink]
+    open_source: Callable[[SourceSpec], LookAtSource]
     code_source: CodeSource
     instance: str
     clock: Callable[[], float] = time.monotonic
@@ -171,6 +174,7 @@ class Controller:
             failed_before=lambda numbers: _failed_before(status_of(body), owner.generation, numbers),
             commit_turn=lambda: self._turns.take(lambda: self._record_commit(key)),
             clock=self.clock,
+            look_at_source=self.open_source(spec.source),
         )
         self._sessions[key] = session
         return session
@@ -192,6 +196,9 @@ class Controller:
         session.rows_sealed = max(session.rows_sealed, progress.rows_written)
         self.metrics.quarantined_rows.inc(max(0, progress.rows_quarantined - session.rows_quarantined))
         session.rows_quarantined = max(session.rows_quarantined, progress.rows_quarantined)
+        if progress.tasks is not None and session.counted_plan != (done.key.epoch, progress.attempt):
+            session.counted_plan = (done.key.epoch, progress.attempt)
+            self.metrics.input_files_done.inc(progress.input_files_done)
         last = done.seen.last
         pod = pod_name(session.owner, done.key.epoch, last.number) if last is not None else None
         before = status_of(self._body(key))

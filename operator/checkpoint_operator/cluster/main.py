@@ -38,6 +38,7 @@ from checkpoint_operator.cluster.watching import watch
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_operator.cluster.workers import Workers
 from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
 from checkpoint_protocol.settings import Settings
@@ -87,6 +88,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         metrics=metrics,
         open_store=_store_opener(settings, counts),
         open_sink=lambda spec: open_sink(spec, settings, catalogs),
+        open_source=lambda source: open_source(source, settings, catalogs),
         code_source=CodeSource(api, settings, config.workloads),
         instance=socket.gethostname(),
     )

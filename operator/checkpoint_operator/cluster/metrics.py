@@ -35,6 +35,11 @@ class Metrics:
             "Rows that were seen quarantined: they failed and have no result.",
             registry=self.registry,
         )
+        self.input_files_done = Counter(
+            f"{_PREFIX}_input_files_done",
+            "Whole input files that plans left out, because earlier attempts had sealed them.",
+            registry=self.registry,
+        )
         self.troubles = Counter(
             f"{_PREFIX}_troubles", "Rounds that ended with an error, by reason.", ["reason"], registry=self.registry
         )

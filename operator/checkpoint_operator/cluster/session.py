@@ -13,6 +13,7 @@ from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.introduction import introduce
 from checkpoint_operator.reconcile import Reconciler, Sink, Write
+from checkpoint_operator.source_tables import LookAtSource
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest import Spec
@@ -57,6 +58,7 @@ class Session:
     patches: int = 0
     rows_sealed: int = field(default=0)
     rows_quarantined: int = field(default=0)
+    counted_plan: tuple[int, int] | None = None
 
     @property
     def failed_before(self) -> int:
@@ -74,6 +76,7 @@ def open_session(
     failed_before: Callable[[list[int]], int],
     commit_turn: Callable[[], AbstractContextManager[object]],
     clock: Callable[[], float],
+    look_at_source: LookAtSource,
 ) -> Session:
     """Introduce the write to its store and return its session. NeedsChange if it is not the write that the store knows.
 
@@ -87,7 +90,15 @@ def open_session(
 
     write = Write(uid=owner.uid, spec=spec, code_digest="")
     reconciler = Reconciler(
-        write, store, drivers, sink, clock=clock, renew=renew, pause_after=pause_after, commit_turn=commit_turn
+        write,
+        store,
+        drivers,
+        sink,
+        clock=clock,
+        renew=renew,
+        pause_after=pause_after,
+        commit_turn=commit_turn,
+        look_at_source=look_at_source,
     )
     reconciler.first_counted_failure = failed_before(reconciler.current_ledger().list_attempts()) + 1
     return Session(owner, spec, reconciler)

@@ -80,6 +80,7 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
             "progress": f"{progress.tasks_done}/{progress.tasks}" if progress.tasks is not None else None,
             "tasks": progress.tasks,
             "tasks_sealed": progress.tasks_done if progress.tasks is not None else None,
+            "input_files_done": progress.input_files_done or None,
             "rows_sealed": progress.rows_written,
             "rows_quarantined": progress.rows_quarantined or None,
             "rows_committed": mark.rows_written if mark else frame.previous.rows_committed,

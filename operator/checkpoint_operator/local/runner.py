@@ -19,6 +19,7 @@ from checkpoint_operator.local.processes import DriverProcesses
 from checkpoint_operator.progress import Progress, measure
 from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
 from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol import ledger as store_rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -125,7 +126,8 @@ class Runner:
         )
         write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code)
         sink = self.sink or open_sink(spec.sink, self.settings)
-        reconciler = Reconciler(write, store, self.drivers, sink, recorder=machine_id())
+        look_at_source = open_source(spec.source, self.settings)
+        reconciler = Reconciler(write, store, self.drivers, sink, recorder=machine_id(), look_at_source=look_at_source)
         while True:
             with hold(folder / "runner.lock") as is_ours:
                 if is_ours:

@@ -56,9 +56,11 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
 
 
 def _source(spec: Spec, settings: Settings | None, findings: Findings) -> SourceSeen | None:
-    if settings is None and any(local_path(path) is None for path in spec.source.all_paths):
+    source = spec.source
+    places = [source.lance.uri] if source.lance is not None else source.all_paths
+    if settings is None and (source.iceberg is not None or any(local_path(place) is None for place in places)):
         return None
-    return check_source(spec.source, settings or Settings(), findings)
+    return check_source(source, settings or Settings(), findings)
 
 
 def _target(spec: Spec, settings: Settings | None, findings: Findings) -> TargetSeen:

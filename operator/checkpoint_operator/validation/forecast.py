@@ -26,17 +26,27 @@ _BORDER_SHIFT: Final = 1 / 100
 _LONGEST_LINE_BYTES: Final = 64 << 10
 
 
+_PLACES: Final = {
+    "parquet": ("files", "file and its place in it (row number)"),
+    "csv": ("files", "file and its place in it (byte)"),
+    "json": ("files", "file and its place in it (byte)"),
+    "iceberg": ("an Iceberg table", "data file and its number in it, at the snapshot that the first attempt sees"),
+    "lance": ("a Lance dataset", "fragment and its number in it, at the version that the first attempt sees"),
+}
+
+
 def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: CheckpointSeen, cores: int) -> Prediction:
     """Say what a run of the whole source would do on a machine with so many cores."""
     tasks = _tasks(source, cores, spec.source.split_size)
-    unit = "row number" if spec.source.format == "parquet" else "byte"
+    what, place = _PLACES[spec.source.format]
     whole = f"; {len(source.whole)} of them can only be read from the start, by one task each" if source.whole else ""
+    where = "; where may leave files out, and takes no more rows than there are" if spec.source.where is not None else ""
     return Prediction(
         source_files=len(source.files),
         source_bytes=source.size_bytes,
         source_rows=source.rows,
         way="splits",
-        why=f"{spec.source.why_this_way} (its {unit}){whole}",
+        why=f"the source is {what}, so a row is known by its {place}, and needs no key{whole}{where}",
         cores=cores,
         tasks=tasks,
         data_files=_data_files(spec, source, target, tasks),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,13 +17,14 @@ _MOST_SAID: Final = 10
 class Look:
     """What was seen in the files that were opened.
 
-    `columns` are all that they have, None if that was not to be seen. `empty` are files without anything to read. `rows` is
-    None where they are not known without reading, or not of every file.
+    `columns` are all that they have, None if that was not to be seen; `types` their Arrow types, where the files tell. `empty`
+    are files without anything to read. `rows` is None where they are not known without reading, or not of every file.
     """
 
     columns: tuple[str, ...] | None
     empty: frozenset[str] = frozenset()
     rows: int | None = None
+    types: Mapping[str, str] | None = None
 
 
 def say_of_files(messages: Sequence[str], findings: Findings) -> None:

@@ -45,6 +45,7 @@ def look_at_parquet(listing: SourceListing, files: Sequence[FoundFile], findings
         columns=tuple(first[1].schema.names) if first else None,
         empty=frozenset(path for path, count in rows.items() if count == 0),
         rows=sum(rows.values()) if len(rows) == len(files) else None,
+        types={field.name: _type_name(field.type) for field in first[1].schema} if first else None,
     )
 
 
@@ -84,6 +85,11 @@ def _difference(expected: Any, found: Any) -> str | None:
         if here != there and _is_read_as_it_is(here) and _is_read_as_it_is(there):
             return f"has {here} in the column {name!r} where {there} is in"
     return None
+
+
+def _type_name(kind: Any) -> str:
+    """Name the type that a column is read as: a dictionary is an encoding."""
+    return str(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _is_read_as_it_is(kind: Any) -> bool:

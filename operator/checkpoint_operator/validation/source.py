@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from checkpoint_operator.validation.looks import MOST_FILES, Look
@@ -14,8 +14,12 @@ from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.text_files import check_options, check_type_names, is_read_from_its_start, look_at_text
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import VARIABLE_PATTERN, Source, SourceOptions
+from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import local_path
+from checkpoint_protocol.where import Condition, check_where, columns_of, parse_where
+
+_WHERE = "spec.source.where"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,46 @@ class SourceSeen:
         return sum(file.size_bytes for file in self.files)
 
 
-def check_source(source: Source, storage: StorageSettings, findings: Findings) -> SourceSeen | None:
+def check_source(source: Source, settings: Settings, findings: Findings) -> SourceSeen | None:
     """Look at the source; None if it has no files that can be looked at."""
+    condition = _parse(source, findings)
+    if source.iceberg is not None or source.lance is not None:
+        return _check_table(source, condition, settings, findings)
+    return _check_files(source, condition, settings, findings)
+
+
+def _parse(source: Source, findings: Findings) -> Condition | None:
+    try:
+        return None if source.where is None else parse_where(source.where)
+    except CheckpointError as error:
+        findings.error(_WHERE, error)
+        return None
+
+
+def _check_table(source: Source, condition: Condition | None, settings: Settings, findings: Findings) -> SourceSeen | None:
+    from checkpoint_operator.validation.tables import look_at_table
+
+    if source.types:
+        findings.note("spec.source.types does nothing for tables: they have types of their own")
+    if source.key_columns:
+        findings.note("spec.source.keyColumns is not needed for tables: a row is known by its file and its position in it")
+    table = look_at_table(source, settings, findings)
+    if table is None:
+        return None
+    _check_columns(source, tuple(table.types), findings, "the table has")
+    if condition is not None:
+        _check_where(source, condition, tuple(table.types), table.types, findings)
+    return SourceSeen(
+        files=table.files,
+        filled=table.files,
+        unopened=(),
+        whole=frozenset(),
+        columns=_chosen(source, tuple(table.types)),
+        rows=table.rows if condition is None else None,
+    )
+
+
+def _check_files(source: Source, condition: Condition | None, storage: StorageSettings, findings: Findings) -> SourceSeen | None:
     listing = SourceListing(storage)
     files = _find(listing, source, findings)
     if source.format != "parquet":
@@ -55,13 +97,15 @@ def check_source(source: Source, storage: StorageSettings, findings: Findings) -
     look = _look(listing, source, files, findings)
     if look.columns is not None:
         _check_columns(source, look.columns, findings)
+        if condition is not None:
+            _check_where(source, condition, look.columns, look.types, findings)
     return SourceSeen(
         files=files,
         filled=tuple(file for file in files[:MOST_FILES] if file.path not in look.empty),
         unopened=files[MOST_FILES:],
         whole=frozenset(file.path for file in files if source.format != "parquet" and is_read_from_its_start(file.path, source)),
         columns=None if look.columns is None or source.format == "json" else _chosen(source, look.columns),
-        rows=look.rows,
+        rows=look.rows if condition is None else None,
     )
 
 
@@ -119,7 +163,27 @@ def _chosen(source: Source, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(known) if source.columns is None else tuple(name for name in source.columns if name in known)
 
 
-def _check_columns(source: Source, known: Sequence[str], findings: Findings) -> None:
+def _check_where(
+    source: Source, condition: Condition, known: Sequence[str], types: Mapping[str, str] | None, findings: Findings
+) -> None:
+    """Compare the condition with the columns; where the types are not known before a run, only their names."""
+    try:
+        if types is not None:
+            check_where(condition, types)
+            return
+    except CheckpointError as error:
+        findings.error(_WHERE, error)
+        return
+    for name in columns_of(condition):
+        if name in known or name in source.types:
+            continue
+        if source.format == "json":
+            findings.note(f"{_WHERE}: the first object has no field {name!r}; it has {', '.join(known)}")
+        else:
+            findings.problem(_WHERE, f"there is no column {name!r} (there are {', '.join(known)}); correct it")
+
+
+def _check_columns(source: Source, known: Sequence[str], findings: Findings, has: str = "the files have") -> None:
     """Compare the names in the manifest with the files'. A JSON field may be in a later row, so there it is only noted."""
     named = [(f"spec.source.columns.{number}", name) for number, name in enumerate(source.columns or ())]
     named += [(f"spec.source.types.{name}", name) for name in source.types if source.format != "json"]
@@ -132,4 +196,4 @@ def _check_columns(source: Source, known: Sequence[str], findings: Findings) -> 
         if source.format == "json":
             findings.note(f"{path}: the first object has no field {name!r}; {hint}")
         else:
-            findings.problem(path, f"the files have no column {name!r}; {hint}")
+            findings.problem(path, f"{has} no column {name!r}; {hint}")

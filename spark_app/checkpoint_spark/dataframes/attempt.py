@@ -298,7 +298,7 @@ class _Work:
             return pipeline.schema_of(pa.RecordBatch.from_pylist([], schema=rows.schema), Place("(no rows)", "rows", 0))
         sample = batches[0]
         key_values = sample.select([sample.schema.names[0], *key_names])
-        return pipeline.schema_of(sample, KeyedPlace("the source", "rows", 0, key_names, key_values))
+        return pipeline.schema_of(sample, KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=key_values))
 
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.

@@ -321,7 +321,7 @@ class _Segment:
         started = now = self.clock()
         while not self.rows.exhausted:
             piece = self.rows.take()
-            place = KeyedPlace(self.rows.title, "rows", piece.start, self.rows.key_names, piece.keys)
+            place = KeyedPlace(self.rows.title, "rows", piece.start, key_names=self.rows.key_names, key_values=piece.keys)
             for made in self.pipeline.apply(piece.rows, place, self.schema):
                 batch = made if self.schema is None else fit(made, self.schema)
                 self.rows_written += batch.num_rows
@@ -343,8 +343,8 @@ class _Segment:
 class KeyedPlace(Place):
     """Where the rows of a piece come from, for messages: a row is named by its key."""
 
-    key_names: tuple[str, ...]
-    key_values: pa.RecordBatch
+    key_names: tuple[str, ...] = field(kw_only=True)
+    key_values: pa.RecordBatch = field(kw_only=True)
 
     def of_row(self, row: int) -> str:
         if row >= self.key_values.num_rows:

@@ -17,25 +17,41 @@ from checkpoint_spark.pace import Pace
 class Chunk:
     """Rows and the positions they cover in one file: a segment may end after any chunk.
 
-    `start` is where the last chunk of the same range ended; `end` is None where the file has ended. `row_bounds` gives from
-    where to where each row lies, in order; None: positions count rows. It is asked for where a row failed, and not before.
+    `start` is where the last chunk of the same range ended; `end` is None where the file has ended. `kept` are the numbers of
+    the batch's rows among those of the range, where some were left out: by `where`, or by a table's deletes. `row_bounds` gives
+    from where to where each row lies, those that were left out too, in order; None: positions count rows. It is asked for where
+    a row failed, and not before.
     """
 
     batch: pa.RecordBatch
     start: int
     end: int | None
+    kept: pa.Array | None = None
     row_bounds: Callable[[], Sequence[tuple[int, int]]] | None = None
+
+    def bounds(self) -> Sequence[tuple[int, int]]:
+        """Return from where to where each row of the batch lies, in order."""
+        numbers = range(self.batch.num_rows) if self.kept is None else self.kept.to_pylist()
+        if self.row_bounds is None:
+            return [(self.start + number, self.start + number + 1) for number in numbers]
+        bounds = self.row_bounds()
+        return [bounds[number] for number in numbers]
+
+
+def in_chunks(batch: pa.RecordBatch | None, start: int, end: int, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    """Cut a batch, which has a row for each position of start..end, as the pace asks for; None: the rows were not read."""
+    if batch is None:
+        yield Chunk(pa.RecordBatch.from_pylist([], schema=schema), start, end)
+        return
+    offset = 0
+    while offset < batch.num_rows:
+        rows = min(pace.rows, batch.num_rows - offset)
+        yield Chunk(batch.slice(offset, rows), start + offset, start + offset + rows)
+        offset += rows
 
 
 class Reader(Protocol):
     """One format."""
-
-    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
-        """Return the files that the paths mean, sorted by path, and the schema of the rows.
-
-        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the
-        format.
-        """
 
     def align(self, file: SourceFile, position: int) -> int:
         """Return the smallest position >= the given one at which reading may start (`file.end` at the most)."""
@@ -49,3 +65,14 @@ class Reader(Protocol):
 
     def check_unchanged(self, file: SourceFile) -> None:
         """Raise NeedsChange(SourceChanged), naming the file, if it was replaced or has vanished since it was described."""
+
+
+class FileReader(Reader, Protocol):
+    """A format whose files are found by their paths."""
+
+    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+        """Return the files that the paths mean, sorted by path, and the schema of the rows.
+
+        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the
+        format.
+        """

@@ -82,7 +82,7 @@ class CsvReader:
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
             batch = parse_or_name_the_line(file.path, lines, lambda part: self._dialect.parse(part, names, schema), WAY_OUT)
             bounds = partial(lines.row_bounds, file.path, spaces_are_blank=False)
-            yield Chunk(batch, lines.position, lines.position + lines.size_bytes, bounds)
+            yield Chunk(batch, lines.position, lines.position + lines.size_bytes, row_bounds=bounds)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)

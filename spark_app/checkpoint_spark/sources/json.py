@@ -80,7 +80,7 @@ class JsonReader:
             yield empty_chunk(piece, schema)
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
             bounds = partial(lines.row_bounds, file.path, spaces_are_blank=True)
-            yield Chunk(parsed(lines), lines.position, lines.position + lines.size_bytes, bounds)
+            yield Chunk(parsed(lines), lines.position, lines.position + lines.size_bytes, row_bounds=bounds)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)

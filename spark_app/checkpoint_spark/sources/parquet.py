@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,27 +15,20 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.where import Condition
 from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources.chunks import Chunk
+from checkpoint_spark.sources.chunks import Chunk, in_chunks
 from checkpoint_spark.sources.failures import changed, reading, unreadable
 from checkpoint_spark.sources.files import SourceFiles, for_each
-from checkpoint_spark.sources.locations import FoundFile, locate
+from checkpoint_spark.sources.locations import FoundFile
 from checkpoint_spark.sources.numbering import empty_chunk
+from checkpoint_spark.sources.parquet_rows import INT96_UNIT, open_parquet, row_batches, row_group_starts
 from checkpoint_spark.sources.plain_types import as_plain, plain_schema
+from checkpoint_spark.sources.where import Filter
 
 _PROBLEM: Final = "it cannot be read as Parquet"
 _WAY_OUT: Final = "replace or remove it, or let the path match the Parquet files only (folder/*.parquet)"
 
-_DECODE_ROWS: Final = 65_536
-_DECODE_BYTES: Final = 16 << 20
-#: Small row groups are read together, so that a file of many does not give a chunk for each.
-_TOGETHER_BYTES: Final = 32 << 20
-#: From a bucket, the column chunks of this many bytes are fetched at once; more than that is streamed.
-_FETCH_BYTES: Final = 128 << 20
-_SMALLEST_BUFFER_BYTES: Final = 256 << 10
-_LARGEST_BUFFER_BYTES: Final = 8 << 20
-#: As nanoseconds, old Spark's timestamps (INT96) before 1677 and after 2262 would become others, without a word.
-_INT96_UNIT: Final = "us"
 #: A split may begin this part of the file later than asked, if it then begins at a row group.
 _SHIFT: Final = 1 / 100
 
@@ -50,9 +43,10 @@ class _Footer:
 class ParquetReader:
     """Positions are row numbers. The columns of all files have the same names and types, in any order."""
 
-    def __init__(self, source: Source, files: SourceFiles) -> None:
+    def __init__(self, source: Source, files: SourceFiles, condition: Condition | None = None) -> None:
         self._columns = source.columns
         self._files = files
+        self._condition = condition
 
     def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
         found = self._files.expand(paths)
@@ -82,28 +76,35 @@ class ParquetReader:
         if piece.start == piece.end:
             yield empty_chunk(piece, schema)
             return
-        with reading(file.path, _PROBLEM, _WAY_OUT):
-            for batch, start in self._batches(file, piece, schema):
-                offset = 0
-                while offset < batch.num_rows:
-                    rows = min(pace.rows, batch.num_rows - offset)
-                    yield Chunk(batch.slice(offset, rows), start + offset, start + offset + rows)
-                    offset += rows
+        with (
+            reading(file.path, _PROBLEM, _WAY_OUT),
+            self._files.open_arrow(file.path) as opened,
+            open_parquet(opened, file, len(schema)) as parquet,
+        ):
+            if parquet.metadata.num_rows != file.end:
+                raise changed(file.path, f"it had {file.end} rows and has {parquet.metadata.num_rows}")
+            end = parquet.metadata.num_rows if piece.end is None else piece.end
+            for batch, start, stop in row_batches(parquet, piece.start, end, schema.names, self._may_take(schema)):
+                yield from in_chunks(None if batch is None else as_plain(batch, schema), start, stop, schema, pace)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)
 
+    def _may_take(self, schema: pa.Schema) -> Callable[[pq.RowGroupMetaData], bool]:
+        """Return whether a row group may have rows that the condition takes; the others need not be read."""
+        if self._condition is None:
+            return lambda group: True
+        rows, names = Filter(self._condition, schema), {name: name for name in schema.names}
+        return lambda group: rows.may_take(group, names)
+
     def _read_footer(self, file: FoundFile) -> _Footer:
-        with reading(file.path, _PROBLEM, _WAY_OUT), self._files.open_arrow(file.path) as opened:
-            with pq.ParquetFile(opened, coerce_int96_timestamp_unit=_INT96_UNIT) as parquet:
-                metadata, schema = parquet.metadata, parquet.schema_arrow
-            cuts, rows = [], 0
-            for group in range(metadata.num_row_groups):
-                rows_in_group = metadata.row_group(group).num_rows
-                if rows_in_group:
-                    cuts.append(rows)
-                rows += rows_in_group
-        return _Footer(rows, tuple(cuts), plain_schema(schema))
+        with (
+            reading(file.path, _PROBLEM, _WAY_OUT),
+            self._files.open_arrow(file.path) as opened,
+            pq.ParquetFile(opened, coerce_int96_timestamp_unit=INT96_UNIT) as parquet,
+        ):
+            metadata, schema = parquet.metadata, parquet.schema_arrow
+        return _Footer(metadata.num_rows, row_group_starts(metadata), plain_schema(schema))
 
     def _wanted(self, path: str, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the columns that are asked for."""
@@ -118,64 +119,6 @@ class ParquetReader:
             if name not in schema.names:
                 raise unreadable(path, f"it has no column {name!r} (it has {', '.join(schema.names)})", "correct source.columns")
         return pa.schema([schema.field(name) for name in self._columns])
-
-    def _batches(self, file: SourceFile, piece: Range, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Give the rows of the piece in batches of bounded size, each with the position of its first row."""
-        with self._files.open_arrow(file.path) as opened, _open(opened, file, len(schema)) as parquet:
-            if parquet.metadata.num_rows != file.end:
-                raise changed(file.path, f"it had {file.end} rows and has {parquet.metadata.num_rows}")
-            end = parquet.metadata.num_rows if piece.end is None else piece.end
-            for groups, first, bytes_a_row in _runs(parquet.metadata, piece.start, end):
-                decoded = parquet.iter_batches(
-                    batch_size=max(1, min(_DECODE_ROWS, _DECODE_BYTES // bytes_a_row)),
-                    row_groups=groups,
-                    columns=schema.names,
-                    use_threads=False,  # each task has one core
-                )
-                for batch in decoded:
-                    start, stop = max(first, piece.start), min(first + batch.num_rows, end)
-                    if start < stop:
-                        yield as_plain(batch.slice(start - first, stop - start), schema), start
-                    first += batch.num_rows
-                    if first >= end:
-                        break
-
-
-def _open(opened: pa.NativeFile, file: SourceFile, columns: int) -> pq.ParquetFile:
-    """Open for reading in bounded memory: by small buffers on disk, by few large requests from a bucket."""
-    groups = max(1, len(file.cuts))
-    fetch = locate(file.path).root != "" and file.size_bytes // groups <= _FETCH_BYTES
-    buffer_bytes = max(_SMALLEST_BUFFER_BYTES, min(_LARGEST_BUFFER_BYTES, _FETCH_BYTES // columns))
-    return pq.ParquetFile(
-        opened,
-        pre_buffer=fetch,
-        buffer_size=0 if fetch else buffer_bytes if locate(file.path).root else _SMALLEST_BUFFER_BYTES,
-        coerce_int96_timestamp_unit=_INT96_UNIT,
-        page_checksum_verification=True,  # where the writer put some, as Spark does
-    )
-
-
-def _runs(metadata: pq.FileMetaData, start: int, end: int) -> Iterator[tuple[list[int], int, int]]:
-    """Give the row groups that hold rows of start..end, small neighbours together.
-
-    With each run come the position of its first row and its mean bytes a row, as stored without compression.
-    """
-    run: list[int] = []
-    run_first = run_rows = run_bytes = 0
-    first = 0
-    for group in range(metadata.num_row_groups):
-        rows, size_bytes = metadata.row_group(group).num_rows, metadata.row_group(group).total_byte_size
-        if rows and first < end and first + rows > start:
-            if run and run_bytes + size_bytes > _TOGETHER_BYTES:
-                yield run, run_first, max(1, run_bytes // run_rows)
-                run, run_rows, run_bytes = [], 0, 0
-            if not run:
-                run_first = first
-            run.append(group)
-            run_rows, run_bytes = run_rows + rows, run_bytes + size_bytes
-        first += rows
-    if run:
-        yield run, run_first, max(1, run_bytes // run_rows)
 
 
 def _check_same(first_path: str, expected: pa.Schema, path: str, schema: pa.Schema) -> None:

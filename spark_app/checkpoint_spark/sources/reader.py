@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.records import PinnedIceberg, PinnedLance, PinnedTable
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.sources.chunks import Reader
+from checkpoint_spark.sources.chunks import FileReader
 from checkpoint_spark.sources.csv import CsvReader
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.json import JsonReader
 from checkpoint_spark.sources.parquet import ParquetReader
+from checkpoint_spark.sources.selecting import SelectingFileReader, SelectingReader, as_read, condition_of
 
 
-def reader_for(source: Source, storage: StorageSettings) -> Reader:
-    """Return the reader. NeedsChange(ManifestInvalid) if its options cannot be; nothing is asked of a store yet."""
+def reader_for(source: Source, storage: StorageSettings, table: PinnedTable | None = None) -> SelectingReader:
+    """Return the reader of an input, of which `table` is recorded where it is a table. Nothing is asked of a store yet.
+
+    NeedsChange(ManifestInvalid) if its options, or `where`, cannot be.
+    """
+    match table:
+        case PinnedIceberg():
+            from checkpoint_spark.sources.iceberg import IcebergReader
+
+            return SelectingReader(source, IcebergReader(table, SourceFiles(storage), condition_of(source)))
+        case PinnedLance():
+            from checkpoint_spark.sources.lance import LanceReader
+
+            return SelectingReader(source, LanceReader(table, storage))
+        case None:
+            return file_reader_for(source, storage)
+
+
+def file_reader_for(source: Source, storage: StorageSettings) -> SelectingFileReader:
+    """Return the reader of a source of files, which finds them too."""
+    return SelectingFileReader(source, _files_of(as_read(source), storage))
+
+
+def _files_of(source: Source, storage: StorageSettings) -> FileReader:
     files = SourceFiles(storage)
     match source.format:
         case "parquet":
-            return ParquetReader(source, files)
+            return ParquetReader(source, files, condition_of(source))
         case "csv":
             return CsvReader(source, files)
         case "json":
             return JsonReader(source, files)
         case _:
-            raise NeedsChange(reasons.MANIFEST_INVALID, f"the format {source.format!r} cannot be read in splits")
+            if source.is_dataframe:
+                raise NeedsChange(reasons.MANIFEST_INVALID, f"the format {source.format!r} cannot be read in splits")
+            raise Corrupt(reasons.RECORD_UNREADABLE, f"the input record of a {source.format} source does not name its table")

@@ -1,0 +1,107 @@
+"""Source tables for tests, beside the place that is written to: same store, same catalog, other name."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from checkpoint_operator.catalogs import open_catalog
+from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.storage import lance_options
+from tests.support.places import Place
+
+
+@dataclass
+class SourceTable:
+    """A table to read from. Subclasses know the format."""
+
+    place: Place
+
+    def section(self, **more: Any) -> dict[str, Any]:
+        """The source section of a manifest."""
+        raise NotImplementedError
+
+    def append(self, rows: pa.Table) -> None:
+        """Append in one transaction; the first makes the table."""
+        raise NotImplementedError
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows, by the library's own scan."""
+        raise NotImplementedError
+
+    def delete(self, condition: str) -> None:
+        """Delete rows, as the library does it."""
+        raise NotImplementedError
+
+
+@dataclass
+class IcebergSourceTable(SourceTable):
+    name: str = ""
+
+    def section(self, **more: Any) -> dict[str, Any]:
+        catalog = next(iter(self.place.settings.catalogs))
+        return {"format": "iceberg", "iceberg": {"catalog": catalog, "table": self.name}, **more}
+
+    @property
+    def catalog(self) -> Any:
+        return open_catalog(next(iter(self.place.settings.catalogs)), self.place.settings)
+
+    def table(self) -> Table:
+        loaded: Table = self.catalog.load_table(self.name)
+        return loaded
+
+    def append(self, rows: pa.Table) -> None:
+        catalog = self.catalog
+        catalog.create_namespace_if_not_exists(self.name.split(".")[0])
+        catalog.create_table_if_not_exists(self.name, rows.schema).append(rows)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return list(self.table().scan().to_arrow().to_pylist())
+
+    def delete(self, condition: str) -> None:
+        self.table().delete(condition)
+
+
+@dataclass
+class LanceSourceTable(SourceTable):
+    name: str = ""
+
+    @property
+    def uri(self) -> str:
+        return f"{self.place.base_uri}/{self.name}.lance"
+
+    @property
+    def options(self) -> dict[str, str]:
+        return lance_options(self.uri, self.place.settings)
+
+    def section(self, **more: Any) -> dict[str, Any]:
+        return {"format": "lance", "lance": {"uri": self.uri}, **more}
+
+    def dataset(self) -> Any:
+        return lance.dataset(self.uri, storage_options=self.options)
+
+    def append(self, rows: pa.Table) -> None:
+        lance.write_dataset(rows, self.uri, mode="append", storage_options=self.options)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return list(self.dataset().to_table().to_pylist())
+
+    def delete(self, condition: str) -> None:
+        self.dataset().delete(condition)
+
+
+def source_beside(place: Place, kind: str) -> SourceTable:
+    """Return a source table that does not exist yet, in the store of the place. A Lance place gets a catalog for it."""
+    name = f"source{uuid.uuid4().hex[:8]}"
+    if kind == "lance":
+        return LanceSourceTable(place, name)
+    if not place.settings.catalogs:
+        warehouse = f"{place.base_uri}/warehouse" if "://" in place.base_uri else f"file://{place.base_uri}/warehouse"
+        catalog = CatalogSettings(type="sql", uri=f"sqlite:///{place.folder}/source.db", warehouse=warehouse)
+        place.settings = Settings(catalogs={"test": catalog}, storage=place.settings.storage)
+    return IcebergSourceTable(place, f"{name}.rows")

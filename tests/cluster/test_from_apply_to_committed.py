@@ -37,7 +37,7 @@ def test_what_kubectl_get_shows(user: User) -> None:
     assert header == ["NAME", "PHASE", "PROGRESS", "ROWS", "ATTEMPT", "AGE"]
     assert row[:2] == [user.name, "Committed"]
     assert row[3:5] == ["20", "1"]
-    assert wide.splitlines()[0].split()[6:] == ["FORMAT", "TABLE", "VERSION", "DRIVER", "REASON"]
+    assert wide.splitlines()[0].split()[6:] == ["QUARANTINED", "FORMAT", "TABLE", "VERSION", "DRIVER", "REASON"]
     assert json.loads(user.kubectl("get", "cw", user.name, "-n", user.namespace, "-o", "json"))["status"]["commit"]["id"] in wide
 
 

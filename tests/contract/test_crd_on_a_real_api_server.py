@@ -13,7 +13,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from checkpoint_operator.crd import CRD_NAME, GROUP, PLURAL, VERSION
+from checkpoint_operator.crd import GROUP, PLURAL, VERSION
 from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, Status
 from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
 from tests.services.kubernetes.api_server_only import ApiServer, start_api_server_only
@@ -36,7 +36,7 @@ Api = Any
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with start_api_server_only(tmp_path_factory.mktemp("crd")) as server:
         server.kubectl("apply", "--server-side", "-f", str(CRDS))
-        server.kubectl("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=30s")
+        server.wait_for_kinds()
         yield server
 
 
@@ -242,6 +242,7 @@ def full_status() -> Status:
         attempts=attempts,
         commit=commit,
         failed_before=2,
+        failed_before_generation=3,
         conditions=conditions,
     )
     assert all(value is not None for value in status.model_dump().values())

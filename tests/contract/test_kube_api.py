@@ -70,7 +70,7 @@ class World:
 @pytest.fixture(scope="module")
 def real_api(api_server: ApiServer) -> KubernetesApi:
     api_server.kubectl("apply", "--server-side", "-f", str(CRDS))
-    api_server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    api_server.wait_for_kinds()
     configuration = client.Configuration()
     config.load_kube_config(str(api_server.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
     api = KubernetesApi(client.ApiClient(configuration))

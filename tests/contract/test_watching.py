@@ -107,7 +107,7 @@ class World:
 @pytest.fixture(scope="module")
 def prepared(api_server: ApiServer) -> World:
     api_server.kubectl("apply", "--server-side", "-f", str(CRDS))
-    api_server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    api_server.wait_for_kinds()
     for namespace in (HOME, ONE, OTHER):
         api_server.kubectl("create", "namespace", namespace)
     api_server.kubectl("create", "serviceaccount", "operator", "-n", HOME)

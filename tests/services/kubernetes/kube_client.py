@@ -52,11 +52,24 @@ class KubeClient:
                 raise CommandFailed(f"no controller made a service account within {COMMAND_SECONDS:.0f} s")
             time.sleep(0.1)
 
+    def wait_for_kinds(self) -> None:
+        """Until objects can be made of every custom kind. (`kubectl wait` gives up on one whose conditions are not there yet.)"""
+        deadline = time.monotonic() + COMMAND_SECONDS
+        while not all(map(_is_established, self.get("crd")["items"])):
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"the custom kinds were not established within {COMMAND_SECONDS:.0f} s")
+            time.sleep(0.1)
+
     def _environment(self) -> dict[str, str]:
         # A developer's own clusters, plugins and chart repositories must not reach a test.
         home = self._directory / "home"
         home.mkdir(parents=True, exist_ok=True)
         return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "KUBECONFIG": str(self.kubeconfig)}
+
+
+def _is_established(kind: Any) -> bool:
+    conditions = (kind.get("status") or {}).get("conditions") or ()
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
 
 def _output(command: list[str], environment: dict[str, str], text: str | None, seconds: float = COMMAND_SECONDS) -> str:

@@ -234,6 +234,7 @@ def full_status() -> Status:
         tasks_sealed=10,
         rows_sealed=336_776,
         input_files_done=1,
+        rows_quarantined=3,
         rows_committed=336_776,
         run_nonce="2026",
         driver_pod="flights-0123abcd-1-5",
@@ -281,6 +282,7 @@ def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write:
         "ROWS",
         "ATTEMPT",
         "AGE",
+        "QUARANTINED",
         "FORMAT",
         "TABLE",
         "VERSION",
@@ -289,7 +291,7 @@ def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write:
     ]
     cells = row.split()
     assert cells[:5] == ["flights", "Committed", "10/10", "336776", "5"]
-    assert cells[6:] == ["iceberg", "local.db.flights", "9223372036854775807", "flights-0123abcd-1-5", "Committed"]
+    assert cells[6:] == ["3", "iceberg", "local.db.flights", "9223372036854775807", "flights-0123abcd-1-5", "Committed"]
     assert server.kubectl("get", "cw", "flights").splitlines()[0].split()[-1] == "AGE"
 
 
@@ -313,5 +315,5 @@ def test_kubectl_explains_the_fields(server: ApiServer) -> None:
         raise last
 
     assert "Exactly one of iceberg, lance and none." in " ".join(explain("spec.sink").split())
-    assert "Attempts that may fail, beyond the first." in explain("spec.backoffLimit")
+    assert "Attempts in a row that may fail and seal nothing, beyond the first." in explain("spec.backoffLimit")
     assert "One word for people." in explain("status.phase")

@@ -234,6 +234,7 @@ def full_status() -> Status:
         tasks_sealed=10,
         rows_sealed=336_776,
         input_files_done=1,
+        rows_quarantined=7,
         rows_committed=336_776,
         run_nonce="2026",
         driver_pod="flights-0123abcd-1-5",
@@ -242,6 +243,7 @@ def full_status() -> Status:
         attempts=attempts,
         commit=commit,
         failed_before=2,
+        failed_before_generation=1,
         conditions=conditions,
     )
     assert all(value is not None for value in status.model_dump().values())

@@ -282,6 +282,7 @@ def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write:
         "ROWS",
         "ATTEMPT",
         "AGE",
+        "QUARANTINED",
         "FORMAT",
         "TABLE",
         "VERSION",
@@ -290,7 +291,7 @@ def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write:
     ]
     cells = row.split()
     assert cells[:5] == ["flights", "Committed", "10/10", "336776", "5"]
-    assert cells[6:] == ["iceberg", "local.db.flights", "9223372036854775807", "flights-0123abcd-1-5", "Committed"]
+    assert cells[6:] == ["7", "iceberg", "local.db.flights", "9223372036854775807", "flights-0123abcd-1-5", "Committed"]
     assert server.kubectl("get", "cw", "flights").splitlines()[0].split()[-1] == "AGE"
 
 

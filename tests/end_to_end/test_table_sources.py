@@ -15,6 +15,7 @@ import pytest
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.positions import merge
 from checkpoint_protocol.records import PinnedIceberg, PinnedLance
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.sources.iceberg import IcebergReader
@@ -338,7 +339,7 @@ def test_files_that_are_gone_after_all_their_rows_were_sealed_do_not_matter(disk
     standing = ledger.read_input()
     assert standing is not None
     ledger.close(1)
-    covered = [piece for seal in ledger.counted_seals([1]) for piece in ranges_of(seal)]
+    covered = merge(piece for seal in ledger.counted_seals([1]) for piece in ranges_of(seal))
     whole = [
         n for n, file in enumerate(standing.files) if any(p.file == n and (p.start, p.end) == (0, file.end) for p in covered)
     ]

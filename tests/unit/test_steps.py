@@ -349,6 +349,17 @@ def test_a_batch_step_that_raises_names_its_rows_cause_and_line(code: Write) -> 
     assert "the 10 rows after byte 100 of" in refusal(step(f"{module}:work", "arrow"), place=Place("/a", "bytes", 100))
 
 
+def test_of_rows_beside_some_that_were_left_out_the_error_of_a_step_after_one_that_made_more_of_them_names_where_they_lie(
+    code: Write,
+) -> None:
+    module = code("def more(row): return [row, row]\ndef work(batch):\n    raise ZeroDivisionError('x')\n")
+    place = Place("/in/a.parquet", "rows", 100, pa.array([n * 2 for n in range(10)], pa.uint64()))
+
+    message = refusal(step(f"{module}:more"), step(f"{module}:work", "arrow"), place=place)
+
+    assert "20 of the rows 100 to 118 of /in/a.parquet" in message
+
+
 def test_a_pandas_step_gives_rows_without_an_index_column(code: Write) -> None:
     module = code("def work(frame):\n    return frame[frame['id'] > 7].sort_values('id', ascending=False)\n")
 

@@ -5,6 +5,7 @@ HYPOTHESIS_PROFILE=search looks for new ones.
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.services.fixtures"]
@@ -12,3 +13,8 @@ pytest_plugins = ["tests.services.fixtures"]
 settings.register_profile("same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Where Spark runs in the process of the tests: pyspark leaves the sockets over which results come to the garbage collector.
+    config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket\.socket .*laddr=\('127\.0\.0\.1':ResourceWarning")

@@ -48,7 +48,8 @@ def measure(bench: Bench) -> Iterator[Result]:
     with start_api_server_only(folder / "api") as server:
         server.kubectl("apply", "--server-side", "-f", str(_ROOT / "crds"))
         server.kubectl("create", "namespace", "bare")
-        config.load_kube_config(str(server.kubeconfig))
+        load_kube_config: Any = config.load_kube_config
+        load_kube_config(str(server.kubeconfig))
         bare_s = _ask_for_the_same(folder, count)
         bench.say(f"a bare client took {bare_s:.1f} s for {count} writes")
         with _operator(folder, server) as (process, metrics_port):

@@ -33,7 +33,7 @@ def main() -> None:
     for result in figures.find(arguments.figure).load()(bench):
         results.keep(result.model_copy(update={"machine": facts}), arguments.results)
         state = "reached" if result.is_reached else "NOT reached"
-        bench.say(f"{result.figure}: {result.ratio:g} (to reach: {result.target:g}, {state})")
+        bench.say(f"{result.figure}: {result.ratio:g} (to reach: {result.target}, {state})")
 
 
 if __name__ == "__main__":

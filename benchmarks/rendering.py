@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final
 
 from benchmarks.results import Result, read_results
@@ -30,13 +31,20 @@ def render(results_file: Path) -> str:
 
 def markdown(results: Sequence[Result]) -> str:
     """Return the whole of what is between the marks."""
-    lines = [f"![ratios]({PLOT})", "", "| figure | ratio | within the rounds | to reach | |", "|---|---|---|---|---|"]
+    lines = [
+        f"![each ratio as a part of what it may be]({PLOT})",
+        "",
+        "| figure | ratio | within the rounds | to reach | |",
+        "|---|---|---|---|---|",
+    ]
     for result in results:
         spread = f"{result.spread[0]:.3g} to {result.spread[1]:.3g}, {result.pairs} pairs" if result.spread else str(result.pairs)
-        bound = ">=" if result.at_least else "<="
-        state = "reached" if result.is_reached else "**not reached**"
+        bound, state = "", ""
+        if result.target is not None:
+            bound = f"{'>=' if result.at_least else '<='} {result.target:.3g}"
+            state = "reached" if result.is_reached else "**not reached**"
         what = f"`{result.figure}`: {result.about}" if result.about else result.figure
-        lines.append(f"| {what} | {result.ratio:.3g} | {spread} | {bound} {result.target:.3g} | {state} |")
+        lines.append(f"| {what} | {result.ratio:.3g} | {spread} | {bound} | {state} |")
     for result in results:
         if result.outcomes or result.seen:
             lines += ["", f"**`{result.figure}`**"]
@@ -75,7 +83,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def plot(results: Sequence[Result], file: Path) -> None:
-    """Draw each ratio as a bar with its spread, and a line across it at what is to be reached. Same results, same bytes."""
+    """Draw each ratio as a part of what it may be, with its spread: short of the line is reached. Same results, same bytes."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -83,17 +91,22 @@ def plot(results: Sequence[Result], file: Path) -> None:
     matplotlib.rcParams["svg.fonttype"] = "none"
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(9, 0.8 + 0.36 * len(results)), layout="constrained")
-    for place, result in enumerate(results):
-        colour = "#2a7f62" if result.is_reached else "#b3402e"
-        axes.barh(place, result.ratio, height=0.6, color=colour)
-        if result.spread:
-            axes.plot(result.spread, [place, place], color="black", linewidth=1)
-        axes.plot([result.target, result.target], [place - 0.42, place + 0.42], color="black", linewidth=2)
-        axes.text(max(result.ratio, result.target, *(result.spread or ())) + 0.02, place, f"{result.ratio:.3g}", va="center")
-    axes.set_yticks(range(len(results)), [result.figure for result in results])
+    drawn = [result for result in results if result.target]
+    figure, axes = pyplot.subplots(figsize=(9, 0.9 + 0.36 * len(drawn)), layout="constrained")
+    for place, result in enumerate(drawn):
+        length, *spread = (_part(result, ratio) for ratio in (result.ratio, *(result.spread or ())))
+        axes.barh(place, length, height=0.6, color="#2a7f62" if result.is_reached else "#b3402e")
+        axes.plot(spread, [place] * len(spread), color="black", linewidth=1)
+        axes.text(max(length, *spread, 1) + 0.02, place, f"{result.ratio:.3g}", va="center")
+    axes.axvline(1, color="black", linewidth=2)
+    axes.set_yticks(range(len(drawn)), [shorten(result.figure, 48, placeholder=" ...") for result in drawn])
     axes.invert_yaxis()
-    axes.set_xlabel("ours / theirs (thick line: to reach; thin line: within the rounds)")
+    axes.set_xlabel("part of what it may be (line: just reached; thin lines: within the rounds; numbers: the ratios)")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(file, format="svg", metadata={"Date": None})
     pyplot.close(figure)
+
+
+def _part(result: Result, ratio: float) -> float:
+    assert result.target is not None
+    return result.target / ratio if result.at_least else ratio / result.target

@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parent / "results.json"
 
 
 class Result(BaseModel):
-    """One figure. `ratio` is ours / theirs; `target` is what it may be at the most (at the least, if `at_least`).
+    """One figure. `ratio` is ours / theirs; `target` is what it may be at the most (at the least, if `at_least`); None: any.
 
     `raw` keeps the single measurements, `seen` is what else was seen, in sentences; `outcomes` are rows for a table of what each
     side left. Fields that are not known here are kept: other benchmarks write entries of their own.
@@ -27,7 +27,7 @@ class Result(BaseModel):
     about: str = ""
     ratio: float
     spread: tuple[float, float] | None = None
-    target: float
+    target: float | None
     at_least: bool = False
     pairs: int = 1
     raw: dict[str, Any] = {}
@@ -37,6 +37,8 @@ class Result(BaseModel):
 
     @property
     def is_reached(self) -> bool:
+        if self.target is None:
+            return True
         return self.ratio >= self.target if self.at_least else self.ratio <= self.target
 
 

@@ -32,7 +32,7 @@ def measure(bench: Bench) -> Iterator[Result]:
         def plain() -> Ran:
             with plain_spark.table_for(spark, warehouse, source) as (table, folder):
                 seconds = plain_spark.append(spark.read.parquet(str(source.folder)), table)
-                return Ran(seconds, plain_spark.content_of(folder))
+                return Ran(seconds, outputs.of_iceberg_folder(folder))
 
         def evenly() -> Ran:
             plain_spark.one_task_a_file(spark, source)

@@ -29,7 +29,7 @@ def measure(bench: Bench) -> Iterator[Result]:
         run_in(spark, lake.manifest(source, iceberg(table), {"interval": _INTERVAL}), lake.settings, bench.cores)
         with plain_spark.table_for(spark, warehouse, source) as (name, folder):
             plain_spark.append(spark.read.parquet(str(source.folder)), name)
-            expected, found = plain_spark.content_of(folder), outputs.of_iceberg(table)
+            expected, found = outputs.of_iceberg_folder(folder), outputs.of_iceberg(table)
             if found != expected:
                 raise OutputsDiffer(f"ours left {found}, and expected was {expected}")
             spark_bytes = _bytes_below(folder)

@@ -13,6 +13,7 @@ import os
 import shutil
 import statistics
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -126,15 +127,7 @@ def _rival(bench: Bench, source: Input, python: str, script: Path, sink: str) ->
 def _spark(bench: Bench, source: Input, folder: Path, log: Path) -> Job:
     job = _write_job(bench, source, folder, log, warehouse=str(folder / "warehouse"))
     command = [sys.executable, "-m", "benchmarks.rivals.spark_job", str(job)]
-    # No catalog server tells which of the files are in the table: Spark asks the table itself.
-    return Job(command, lambda: _content_by_pyiceberg(folder / "warehouse" / "b" / "rows"))
-
-
-def _content_by_pyiceberg(folder: Path) -> Content:
-    from pyiceberg.table import StaticTable
-
-    version = (folder / "metadata" / "version-hint.text").read_text()
-    return outputs.of_iceberg(StaticTable.from_metadata(str(folder / "metadata" / f"v{version}.metadata.json")))
+    return Job(command, lambda: outputs.of_iceberg_folder(folder / "warehouse" / "b" / "rows"))
 
 
 def _write_job(bench: Bench, source: Input, folder: Path, log: Path, **more: Any) -> Path:
@@ -147,6 +140,7 @@ def _write_job(bench: Bench, source: Input, folder: Path, log: Path, **more: Any
         "cores": bench.cores,
         "checkpoint": str(folder / "checkpoint"),
         "output": str(folder / "output"),
+        "scratch": str(folder / "ray"),
         **more,
     }
     file.write_text(json.dumps(job))
@@ -168,8 +162,8 @@ def _ours(bench: Bench, source: Input, folder: Path, log: Path) -> Job:
 
 def _run(bench: Bench, source: Input, engine: Engine, number: int) -> None:
     """Run the engine's job, kill it in the middle, run it again; note how it ended, or why it did not."""
-    folder = bench.folder / uuid.uuid4().hex
-    folder.mkdir()
+    # A short path: Ray's sockets lie below it, and a socket's name has 107 characters at the most.
+    folder = Path(tempfile.mkdtemp(prefix="crash-"))
     log, output, word = folder / "step.log", folder / "output.log", f"job-{uuid.uuid4().hex}"
     environment = {"PYTHONPATH": os.pathsep.join([str(paces.CODE), str(Path(__file__).parent.parent)])}
     environment["XDG_STATE_HOME"] = str(folder / "state")

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import duckdb
-from pyiceberg.table import Table
+from pyiceberg.table import StaticTable, Table
 
 _CONTENT = 'hash(id, "key", epoch_us("at"), kind, value, "text")'
 
@@ -31,7 +32,7 @@ class Content:
 
 def of_files(files: Iterable[str | Path]) -> Content:
     """Return what Parquet files hold, taken together."""
-    names = [str(file).removeprefix("file://") for file in files]
+    names = [urlsplit(str(file)).path for file in files]  # a path, file:///path, or as Spark writes it, file:/path
     if not names:
         return Content(0, 0, 0)
     with duckdb.connect() as connection:
@@ -40,7 +41,17 @@ def of_files(files: Iterable[str | Path]) -> Content:
 
 def of_iceberg(table: Table) -> Content:
     """Return what the current snapshot of a table holds. No deletes are looked at: none are written here."""
-    return of_files(task.file.file_path for task in table.refresh().scan().plan_files())
+    return _of_snapshot(table.refresh())
+
+
+def of_iceberg_folder(folder: Path) -> Content:
+    """Return what a table of a Hadoop catalog holds, which is a folder."""
+    version = (folder / "metadata" / "version-hint.text").read_text().strip()
+    return _of_snapshot(StaticTable.from_metadata(str(folder / "metadata" / f"v{version}.metadata.json")))
+
+
+def _of_snapshot(table: Table) -> Content:
+    return of_files(task.file.file_path for task in table.scan().plan_files())
 
 
 def of_lance(uri: str | Path) -> Content:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import outputs
 from benchmarks.checkpointed import CODEC
 from benchmarks.inputs import Input
 from benchmarks.paces import CODE
@@ -90,8 +89,3 @@ def append(frame: DataFrame, table: str) -> float:
     started = time.perf_counter()
     frame.writeTo(table).append()
     return time.perf_counter() - started
-
-
-def content_of(folder: Path) -> Any:
-    """Return what a table that was written once holds: all its data files."""
-    return outputs.of_files((folder / "data").rglob("*.parquet"))

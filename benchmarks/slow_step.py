@@ -40,7 +40,7 @@ def measure(bench: Bench) -> Iterator[Result]:
             with plain_spark.table_for(spark, warehouse, source) as (table, folder):
                 frame = spark.read.parquet(str(source.folder))
                 seconds = plain_spark.append(frame.mapInArrow(Paced(_ROW_US).each, frame.schema), table)
-                return Ran(seconds, plain_spark.content_of(folder))
+                return Ran(seconds, outputs.of_iceberg_folder(folder))
 
         expected = outputs.of_files(source.files)
         times = interleave({"plain": plain, "checkpointed": checkpointed}, expected, bench.rounds, bench.warm_ups, bench.say)

@@ -14,7 +14,7 @@ from paced import Paced
 from pyiceberg.catalog import load_catalog
 
 job = json.loads(Path(sys.argv[1]).read_text())
-ray.init(num_cpus=job["cores"], include_dashboard=False, log_to_driver=False)
+ray.init(num_cpus=job["cores"], include_dashboard=False, log_to_driver=False, _temp_dir=job["scratch"])
 daft.set_runner_ray()
 step = Paced(job["row_us"], job["log"])
 

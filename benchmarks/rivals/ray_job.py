@@ -19,7 +19,7 @@ import ray  # noqa: E402 - reads its settings when it is imported
 from paced import Paced  # noqa: E402
 from ray.data.checkpoint import CheckpointConfig  # noqa: E402
 
-ray.init(num_cpus=job["cores"], include_dashboard=False, log_to_driver=False)
+ray.init(num_cpus=job["cores"], include_dashboard=False, log_to_driver=False, _temp_dir=job["scratch"])
 context = ray.data.DataContext.get_current()
 context.enable_progress_bars = False
 context.checkpoint_config = CheckpointConfig(

@@ -101,7 +101,7 @@ def plot(results: Sequence[Result], file: Path) -> None:
     axes.axvline(1, color="black", linewidth=2)
     axes.set_yticks(range(len(drawn)), [shorten(result.figure, 48, placeholder=" ...") for result in drawn])
     axes.invert_yaxis()
-    axes.set_xlabel("part of what it may be (line: just reached; thin lines: within the rounds; numbers: the ratios)")
+    axes.set_xlabel("share of what it may be (1: just reached), and the ratio itself")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(file, format="svg", metadata={"Date": None})
     pyplot.close(figure)

@@ -2,9 +2,10 @@
 
 The runner stays and starts the next driver by itself. Driver and executor are killed together, as they are where a pod dies.
 From each time its own driver start is taken off: what it takes Python to import the driver, measured right before, and what
-Spark takes from the plan, which is put just before, to the first task. Planning what is left is no start-up, and counts. The input
-lies on an S3 server behind a proxy that counts what is fetched, footers and all; store and table lie on disk. The part that is
-sealed when the driver is dead is a little more than what was waited for; targets are set by that part.
+Spark takes from the plan, which is put just before, to the first task. Planning what is left is no start-up, and counts.
+
+The input lies on an S3 server behind a proxy that counts what is fetched, footers and all; store and table lie on disk. The part
+that is sealed when the driver is dead is a little more than what was waited for; targets are set by that part.
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 
 import json
 import os
+import secrets
 import sys
 from pathlib import Path
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # else Ray writes one into the home folder
 os.environ["DO_NOT_TRACK"] = "true"
 
 import daft

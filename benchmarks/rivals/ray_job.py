@@ -6,6 +6,7 @@ internal column reaches the table's schema, and pyiceberg refuses it.
 
 import json
 import os
+import secrets
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ into_iceberg = job["sink"] == "iceberg"
 if into_iceberg:
     os.environ["RAY_DATA_USE_DATASOURCE_V2"] = "0"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # else Ray writes one into the home folder
 
 import ray  # noqa: E402 - reads its settings when it is imported
 from paced import Paced  # noqa: E402

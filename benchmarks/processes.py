@@ -69,16 +69,20 @@ def kill_all(word: str, patience_s: float = 10.0) -> int:
 
 
 def known_by(word: str) -> list[psutil.Process]:
-    """Return the living processes that have the word in their environment; never this one."""
-    found = []
+    """Return the living processes that have the word in their environment, and all below them; never this one.
+
+    Those below are asked for by their parents, since Ray's workers write a title over their environment.
+    """
+    found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
-            is_one = process.pid != os.getpid() and word in process.environ().get(VARIABLE, "").split()
-            if is_one and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+            if process.pid != os.getpid() and word in process.environ().get(VARIABLE, "").split():
+                for one in (process, *process.children(recursive=True)):
+                    if one.status() != psutil.STATUS_ZOMBIE:
+                        found[one.pid] = one
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
-    return found
+    return list(found.values())
 
 
 def _end_of(log: Path | None) -> str:

@@ -172,9 +172,11 @@ def _run(bench: Bench, source: Input, engine: Engine, number: int) -> None:
         began = time.perf_counter()
         first = processes.start(job.command, word, output, environment)
         while paces.rows_done(log) < source.rows * _PART:
-            if first.poll() is not None or time.perf_counter() - began > _PATIENCE_S:
+            if first.poll() is not None:
                 processes.finish(first, word, 0.1, output)
                 raise processes.Failed("was done before half of the rows went through the step")
+            if time.perf_counter() - began > _PATIENCE_S:
+                raise processes.Failed(f"had not half of the rows through the step within {_PATIENCE_S:.0f} s")
             time.sleep(_POLL_S)
         processes.kill_all(word)
         first.wait()

@@ -6,7 +6,7 @@ UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance test test-cluster check format prefetch pin clean cluster cluster-down images
+.PHONY: help setup run run-lance test test-cluster bench check format prefetch pin clean cluster cluster-down images
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -51,6 +51,9 @@ test: setup prefetch ## run every test; as root on Linux, those on a real cluste
 
 test-cluster: setup prefetch ## run the tests on a real cluster of this machine only (root on Linux)
 	$(BIN)/python -m pytest tests/cluster
+
+bench: setup prefetch ## measure every figure of benchmarks/ (under an hour; wants the machine for itself)
+	@$(BIN)/python -m benchmarks
 
 # A node of our own takes root on Debian or Ubuntu; `make cluster CLUSTER=kind` takes Docker instead. The second was not tried: Docker
 # did not let kind run where this was written. Its images are loaded with: go run $(KIND) load image-archive <archive> --name tests

@@ -1,23 +1,19 @@
 """1,000 CheckpointedWrites on a real API server without nodes: how fast does the operator ask for their driver pods?
 
-    python -m benchmarks.many_writes [--writes 1000] [--json FILE]
-
 etcd, kube-apiserver and kube-controller-manager run on loopback; the operator is its own process with the rights of the chart's
 service account; checkpoint store and SQLite catalog lie in a temporary folder. In the same run, before the operator starts, a
-bare client asks the API server in a plain loop for the same: each write, its finalizer, its status and its pod.
+bare client asks the API server in a plain loop for the same: each write, its finalizer, its status and its pod. One pair: a
+thousand writes are a sample of their own.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
@@ -32,6 +28,9 @@ import yaml
 from kubernetes import client, config
 from pyiceberg.catalog.sql import SqlCatalog
 
+from benchmarks.bench import Bench
+from benchmarks.pairs import Ratio
+from benchmarks.results import Result, with_ratio
 from checkpoint_operator.cluster.kube import PLURAL
 from checkpoint_protocol.manifest import API_VERSION, KIND
 from tests.services.kubernetes import start_api_server_only
@@ -44,49 +43,45 @@ _KIND_IN: Final = tuple(API_VERSION.split("/"))
 _PATIENCE_S: Final = 600.0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--writes", type=int, default=1000)
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="many-writes-") as name:
-        figures = measure(Path(name), arguments.writes)
-    print(json.dumps(figures, indent=2))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
-    return 0
-
-
-def measure(folder: Path, count: int) -> dict[str, Any]:
-    """Run once and return the figures."""
+def measure(bench: Bench) -> Iterator[Result]:
+    folder, count = bench.folder, 20 if bench.small else 1000
     with start_api_server_only(folder / "api") as server:
         server.kubectl("apply", "--server-side", "-f", str(_ROOT / "crds"))
         server.kubectl("create", "namespace", "bare")
-        config.load_kube_config(str(server.kubeconfig))
+        load_kube_config: Any = config.load_kube_config
+        load_kube_config(str(server.kubeconfig))
         bare_s = _ask_for_the_same(folder, count)
+        bench.say(f"a bare client took {bare_s:.1f} s for {count} writes")
         with _operator(folder, server) as (process, metrics_port):
             made = _apply_writes(folder, count)
             seen, most_bytes = _await_pods(count, process)
             requests = _writes_to_the_api(metrics_port)
     ages = sorted(seen[name] - made[name] for name in made)
     whole_s = max(seen.values()) - min(made.values())
-    return {
-        "figure": "driver pods of many writes",
-        "writes": count,
-        "pods_per_minute": round(count / whole_s * 60),
-        "bare_per_minute": round(count / bare_s * 60),
-        "ratio": round(bare_s / whole_s, 2),
-        "target": 0.5,
-        "seconds_from_write_to_pod": {
-            "p50": round(statistics.median(ages), 2),
-            "p99": round(ages[int(len(ages) * 0.99) - 1], 2),
-            "most": round(ages[-1], 2),
+    told = (
+        f"{count / whole_s * 60:,.0f} pods a minute; {sum(requests.values()) / count:.1f} writes to the API for each; "
+        f"{most_bytes / 1e6:,.0f} MB resident at the most"
+    )
+    bench.say(f"the operator took {whole_s:.1f} s: {told}")
+    yield with_ratio(
+        "driver-pods",
+        f"driver pods a minute, {count:,} writes at once on a real API server: the operator / a bare client asking for the same",
+        Ratio(bare_s / whole_s, bare_s / whole_s, bare_s / whole_s),
+        target=0.5,
+        pairs=1,
+        at_least=True,
+        raw={
+            "seconds": {"operator": round(whole_s, 2), "bare": round(bare_s, 2)},
+            "seconds_from_write_to_pod": {
+                "p50": round(statistics.median(ages), 2),
+                "p99": round(ages[int(len(ages) * 0.99) - 1], 2),
+                "most": round(ages[-1], 2),
+            },
+            "operator_most_resident_mb": round(most_bytes / 1e6),
+            "api_writes": requests,
         },
-        "operator_most_resident_mb": round(most_bytes / 1e6),
-        "api_writes_per_write": round(sum(requests.values()) / count, 2),
-        "api_writes": requests,
-        "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
-    }
+        seen=[told],
+    )
 
 
 # --- the cluster's side -----------------------------------------------------------------------------------------------------
@@ -94,7 +89,8 @@ def measure(folder: Path, count: int) -> dict[str, Any]:
 
 def _ask_for_the_same(folder: Path, count: int) -> float:
     """Make writes and pods in a namespace that nobody watches; return the seconds that it took."""
-    writes, pods = client.CustomObjectsApi(), client.CoreV1Api()
+    writes: Any = client.CustomObjectsApi()
+    pods: Any = client.CoreV1Api()
     started = time.monotonic()
     for number in range(count):
         name = f"write-{number}"
@@ -111,7 +107,7 @@ def _ask_for_the_same(folder: Path, count: int) -> float:
 
 def _apply_writes(folder: Path, count: int) -> dict[str, float]:
     """Create the writes one after the other; return when each was answered."""
-    api = client.CustomObjectsApi()
+    api: Any = client.CustomObjectsApi()
     made: dict[str, float] = {}
     for number in range(count):
         name = f"write-{number}"
@@ -134,7 +130,7 @@ def _await_pods(count: int, process: psutil.Process) -> tuple[dict[str, float], 
     seen: dict[str, float] = {}
     most_bytes = 0
     until = time.monotonic() + _PATIENCE_S
-    api = client.CoreV1Api()
+    api: Any = client.CoreV1Api()
     while len(seen) < count:
         if process.status() == psutil.STATUS_ZOMBIE or time.monotonic() > until:
             raise SystemExit(
@@ -218,7 +214,3 @@ def _writes_to_the_api(metrics_port: int) -> dict[str, int]:
             labels, number = line.rsplit(" ", 1)
             found[labels.partition("{")[2].rstrip("}").replace('"', "")] = int(float(number))
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

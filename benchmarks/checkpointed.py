@@ -1,0 +1,127 @@
+"""Our side: manifests of the figures, and the production loop over a Spark that is running already."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from benchmarks.inputs import Input
+from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.code import code_digest
+from checkpoint_operator.core.actions import Finish
+from checkpoint_operator.core.observation import DriverSight, DriverState
+from checkpoint_operator.local.runner import identify
+from checkpoint_operator.reconcile import Drivers, Reconciler, Write
+from checkpoint_operator.sinks import open_sink
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest
+from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.storage import StorageEntry
+from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.executor import execute
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Written out, so that all writers of Iceberg tables use the same.
+CODEC = {"write.parquet.compression-codec": "zstd", "write.parquet.compression-level": "3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A folder with a SQLite catalog, tables and checkpoint stores."""
+
+    folder: Path
+    storage: tuple[StorageEntry, ...] = ()
+
+    @property
+    def settings(self) -> Settings:
+        catalog = CatalogSettings(type="sql", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"file://{self.folder}/tables")
+        return Settings(catalogs={"bench": catalog}, storage=self.storage)
+
+    def catalog(self) -> Catalog:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return open_catalog("bench", self.settings)
+
+    def make_table(self, schema: pa.Schema) -> Table:
+        catalog = self.catalog()
+        catalog.create_namespace_if_not_exists("b")
+        return catalog.create_table(f"b.t{uuid.uuid4().hex[:12]}", schema, properties=CODEC)
+
+    def manifest(
+        self, source: Input | str, sink: dict[str, Any], checkpoint: dict[str, Any] | None = None, **spec: Any
+    ) -> CheckpointedWrite:
+        """Return a manifest with a name of its own, so that each run is a new write."""
+        path = str(source.folder) if isinstance(source, Input) else source
+        sections = {
+            "source": {"format": "parquet", "path": path},
+            "sink": sink,
+            "checkpoint": {"uri": str(self.folder / "checkpoints"), **(checkpoint or {})},
+            **spec,
+        }
+        name = f"bench-{uuid.uuid4().hex[:12]}"
+        return parse_manifest({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": sections})
+
+
+def iceberg(table: Table) -> dict[str, Any]:
+    return {"iceberg": {"catalog": "bench", "table": ".".join(table.name())}}
+
+
+@dataclass(slots=True)
+class SessionDrivers:
+    """The driver port: an attempt runs in this process and ships its tasks with the Spark that is running."""
+
+    spark: SparkSession
+    store: ObjectStore
+    settings: Settings
+    cores: int
+    _ended: set[tuple[EpochKey, int]] = field(default_factory=set)
+
+    def look(self, key: EpochKey, attempt: int) -> DriverSight:
+        return DriverSight(DriverState.GONE if (key, attempt) in self._ended else DriverState.UNBORN)
+
+    def expect(self, key: EpochKey, attempt: int) -> None:
+        pass
+
+    def start(self, key: EpochKey, launch: LaunchRecord) -> None:
+        def ship(orders: Sequence[str]) -> None:
+            self.spark.sparkContext.parallelize(orders, len(orders)).foreach(execute)
+
+        run_attempt(Ledger(self.store, key), launch.attempt, self.settings.for_drivers(), self.cores, ship)
+        self._ended.add((key, launch.attempt))
+
+    def stop(self, key: EpochKey, attempt: int) -> None:
+        pass
+
+
+def reconciler_of(manifest: CheckpointedWrite, settings: Settings, drivers: Drivers) -> Reconciler:
+    """Return the production loop of a write, as its runner or its operator begins it."""
+    store = open_store(manifest.spec.checkpoint.uri, settings)
+    write = Write(uid=identify(store, manifest), spec=manifest.spec, code_digest=code_digest(manifest.spec))
+    return Reconciler(write, store, drivers, open_sink(manifest.spec.sink, settings))
+
+
+def finish(reconciler: Reconciler) -> None:
+    """Run the loop to its commit; for drivers that have ended when `start` returns, so that nothing is waited for."""
+    while (done := reconciler.step()).outcome is None:
+        pass
+    assert isinstance(done.outcome, Finish), done.outcome
+
+
+def run_in(spark: SparkSession, manifest: CheckpointedWrite, settings: Settings, cores: int) -> float:
+    """Run a write with the Spark that is running; return the seconds from the first look to the mark."""
+    started = time.perf_counter()
+    store = open_store(manifest.spec.checkpoint.uri, settings)
+    finish(reconciler_of(manifest, settings, SessionDrivers(spark, store, settings, cores)))
+    return time.perf_counter() - started

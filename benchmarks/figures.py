@@ -1,0 +1,48 @@
+"""The figures there are, in the order in which `make bench` measures them. Their modules are imported where they are run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from benchmarks.bench import Bench
+from benchmarks.results import Result
+
+Measure = Callable[[Bench], Iterator[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A module of this package with `measure(bench)`. `minutes`: what it takes on 2 cores; its limit is thrice that."""
+
+    name: str
+    module: str
+    minutes: float
+    about: str
+
+    def load(self) -> Measure:
+        return cast(Measure, importlib.import_module(f"benchmarks.{self.module}").measure)
+
+
+FIGURES = (
+    Figure("append-iceberg", "append_iceberg", 4, "append to Iceberg: splits / Spark + Iceberg runtime"),
+    Figure("append-lance", "append_lance", 4, "append to Lance: splits / lance.write_dataset, and / Spark's write.parquet"),
+    Figure("slow-step", "slow_step", 5, "a step of 1 ms a row: checkpointed / plain Spark"),
+    Figure("bytes-written", "bytes_written", 1, "bytes on disk: with seals and records / the bare table"),
+    Figure("resume", "resume", 15, "the rest after a killed driver, at 10, 50, 90, 99 %: time and input read / a full run"),
+    Figure(
+        "commit-alone", "commit_alone", 1, "everything sealed, no driver: the operator's commit / pyiceberg's of the same files"
+    ),
+    Figure("crash", "crash", 20, "a job killed at 50 % and run again: ours / Ray Data, Daft, plain Spark"),
+    Figure("driver-pods", "driver_pods", 3, "driver pods of 1,000 writes on a real API server: the operator / a bare client"),
+)
+
+
+def find(name: str) -> Figure:
+    """Return the figure of that name. KeyError says which there are."""
+    for figure in FIGURES:
+        if figure.name == name:
+            return figure
+    raise KeyError(f"there is no figure {name!r}; there are {', '.join(figure.name for figure in FIGURES)}")

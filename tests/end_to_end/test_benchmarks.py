@@ -1,0 +1,32 @@
+"""Each figure of the benchmarks still runs: small, once, and in a process of its own. What it measures then means nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.figures import FIGURES, Figure
+from benchmarks.rendering import PLOT
+from benchmarks.results import read_results
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(620)
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_a_figure_runs_small_and_keeps_its_results(figure: Figure, tmp_path: Path) -> None:
+    kept = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", figure.name, "--small", "--results", str(kept)]
+
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr[-5000:]
+    results = read_results(kept)
+    assert results
+    assert all(result.figure.startswith(figure.name) and result.machine for result in results)
+    assert f"`{results[0].figure}`" in (tmp_path / "README.md").read_text()
+    assert (tmp_path / PLOT).stat().st_size > 0

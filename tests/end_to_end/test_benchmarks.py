@@ -13,11 +13,13 @@ from benchmarks.rendering import PLOT
 from benchmarks.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+#: `crash` installs two other systems, gigabytes of them; `make bench` alone shows that it runs.
+HERE = [figure for figure in FIGURES if figure.name != "crash"]
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(620)
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+@pytest.mark.parametrize("figure", HERE, ids=lambda figure: figure.name)
 def test_a_figure_runs_small_and_keeps_its_results(figure: Figure, tmp_path: Path) -> None:
     kept = tmp_path / "results.json"
     command = [sys.executable, "-m", "benchmarks", figure.name, "--small", "--results", str(kept)]

@@ -31,7 +31,7 @@ class Work:
 
 
 def package(word: str) -> bytes:
-    return zip_of({"shape/__init__.py": "", "shape/work.py": PACKAGE, "shape/word.txt": word})
+    return zip_of({"shape/__init__.py": "", "shape/shaping.py": PACKAGE, "shape/word.txt": word})
 
 
 def put(place: Place, folder: Path, data: bytes, name: str = "code.zip") -> str:
@@ -54,7 +54,7 @@ def test_a_changed_archive_is_what_the_next_attempt_runs_and_the_one_before_keep
     place = make_place(name, tmp_path, request)
     place.create(SCHEMA)
     uri = put(place, tmp_path, package("falsch"))
-    steps = [{"call": "shape.work:Work", "input": "row"}]
+    steps = [{"call": "shape.shaping:Work", "input": "row"}]
     manifest = manifest_for(place, write_inputs(tmp_path / "in"), steps=steps, code={"uri": uri})
     command = CommandLine(tmp_path / "cli", place, manifest)
     code, output = command.run()

@@ -20,7 +20,7 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources import buckets, parquet
+from checkpoint_spark.sources import buckets, parquet_rows
 from checkpoint_spark.sources.buckets import Buckets
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.locations import locate
@@ -181,7 +181,7 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
 @pytest.mark.parametrize("fetch_bytes", [0, 128 << 20])
 def test_parquet_rows_come_once(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, fetch_bytes: int) -> None:
     """Row groups fetched at once, and streamed because they are large."""
-    monkeypatch.setattr(parquet, "_FETCH_BYTES", fetch_bytes)
+    monkeypatch.setattr(parquet_rows, "_FETCH_BYTES", fetch_bytes)
     path = bucket.put("é #%20.parquet", parquet_bytes(table_of(5_000), row_group_size=700))
     reader = open_reader("parquet", bucket.settings())
     (file,), schema = reader.describe([path])
@@ -231,7 +231,7 @@ def test_files_for_pyarrow_by_obstore_where_pyarrow_has_no_client(bucket: Bucket
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.json.gz", "x.json"])
 def test_server_that_is_gone_is_worth_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(parquet, "_TOGETHER_BYTES", 1)
+    monkeypatch.setattr(parquet_rows, "_TOGETHER_BYTES", 1)
     rows = 1_600_000
     table = table_of(rows).select(["n"])
     if name.startswith("x.json"):

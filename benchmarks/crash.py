@@ -23,14 +23,13 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks import outputs, paces, processes
+from benchmarks import environments, outputs, paces, processes
 from benchmarks.bench import Bench
 from benchmarks.checkpointed import Lake, iceberg
 from benchmarks.inputs import FILES, Input
 from benchmarks.outputs import Content
 from benchmarks.pairs import OutputsDiffer, ratio_of
 from benchmarks.results import Result, with_ratio
-from benchmarks.rivals import environments
 
 _ROW_US: Final = 5
 _PART: Final = 0.5
@@ -94,10 +93,10 @@ def _engines(bench: Bench, source: Input) -> list[Engine]:
         ("ray", "crash-ray-iceberg", "Ray Data into Iceberg", "iceberg"),
         ("daft", "crash-daft", "Daft into Iceberg", "iceberg"),
     ):
-        if bench.small and not environments.is_there(name):
+        if bench.small and not environments.rival_is_there(name):
             bench.say(f"{title} is left out: a smoke test installs nothing")
             continue
-        python = environments.python_of(name)
+        python = environments.python_of_rival(name)
         script = _JOBS / f"{name}_job.py"
         engines.append(Engine(title, figure, _rival(bench, source, python, script, sink)))
     return engines

@@ -13,7 +13,6 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -28,6 +27,7 @@ import yaml
 from kubernetes import client, config
 from pyiceberg.catalog.sql import SqlCatalog
 
+from benchmarks import environments
 from benchmarks.bench import Bench
 from benchmarks.pairs import Ratio
 from benchmarks.results import Result, with_ratio
@@ -176,11 +176,12 @@ def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process,
     operator_config = {"namespaces": [_NAMESPACE], "workloads": {"image": "none"}, "allowLocalPaths": True, **ports}
     (folder / "operator.yaml").write_text(yaml.safe_dump(operator_config))
     (folder / "settings.yaml").write_text(yaml.safe_dump({"catalogs": {"local": catalog}}))
-    command = [sys.executable, "-m", "checkpoint_operator.cluster.main"]
+    command = [environments.python_of_operator(), "-m", "checkpoint_operator.cluster.main"]
     command += ["--config", str(folder / "operator.yaml"), "--settings", str(folder / "settings.yaml")]
     with (folder / "operator.log").open("wb") as log:
         # With the chart's setting for its memory.
-        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "MALLOC_ARENA_MAX": "2"}
+        code = os.pathsep.join(str(_ROOT / name) for name in ("protocol", "operator"))
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "MALLOC_ARENA_MAX": "2", "PYTHONPATH": code}
         running = subprocess.Popen(command, stderr=log, env=environment)
     try:
         _await_ready(running, ports["healthPort"], folder / "operator.log")

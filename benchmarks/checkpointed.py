@@ -29,6 +29,8 @@ from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.storage import StorageEntry
 from checkpoint_protocol.store import ObjectStore, open_store
 from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
+from checkpoint_spark.dataframes.session import properties
 from checkpoint_spark.executor import execute
 
 if TYPE_CHECKING:
@@ -60,12 +62,13 @@ class Lake:
         return catalog.create_table(f"b.t{uuid.uuid4().hex[:12]}", schema, properties=CODEC)
 
     def manifest(
-        self, source: Input | str, sink: dict[str, Any], checkpoint: dict[str, Any] | None = None, **spec: Any
+        self, source: Input | str, sink: dict[str, Any], checkpoint: dict[str, Any] | None = None, keys: str = "", **spec: Any
     ) -> CheckpointedWrite:
-        """Return a manifest with a name of its own, so that each run is a new write."""
+        """Return a manifest with a name of its own, so that each run is a new write. `keys`: the DataFrame way by that column."""
         path = str(source.folder) if isinstance(source, Input) else source
+        by_keys = {"way": "DataFrame", "keyColumns": [keys]} if keys else {}
         sections = {
-            "source": {"format": "parquet", "path": path},
+            "source": {"format": "parquet", "path": path, **by_keys},
             "sink": sink,
             "checkpoint": {"uri": str(self.folder / "checkpoints"), **(checkpoint or {})},
             **spec,
@@ -98,8 +101,16 @@ class SessionDrivers:
         def ship(orders: Sequence[str]) -> None:
             self.spark.sparkContext.parallelize(orders, len(orders)).foreach(execute)
 
-        run_attempt(Ledger(self.store, key), launch.attempt, self.settings.for_drivers(), self.cores, ship)
+        ledger, storage = Ledger(self.store, key), self.settings.for_drivers()
+        run_attempt(ledger, launch.attempt, storage, self.cores, ship, self._run_dataframes)
         self._ended.add((key, launch.attempt))
+
+    def _run_dataframes(self, ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
+        """Run an attempt of the DataFrame way in a session of its own, with the properties that a driver would start with."""
+        session = self.spark.newSession()
+        for name, value in properties({}, parallelism).items():
+            session.conf.set(name, value)
+        run_dataframe_attempt(session, ledger, launch, parallelism)
 
     def stop(self, key: EpochKey, attempt: int) -> None:
         pass

@@ -31,6 +31,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quantities import parse_size_bytes
 from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord
 from checkpoint_spark.arrow_schema import encode_schema
+from checkpoint_spark.bundling import bundling
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
 from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
@@ -303,19 +304,19 @@ class _Work:
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.
         planned = ready.mapInArrow(task_function(order), "nothing int")._jdf.queryExecution().toRdd()
-        # Nothing is staged before this put: a second driver of the attempt ends here.
-        self.ledger.put_plan(
-            PlanRecord(
-                token=new_token(),
-                attempt=self.launch.attempt,
-                tasks=(),
-                done_files=0,
-                done_rows=skipped.rows,
-                partitions=planned.getNumPartitions(),
-                skipped=skipped,
-            )
+        plan = PlanRecord(
+            token=new_token(),
+            attempt=self.launch.attempt,
+            tasks=(),
+            done_files=0,
+            done_rows=skipped.rows,
+            partitions=planned.getNumPartitions(),
+            skipped=skipped,
         )
-        planned.count()
+        # Nothing is staged before this put: a second driver of the attempt ends here.
+        self.ledger.put_plan(plan)
+        with bundling(self.ledger, self.launch.attempt, plan.token):
+            planned.count()
 
 
 @dataclass(slots=True)

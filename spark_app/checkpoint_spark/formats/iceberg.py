@@ -7,8 +7,9 @@ for bounds and partition values).
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from pyiceberg.types import PrimitiveType
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.records import FieldMetrics, IcebergFile, IcebergTarget
 from checkpoint_protocol.storage import StorageSettings, iceberg_options
+from checkpoint_spark.formats.dictionaries import not_worth_a_dictionary
 from checkpoint_spark.formats.pieces import cut
 
 _ROW_GROUP_BYTES: Final = 64 << 20
@@ -43,9 +45,11 @@ class _OpenFile:
 
     path: str
     stream: Any
-    writer: pq.ParquetWriter
+    #: Begins the file for these rows, which are its first.
+    begin: Callable[[pa.Table], pq.ParquetWriter]
     pending: list[pa.RecordBatch] = field(default_factory=list)
     pending_bytes: int = 0
+    _writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.pending.append(batch)
@@ -54,8 +58,16 @@ class _OpenFile:
     def write_row_group(self, schema: pa.Schema) -> None:
         if self.pending:
             table = pa.Table.from_batches(self.pending, schema=schema)
-            self.writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._writer = self._writer or self.begin(table)
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
             self.pending, self.pending_bytes = [], 0
+
+    def finish(self, schema: pa.Schema) -> pq.FileMetaData:
+        """Write what is pending and the footer; return that. At least one batch was added."""
+        self.write_row_group(schema)
+        assert self._writer is not None
+        self._writer.close()
+        return self._writer.writer.metadata
 
 
 class IcebergStager:
@@ -131,23 +143,26 @@ class IcebergStager:
     def _open(self) -> _OpenFile:
         path = f"{self._folder}/{self._label}-{new_token()}.parquet"
         stream = self._io.new_output(path).create()
-        codec = None if self._target.codec == "uncompressed" else self._target.codec
-        writer = pq.ParquetWriter(
+        return _OpenFile(path, stream, partial(self._begin, stream))
+
+    def _begin(self, stream: Any, rows: pa.Table) -> pq.ParquetWriter:
+        distinct = not_worth_a_dictionary(rows)
+        return pq.ParquetWriter(
             stream,
             self._arrow_schema,
-            compression=codec,
+            compression=None if self._target.codec == "uncompressed" else self._target.codec,
             compression_level=self._target.codec_level,
+            # Nested columns are known by the paths of their leaves; all of them begin with a dictionary.
+            use_dictionary=[path for path in self._ids_by_path if path not in distinct] or False,
             store_decimal_as_integer=True,
         )
-        return _OpenFile(path, stream, writer)
 
     def _finish(self, partition: _Partition, data_file: _OpenFile) -> IcebergFile:
-        data_file.write_row_group(self._arrow_schema)
-        data_file.writer.close()
+        footer = data_file.finish(self._arrow_schema)
         size_bytes = data_file.stream.tell()
         data_file.stream.close()
         statistics = data_file_statistics_from_parquet_metadata(
-            data_file.writer.writer.metadata, self._statistics_plan, self._ids_by_path
+            footer, self._statistics_plan, self._ids_by_path
         ).to_serialized_dict()
         return IcebergFile(
             path=data_file.path,

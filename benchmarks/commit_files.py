@@ -49,6 +49,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
+    FieldMetrics,
     IcebergFile,
     IcebergTarget,
     InputRecord,
@@ -230,6 +231,7 @@ def set_the_scene(rig: Rig, count: int, with_bundles: bool) -> Staged:
 
 def as_pyiceberg_has_it(file: IcebergFile, path: str) -> DataFile:
     """Return the object that pyiceberg's own writer would have made."""
+    metrics = [FieldMetrics(*stored) for stored in file.metrics]
     made = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
@@ -237,12 +239,12 @@ def as_pyiceberg_has_it(file: IcebergFile, path: str) -> DataFile:
         partition=PartitionRecord(),
         record_count=file.rows,
         file_size_in_bytes=file.size_bytes,
-        column_sizes={m.field_id: m.column_size for m in file.metrics if m.column_size is not None},
-        value_counts={m.field_id: m.value_count for m in file.metrics if m.value_count is not None},
-        null_value_counts={m.field_id: m.null_count for m in file.metrics if m.null_count is not None},
-        nan_value_counts={m.field_id: m.nan_count for m in file.metrics if m.nan_count is not None},
-        lower_bounds={m.field_id: b64decode(m.lower) for m in file.metrics if m.lower is not None},
-        upper_bounds={m.field_id: b64decode(m.upper) for m in file.metrics if m.upper is not None},
+        column_sizes={m.field_id: m.column_size for m in metrics if m.column_size is not None},
+        value_counts={m.field_id: m.value_count for m in metrics if m.value_count is not None},
+        null_value_counts={m.field_id: m.null_count for m in metrics if m.null_count is not None},
+        nan_value_counts={m.field_id: m.nan_count for m in metrics if m.nan_count is not None},
+        lower_bounds={m.field_id: b64decode(m.lower) for m in metrics if m.lower is not None},
+        upper_bounds={m.field_id: b64decode(m.upper) for m in metrics if m.upper is not None},
         split_offsets=list(file.split_offsets) or None,
         key_metadata=None,
         equality_ids=None,

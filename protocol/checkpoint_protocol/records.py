@@ -8,7 +8,7 @@ its put was lost.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
@@ -356,20 +356,31 @@ class KeysCovered(Part):
 Covered = Annotated[PositionsCovered | KeysCovered, Field(discriminator="kind")]
 
 
-class FieldMetrics(Part):
-    """Iceberg metrics of one field id of a data file. Bounds are Iceberg's single-value binary form in base64."""
+class FieldMetrics(NamedTuple):
+    """Iceberg metrics of one field id of a data file. Bounds are Iceberg's single-value binary form in base64.
+
+    Stored as a list without names, and read as a plain tuple: there are as many as columns in each of a million files.
+    """
 
     field_id: int
-    column_size: Count | None = None
-    value_count: Count | None = None
-    null_count: Count | None = None
-    nan_count: Count | None = None
-    lower: Base64 | None = None
-    upper: Base64 | None = None
+    column_size: int | None = None
+    value_count: int | None = None
+    null_count: int | None = None
+    nan_count: int | None = None
+    lower: str | None = None
+    upper: str | None = None
+
+
+#: What is stored of a FieldMetrics.
+_StoredMetrics = tuple[int, Count | None, Count | None, Count | None, Count | None, Base64 | None, Base64 | None]
 
 
 class IcebergFile(Part):
-    """A staged Iceberg data file. `partition` has one value per field of the spec, in its order, in Iceberg's binary form."""
+    """A staged Iceberg data file.
+
+    `partition` has one value per field of the spec, in its order, in Iceberg's binary form; `metrics` has the values of a
+    FieldMetrics for each field id.
+    """
 
     format: Literal["iceberg"] = "iceberg"
     path: str
@@ -378,7 +389,7 @@ class IcebergFile(Part):
     schema_id: int
     spec_id: int
     partition: tuple[Base64 | None, ...]
-    metrics: tuple[FieldMetrics, ...]
+    metrics: tuple[_StoredMetrics, ...]
     split_offsets: tuple[Count, ...]
 
 

@@ -81,7 +81,7 @@ def data_file(folder: Path, number: int, kind: str | None = None) -> IcebergFile
 
 def as_pyiceberg_writes_it(file: IcebergFile, metadata: TableMetadata) -> bytes:
     def metric(name: str) -> dict[int, Any]:
-        return {m.field_id: value for m in file.metrics if (value := getattr(m, name)) is not None}
+        return {m.field_id: value for m in map(FieldMetrics._make, file.metrics) if (value := getattr(m, name)) is not None}
 
     def bounds(name: str) -> dict[int, bytes]:
         return {field_id: base64.b64decode(value) for field_id, value in metric(name).items()}

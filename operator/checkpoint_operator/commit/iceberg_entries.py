@@ -110,22 +110,21 @@ def _metrics(file: IcebergFile) -> bytes:
     lowers: list[bytes] = []
     uppers: list[bytes] = []
     decode, count, counts, known = binascii.a2b_base64, _count, _COUNTS, _KNOWN_COUNTS
-    for metrics in file.metrics:
-        field_id = metrics.field_id
+    for field_id, size, value_count, null_count, nan_count, lower, upper in file.metrics:
         key = counts[field_id] if 0 <= field_id < known else _long(field_id)
-        if (number := metrics.column_size) is not None:
-            sizes += (key, counts[number] if number < known else count(number))
-        if (number := metrics.value_count) is not None:
-            values += (key, counts[number] if number < known else count(number))
-        if (number := metrics.null_count) is not None:
-            nulls += (key, counts[number] if number < known else count(number))
-        if (number := metrics.nan_count) is not None:
-            nans += (key, counts[number] if number < known else count(number))
-        if (bound := metrics.lower) is not None:
-            data = decode(bound)
+        if size is not None:
+            sizes += (key, counts[size] if size < known else count(size))
+        if value_count is not None:
+            values += (key, counts[value_count] if value_count < known else count(value_count))
+        if null_count is not None:
+            nulls += (key, counts[null_count] if null_count < known else count(null_count))
+        if nan_count is not None:
+            nans += (key, counts[nan_count] if nan_count < known else count(nan_count))
+        if lower is not None:
+            data = decode(lower)
             lowers += (key, count(len(data)), data)
-        if (bound := metrics.upper) is not None:
-            data = decode(bound)
+        if upper is not None:
+            data = decode(upper)
             uppers += (key, count(len(data)), data)
     offsets = [_count(offset) for offset in file.split_offsets]
     return b"".join(

@@ -36,7 +36,7 @@ def _is_worth(column: pa.ChunkedArray) -> bool:
 def _size_bytes(column: pa.ChunkedArray) -> int:
     """Return what the values take without a dictionary: as in Parquet, four bytes of length before text."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type) or _is_large(column.type):
-        return int(pc.sum(pc.binary_length(column)).as_py() or 0) + 4 * (len(column) - column.null_count)
+        return int((pc.sum(pc.binary_length(column)).as_py() or 0) + 4 * (len(column) - column.null_count))
     return int(column.nbytes)
 
 

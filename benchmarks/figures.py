@@ -27,10 +27,12 @@ class Figure:
 
 
 FIGURES = (
-    Figure("append-iceberg", "append_iceberg", 4, "append to Iceberg: splits / Spark + Iceberg runtime"),
+    Figure("append-iceberg", "append_iceberg", 8, "append to Iceberg: splits, and DataFrames / Spark + Iceberg runtime"),
     Figure("append-lance", "append_lance", 4, "append to Lance: splits / lance.write_dataset, and / Spark's write.parquet"),
     Figure("slow-step", "slow_step", 5, "a step of 1 ms a row: checkpointed / plain Spark"),
-    Figure("bytes-written", "bytes_written", 1, "bytes on disk: with seals and records / the bare table"),
+    Figure("bytes-written", "bytes_written", 2, "bytes on disk: with seals and records / the bare table"),
+    Figure("anti-join", "anti_join", 8, "20 M rows without 10 M sealed keys: ours / the best of Spark's own strategies"),
+    Figure("keys-at-scale", "keys_at_scale", 8, "100 M rows by keys, a kill at half: the memory of all processes / 6 GiB"),
     Figure("resume", "resume", 15, "the rest after a killed driver, at 10, 50, 90, 99 %: time and input read / a full run"),
     Figure(
         "commit-alone", "commit_alone", 1, "everything sealed, no driver: the operator's commit / pyiceberg's of the same files"

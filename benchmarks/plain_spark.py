@@ -24,11 +24,11 @@ _SET = ", ".join(f"'{key}'='{value}'" for key, value in CODEC.items())
 PROPERTIES = f"TBLPROPERTIES ({_SET})"
 
 
-def conf_of(warehouse: Path) -> dict[str, str]:
+def conf_of(warehouse: Path, memory: str = "4g") -> dict[str, str]:
     """Return Spark's settings: those that both ways need, and a catalog named `plain`."""
     return {
         "spark.jars": str(iceberg_spark_runtime()),
-        "spark.driver.memory": "4g",
+        "spark.driver.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -41,7 +41,7 @@ def conf_of(warehouse: Path) -> dict[str, str]:
 
 
 @contextmanager
-def session(warehouse: Path, cores: int) -> Iterator[SparkSession]:
+def session(warehouse: Path, cores: int, memory: str = "4g") -> Iterator[SparkSession]:
     """Start Spark in this process, with the paced step on its tasks' import path, and stop it."""
     from pyspark.sql import SparkSession
 
@@ -50,7 +50,7 @@ def session(warehouse: Path, cores: int) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(CODE), *filter(None, [os.environ.get("PYTHONPATH")])])
     sys.path.insert(0, str(CODE))
     builder = SparkSession.builder.master(f"local[{cores}]")
-    for name, value in conf_of(warehouse).items():
+    for name, value in conf_of(warehouse, memory).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -15,7 +15,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import Final
 
 import obstore
-import psutil
 from pydantic import SecretStr
 
 from benchmarks import outputs, paces
@@ -31,11 +29,11 @@ from benchmarks.bench import Bench
 from benchmarks.checkpointed import Lake, iceberg
 from benchmarks.counting import CountingProxy
 from benchmarks.inputs import Input
+from benchmarks.killing import Killer
 from benchmarks.pairs import OutputsDiffer, ratio_of
 from benchmarks.results import Result, with_ratio
 from checkpoint_operator.core.actions import Finish, StartDriver
 from checkpoint_operator.local.runner import Report, Runner, identify
-from checkpoint_operator.progress import measure as progress_of
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite
@@ -47,7 +45,6 @@ _PARTS: Final = (0.10, 0.50, 0.90, 0.99)
 _TIME_SLACK: Final = 0.03
 _BYTES_SLACK: Final = 0.05
 _ROW_US: Final = 20
-_POLL_S: Final = 0.02
 _TRIES: Final = 5
 #: Often enough that the last percent is still several seals.
 _CHECKPOINT: Final = {"interval": "0.1s", "minimumBytes": "1"}
@@ -176,7 +173,7 @@ def _run(
     store = open_store(manifest.spec.checkpoint.uri, lake.settings)
     ledger = Ledger(store, EpochKey(identify(store, manifest), 1))
     started: list[float] = []
-    killer = _Killer(ledger, round(source.rows * part), proxy) if part < 1 else None
+    killer = Killer(ledger, round(source.rows * part), lambda: proxy.given_bytes) if part < 1 else None
 
     def note(report: Report) -> None:
         if report.round is not None and any(isinstance(action, StartDriver) for action in report.round.actions):
@@ -194,7 +191,7 @@ def _run(
         killer.join()
         if len(started) < 2:
             raise TooLate
-        began, bytes_before = killer.killed_at, killer.bytes_then
+        began, bytes_before = killer.killed_at, killer.counted
     plan = lake.folder / "checkpoints" / "staged" / ledger.key.uid / "1" / str(len(started)) / "plan.json"
     planned = plan.stat().st_mtime
     spark_start_s = paces.first_begin_after(log, planned) - planned
@@ -206,27 +203,3 @@ def _import_s() -> float:
     started = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import checkpoint_spark.driver"], stdin=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started
-
-
-class _Killer(threading.Thread):
-    """Sends SIGKILL to the driver and all below it as soon as so many rows are sealed."""
-
-    def __init__(self, ledger: Ledger, rows: int, proxy: CountingProxy) -> None:
-        super().__init__(name="killer", daemon=True)
-        # A view of its own: a ledger keeps what it has read.
-        self._ledger = Ledger(ledger.store, ledger.key)
-        self._rows = rows
-        self._proxy = proxy
-        self.killed_at = 0.0
-        self.bytes_then = 0
-
-    def run(self) -> None:
-        while (progress := progress_of(self._ledger)).rows_read < self._rows:
-            if progress.attempt > 1:
-                return
-            time.sleep(_POLL_S)
-        for driver in psutil.Process().children():
-            if "checkpoint_spark.driver" in " ".join(driver.cmdline()):
-                for process in [driver, *driver.children(recursive=True)]:
-                    process.kill()
-        self.killed_at, self.bytes_then = time.time(), self._proxy.given_bytes

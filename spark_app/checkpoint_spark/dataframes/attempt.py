@@ -148,8 +148,8 @@ class _Work:
     is_written: bool = False
     _sources: list[_Source] = field(default_factory=list)
     _types: tuple[KeyColumn, ...] = ()
-    _own: _Skipped | None = None
-    _earlier: _Skipped | None = None
+    _own: Skipped | None = None
+    _earlier: Skipped | None = None
 
     def read(self, frame: DataFrame, key_names: tuple[str, ...], is_numbered: bool = False) -> DataFrame:
         """Return the frame without the rows whose keys are sealed."""
@@ -232,7 +232,7 @@ class _Work:
         self._own = self._skipped(own, schema)
         self._earlier = self._skipped(earlier, schema)
 
-    def _skipped(self, sealed: anti_join.Sealed, schema: StructType) -> _Skipped | None:
+    def _skipped(self, sealed: anti_join.Sealed, schema: StructType) -> Skipped | None:
         if not sealed.objects:
             return None
         conf = self.session.sparkContext.getConf()
@@ -242,7 +242,7 @@ class _Work:
         partitions = int(str(self.session.conf.get("spark.sql.shuffle.partitions")))
         strategy = anti_join.choose_strategy(sealed, memory_bytes, partitions, self.parallelism)
         frame = anti_join.as_dataframe(self.session, self.ledger.store.uri, sealed, schema)
-        return _Skipped(sealed, frame, strategy)
+        return Skipped(sealed, frame, strategy)
 
     def _refuse_other_types(self) -> None:
         """The keys of every attempt and epoch are of the same types: exact values of others do not compare."""
@@ -320,7 +320,7 @@ class _Work:
 
 
 @dataclass(slots=True)
-class _Skipped:
+class Skipped:
     """Sealed keys, and how they meet the rows."""
 
     sealed: anti_join.Sealed

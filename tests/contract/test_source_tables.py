@@ -26,8 +26,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
-from pyiceberg.types import LongType, StringType
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType
 
 from checkpoint_operator.source_tables import describe
 from checkpoint_protocol import reasons
@@ -238,6 +241,60 @@ def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_p
     with pytest.raises(NeedsChange, match=r"deletes-0\.parquet of snapshot") as lost:
         list(reader_for(source, STORAGE, table).read(file, Range(file=0, start=0, end=50), schema, Pace(60.0)))
     assert lost.value.reason == reasons.SOURCE_CHANGED
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"content": DataFileContent.EQUALITY_DELETES, "equality_ids": [1]}, r"equality deletes .*rewrite_data_files"),
+        ({"file_format": FileFormat.ORC}, r"ORC file .*Parquet files are read"),
+    ],
+    ids=["equality deletes", "ORC"],
+)
+def test_a_table_with_files_that_cannot_be_read_here_is_refused_and_the_way_out_is_named(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    catalog = in_folder(tmp_path)
+    schema = pa.schema([("n", pa.int64())])
+    table = catalog.create_table("db.source", schema)
+    table.append(pa.table({"n": [1, 2, 3]}, schema=schema))
+    (task,) = table.scan().plan_files()
+    known = {
+        "content": DataFileContent.DATA,
+        "file_path": f"file://{tmp_path}/other",
+        "file_format": FileFormat.PARQUET,
+        "partition": Record(),
+        "record_count": 1,
+        "file_size_in_bytes": 10,
+        **change,
+    }
+    file = DataFile.from_args(**known)
+    file.spec_id = task.file.spec_id
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+
+    with pytest.raises(NeedsChange, match=said) as refused:
+        find_files(pinned_in(catalog, iceberg_source()), None, STORAGE, None, "Fail")
+
+    assert refused.value.reason == reasons.TABLE_UNSUPPORTED
+
+
+def test_a_column_that_a_file_does_not_have_is_its_initial_default(tmp_path: Path) -> None:
+    catalog = in_folder(tmp_path)
+    schema = pa.schema([("n", pa.int64())])
+    table = catalog.create_table("db.source", schema)
+    table.append(pa.table({"n": [1, 2]}, schema=schema))
+    source = iceberg_source()
+    pinned = pinned_in(catalog, source)
+    with_default = Schema(
+        NestedField(1, "n", LongType()), NestedField(2, "kind", StringType(), initial_default="old", write_default="new")
+    )
+    pinned = pinned.model_copy(update={"table_schema_json": with_default.model_dump_json()})
+    (file,) = find_files(pinned_in(catalog, source), None, STORAGE, None, "Fail")
+
+    chunks = reader_for(source, STORAGE, pinned).read(file, Range(file=0, start=0, end=2), columns_of(pinned, source), Pace(60.0))
+
+    assert [row for chunk in chunks for row in chunk.batch.to_pylist()] == [{"n": 1, "kind": "old"}, {"n": 2, "kind": "old"}]
 
 
 def test_a_column_that_a_file_does_not_have_is_its_partition_value(tmp_path: Path) -> None:

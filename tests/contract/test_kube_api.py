@@ -15,6 +15,7 @@ from checkpoint_operator.cluster.api import Conflict, KubeApi
 from checkpoint_operator.cluster.cache import Cache
 from checkpoint_operator.cluster.events import event_body
 from checkpoint_operator.cluster.kube import KubernetesApi
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest import API_VERSION, KIND
@@ -197,6 +198,23 @@ def test_only_the_pod_with_that_uid_is_deleted(world: World) -> None:
 
     world.api.delete_pod("default", "p", made["metadata"]["uid"])
     assert world.api.get_pod("default", "p") is None
+
+
+def test_drivers_pods_are_listed_and_no_others(world: World) -> None:
+    driver = pod("driver")
+    driver["metadata"]["labels"] = {ROLE_LABEL: DRIVER_CONTAINER}
+    made = world.api.create_pod("default", driver)
+    assert made is not None
+    world.api.create_pod("default", pod("other"))
+
+    def listed(namespace: str | None) -> list[str]:
+        return [found["metadata"]["uid"] for found in world.api.list_driver_pods(namespace)]
+
+    until = time.monotonic() + 10  # as new as the server has them at hand
+    while not listed("default") and time.monotonic() < until:
+        time.sleep(0.1)
+    assert listed("default") == listed(None) == [made["metadata"]["uid"]]
+    assert listed("kube-system") == []
 
 
 # --- what only a real server does ---------------------------------------------------------------------------------------------

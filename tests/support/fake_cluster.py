@@ -15,7 +15,7 @@ from typing import Any
 
 from checkpoint_operator.cluster.api import Conflict
 from checkpoint_operator.cluster.cache import Cache, WriteName, name_of, write_of
-from checkpoint_operator.cluster.pods import ATTEMPT_LABEL, EPOCH_LABEL, UID_LABEL
+from checkpoint_operator.cluster.pods import ATTEMPT_LABEL, DRIVER_CONTAINER, EPOCH_LABEL, ROLE_LABEL, UID_LABEL
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -117,6 +117,14 @@ class FakeApi:
     def get_pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         self._ask("get pod")
         return self.pods.get((namespace, name))
+
+    def list_driver_pods(self, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+        self._ask("list pods")
+        return [
+            {"metadata": pod["metadata"]}
+            for place, pod in self.pods.items()
+            if namespace in (None, place[0]) and (pod["metadata"].get("labels") or {}).get(ROLE_LABEL) == DRIVER_CONTAINER
+        ]
 
     def create_pod(self, namespace: str, pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
         self._ask("create pod", changes=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
 from checkpoint_operator.cluster.resync import Resync
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
@@ -158,3 +159,64 @@ def test_a_write_that_a_stale_list_does_not_show_is_kept() -> None:
         resync.run()
 
     assert told.write(key) is not None
+
+
+# --- pods that went while the watch was away ------------------------------------------------------------------------------------
+
+
+def driver(api: FakeApi, told: Cache, phase: str = "Running") -> dict[str, Any]:
+    metadata = {"namespace": "default", "name": "driver", "uid": "u1", "labels": {ROLE_LABEL: DRIVER_CONTAINER}}
+    pod = {"metadata": metadata, "status": {"phase": phase}}
+    api.put_pod(pod)
+    told.put_pod(pod)
+    return pod
+
+
+def test_a_driver_whose_pod_went_unseen_is_forgotten_before_its_write_is_looked_at() -> None:
+    api, told, resync, woken = world()
+    key = api.apply(MANIFEST)
+    told.put_write(api.writes[key])
+    pod = driver(api, told)
+    api.remove_pod(pod)
+
+    resync.run()
+    assert told.pod("default", "driver") is not None, "a list may be older than what is known"
+    resync.run()
+    assert told.pod("default", "driver") is None
+    assert woken == [key, key]
+
+
+def test_a_driver_whose_pod_a_stale_list_does_not_show_is_kept() -> None:
+    class Stale(FakeApi):
+        def list_driver_pods(self, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+            return []
+
+    told = Cache()
+    api = Stale(Cache(), lambda key: None)
+    driver(api, told)
+    resync = Resync(api, told, lambda key: None, [None])
+    for _ in range(3):
+        resync.run()
+
+    assert told.pod("default", "driver") is not None
+
+
+def test_a_driver_whose_name_another_pod_has_taken_is_forgotten() -> None:
+    api, told, resync, _ = world()
+    pod = driver(api, told)
+    api.put_pod({**pod, "metadata": {**pod["metadata"], "uid": "u2"}})
+    for _ in range(2):
+        resync.run()
+
+    assert told.pod("default", "driver") is None
+
+
+def test_pods_that_have_ended_are_not_asked_for() -> None:
+    api, told, resync, _ = world()
+    driver(api, told, phase="Succeeded")
+    asked = list[str]()
+    api.before = asked.append
+
+    resync.run()
+
+    assert asked == ["list writes"]

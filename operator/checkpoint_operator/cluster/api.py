@@ -44,6 +44,9 @@ class KubeApi(Protocol):
     def get_pod(self, namespace: str, name: str) -> Object | None:
         """Return a pod as it is now, or None."""
 
+    def list_driver_pods(self, namespace: str | None) -> Sequence[Object]:
+        """Return the metadata of all driver pods of a namespace (None: of all), as new as the API server has them at hand."""
+
     def create_pod(self, namespace: str, pod: Object) -> Object | None:
         """Make a pod and return it; None if there is one of its name."""
 

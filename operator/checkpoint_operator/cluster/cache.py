@@ -94,6 +94,16 @@ class Cache:
             if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
                 del self._pods[place]
 
+    def pods_at_work(self, namespace: str | None) -> list[Mapping[str, Any]]:
+        """Return the pods of a namespace (None: of all) that have not ended, as far as is known."""
+        with self._lock:
+            pods = list(self._pods.values())
+        return [
+            pod
+            for pod in pods
+            if namespace in (None, pod["metadata"]["namespace"]) and pod["status"].get("phase") not in ("Succeeded", "Failed")
+        ]
+
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         with self._lock:
             return self._pods.get((namespace, name))

@@ -11,12 +11,15 @@ from kubernetes import client, config
 from urllib3.exceptions import HTTPError
 
 from checkpoint_operator.cluster.api import Conflict, Object
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.manifest import API_VERSION, KIND
 
 PLURAL: Final = "checkpointedwrites"
 _TIMEOUT_S: Final = (5.0, 30.0)
+#: A thousand pods with their specs are ten megabytes.
+_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _NOT_FOUND, _CONFLICT, _INVALID, _FORBIDDEN = 404, 409, 422, 403
 _PASSING: Final = frozenset({401, 408, 429})
@@ -66,6 +69,13 @@ class KubernetesApi:
     def get_pod(self, namespace: str, name: str) -> Object | None:
         return self._ask("GET", _pod_path(namespace, name), "pod", absent_is_none=True)
 
+    def list_driver_pods(self, namespace: str | None) -> Sequence[Object]:
+        place = f"namespaces/{namespace}/" if namespace else ""
+        selector = f"labelSelector={ROLE_LABEL}%3D{DRIVER_CONTAINER}"
+        answer = self._ask("GET", f"/api/v1/{place}pods?{selector}&resourceVersion=0", "pods", accept=_METADATA_ONLY)
+        assert answer is not None
+        return list(answer["items"] or ())  # of no objects there is no list
+
     def create_pod(self, namespace: str, pod: Object) -> Object | None:
         try:
             return self._ask("POST", _pod_path(namespace), "pod", pod)
@@ -109,8 +119,9 @@ class KubernetesApi:
         body: Any = None,
         content_type: str = "application/json",
         absent_is_none: bool = False,
+        accept: str = "application/json",
     ) -> Object | None:
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         request = self._api.param_serialize(
             method=verb, resource_path=path, header_params=headers, body=body, auth_settings=["BearerToken"]
         )

@@ -28,15 +28,17 @@ class Resync:
     is_in_trouble: Callable[[str | None], bool] = lambda namespace: False
     _behind: dict[WriteName, str] = field(default_factory=dict)
     _absent: set[WriteName] = field(default_factory=set)
+    _absent_pods: set[str] = field(default_factory=set)
     _unlisted: dict[str | None, str] = field(default_factory=dict)
 
     def run(self) -> bool:
         """List the writes, wake each; return False if the watch has not told of a change that the last run had listed already.
 
-        A write that is gone without a word of the watch, which was away when it went, is forgotten.
+        A write, or a driver's pod, that is gone without a word of the watch, which was away when it went, is forgotten.
         """
         behind: dict[WriteName, str] = {}
         absent: set[WriteName] = set()
+        absent_pods: set[str] = set()
         is_dead = False
         for namespace in self.namespaces:
             known = {key for key in self.cache.write_names() if namespace in (None, key.namespace)}
@@ -46,6 +48,7 @@ class Resync:
                 # A list may be older than what is known: who is absent twice is asked for.
                 for key in missing & self._absent:
                     self._forget_if_gone(key)
+                absent_pods |= self._forget_pods(namespace)
             except CheckpointError as error:
                 self._tell(namespace, error.message)
                 continue
@@ -58,13 +61,24 @@ class Resync:
                     behind[key] = version
                     is_dead = is_dead or self._behind.get(key) == version
                 self.wake(key)
-        self._behind, self._absent = behind, absent
+        self._behind, self._absent, self._absent_pods = behind, absent, absent_pods
         return not is_dead
 
     def _forget_if_gone(self, key: WriteName) -> None:
         body = self.cache.write(key)
         if body is not None and self.api.get_write(key.namespace, key.name) is None:
             self.wake(self.cache.remove_write(body))
+
+    def _forget_pods(self, namespace: str | None) -> set[str]:
+        """Forget pods that are gone unseen, whose drivers would count as running until their deadline; return who is absent now."""
+        known = {pod["metadata"]["uid"]: pod for pod in self.cache.pods_at_work(namespace)}
+        absent = known.keys() - {pod["metadata"]["uid"] for pod in (self.api.list_driver_pods(namespace) if known else ())}
+        for uid in absent & self._absent_pods:
+            metadata = known[uid]["metadata"]
+            standing = self.api.get_pod(metadata["namespace"], metadata["name"])
+            if standing is None or standing["metadata"]["uid"] != uid:
+                self.cache.remove_pod(known[uid])
+        return absent
 
     def _tell(self, namespace: str | None, trouble: str | None) -> None:
         """Say in the log what has changed."""

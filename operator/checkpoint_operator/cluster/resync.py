@@ -70,7 +70,7 @@ class Resync:
             self.wake(self.cache.remove_write(body))
 
     def _forget_pods(self, namespace: str | None) -> set[str]:
-        """Forget pods that are gone unseen, whose drivers would count as running until their deadline; return who is absent now."""
+        """Forget pods that are gone unseen, whose drivers would count as running until a deadline; return who is absent now."""
         known = {pod["metadata"]["uid"]: pod for pod in self.cache.pods_at_work(namespace)}
         absent = known.keys() - {pod["metadata"]["uid"] for pod in (self.api.list_driver_pods(namespace) if known else ())}
         for uid in absent & self._absent_pods:

@@ -15,6 +15,8 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
+from checkpoint_spark.dataframes import anti_join
+from checkpoint_spark.dataframes.attempt import Skipped
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
@@ -117,6 +119,38 @@ def test_a_key_may_have_several_columns_of_which_each_alone_occurs_often(
 
 
 # --- keys that are none ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "join"), [("broadcast", "BroadcastHashJoin"), ("shuffle_hash", "ShuffledHashJoin"), ("merge", "SortMergeJoin")]
+)
+def test_every_strategy_skips_exactly_what_is_sealed(
+    session: Any, disk_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: anti_join.Strategy, join: str
+) -> None:
+    source = write_orc(numbered(*range(300)), tmp_path / "in")
+    disk_place.create(TEXTS)
+    write = KeyedWrite(session, disk_place, tmp_path, orc_source(source, "text", "id"), [failing(tmp_path, 150)])
+    write.stall(reasons.CODE_FAILED, "id=150", "not yet 150")
+    sealed = write.sealed_rows(1)
+    (tmp_path / "mended").touch()
+    plans = list[str]()
+    remove = Skipped.remove_from
+
+    def remove_and_tell(*arguments: Any) -> Any:
+        left = remove(*arguments)
+        plans.append(left._jdf.queryExecution().executedPlan().toString())
+        return left
+
+    # Which of them is taken is a matter of gigabytes.
+    monkeypatch.setattr(anti_join, "choose_strategy", lambda *sizes: strategy)
+    monkeypatch.setattr(Skipped, "remove_from", remove_and_tell)
+
+    write.finish()
+
+    assert [join in plan for plan in plans] == [True], plans
+    assert 0 < sealed < 300
+    assert write.sealed_rows(2) == 300 - sealed
+    assert_exactly_once(disk_place, range(300))
 
 
 def test_a_null_key_is_refused_with_its_row(session: Any, iceberg_place: Place, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from benchmarks.rendering import PLOT
 from benchmarks.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-#: One of each kind, the harness with it. The others take minutes of starting Spark again and again, and `crash` installs two other
+#: One of each kind, with the harness. The others take minutes of starting Spark again and again, and `crash` installs two other
 #: systems: that they run is shown by `make bench`.
 HERE = [find(name) for name in ("bytes-written", "commit", "commit-memory", "commit-alone", "driver-pods")]
 

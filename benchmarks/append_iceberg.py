@@ -1,7 +1,6 @@
-"""Append the same files to an Iceberg table with a step that does nothing: splits, and DataFrames, against Spark with Iceberg's
-runtime.
+"""Append the same files to an Iceberg table with a step that does nothing: splits against Spark with Iceberg's runtime.
 
-All in one Spark of one process. What is timed: from "the files are there" to "the snapshot is in the table". Spark is run twice:
+Both in one Spark of one process. What is timed: from "the files are there" to "the snapshot is in the table". Spark is run twice:
 as it is by default, and with its tasks shared out evenly, which takes settings that few people know.
 """
 
@@ -23,9 +22,9 @@ def measure(bench: Bench) -> Iterator[Result]:
     warehouse = bench.folder / "plain"
     with plain_spark.session(warehouse, bench.cores) as spark:
 
-        def ours(keys: str) -> Ran:
+        def splits() -> Ran:
             table = lake.make_table(source.schema)
-            seconds = run_in(spark, lake.manifest(source, iceberg(table), keys=keys), lake.settings, bench.cores)
+            seconds = run_in(spark, lake.manifest(source, iceberg(table)), lake.settings, bench.cores)
             content = outputs.of_iceberg(table)
             shutil.rmtree(table.location().removeprefix("file://"))
             return Ran(seconds, content)
@@ -43,19 +42,9 @@ def measure(bench: Bench) -> Iterator[Result]:
                 plain_spark.as_by_default(spark)
 
         expected = outputs.of_files(source.files)
-        sides = {
-            "plain": plain,
-            "splits": lambda: ours(keys=""),
-            "plain evenly": evenly,
-            "frames": lambda: ours(keys="id"),
-            "frames, key of 16 characters": lambda: ours(keys="key"),
-        }
+        sides = {"plain": plain, "splits": splits, "plain evenly": evenly}
         times = interleave(sides, expected, bench.rounds, bench.warm_ups, bench.say)
     about = f"append {source.rows:,} rows x 6 columns to Iceberg, no step: splits / Spark + Iceberg runtime, same codec"
     yield result_of("append-iceberg", about, times, "splits", "plain", target=0.6)
     about = "the same / Spark + Iceberg runtime with one task a file, so that no core is idle"
     yield result_of("append-iceberg-even", about, times, "splits", "plain evenly", target=0.6)
-    about = f"append {source.rows:,} rows x 6 columns to Iceberg, no step: DataFrame way, key int64 / Spark + Iceberg runtime"
-    yield result_of("append-iceberg-frames", about, times, "frames", "plain", target=1.35)
-    about = "the same with a key of 16 characters"
-    yield result_of("append-iceberg-frames-text", about, times, "frames, key of 16 characters", "plain", target=1.35)

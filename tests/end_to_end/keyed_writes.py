@@ -21,6 +21,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.store import open_store
+from tests.services.spark_avro import spark_avro
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 from tests.support.writes import drive, manifest_for, reconciler_for
@@ -40,6 +41,8 @@ def session() -> Iterator[Any]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
+        # A package that is present, as users have them.
+        "spark.jars": str(spark_avro()),
         # Many short queries: time for the best machine code is not earned back.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }

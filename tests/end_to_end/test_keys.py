@@ -364,6 +364,20 @@ def test_lines_of_text_are_keyed_by_what_sql_cannot_compute_so_it_is_refused(
     write.stall(reasons.KEYS_UNSUITABLE, "'value' must come through")
 
 
+def test_a_format_of_a_package_is_read_where_spark_has_it(session: Any, disk_place: Place, tmp_path: Path) -> None:
+    disk_place.create(TEXTS)
+    rows = session.createDataFrame(numbered(*range(90)).to_pandas())
+    rows.repartition(3).write.format("avro").save(str(tmp_path / "in"))
+    source = {"format": "avro", "path": str(tmp_path / "in"), "keyColumns": ["id"]}
+    write = KeyedWrite(session, disk_place, tmp_path, source, [failing(tmp_path, 50)])
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+
+    write.finish()
+
+    assert_exactly_once(disk_place, range(90))
+
+
 def test_a_table_of_a_spark_catalog_is_read_by_its_name(session: Any, lance_place: Place, tmp_path: Path) -> None:
     lance_place.create(TEXTS)
     write_parquet(numbered(*range(60)), tmp_path / "in", 1)

@@ -1,4 +1,4 @@
-"""Append the same files to an Iceberg table, with a step that does nothing, by keys: DataFrames against Spark with Iceberg's runtime.
+"""Append the same files to an Iceberg table by keys, with a step that does nothing: DataFrames against Spark with the runtime.
 
 As `append-iceberg`, and apart from it: there Python's workers would wait so long between two turns that Spark ends them, and each
 turn would pay for their imports.

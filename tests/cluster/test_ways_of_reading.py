@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from checkpoint_operator.catalogs import open_catalog
 from tests.cluster.lake import CATALOG, SCHEMA
@@ -29,9 +28,8 @@ def picky(row):
 """
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "lance"])
-def test_a_program_whose_driver_dies_goes_on_by_keys(user: User, kind: str) -> None:
-    user.make_place(kind)
+def test_a_program_whose_driver_dies_goes_on_by_keys(user: User) -> None:
+    user.make_place("lance")
     source = {"format": "program", "program": "steps:main", "keyColumns": ["id"]}
     manifest = user.write("", SECONDS, source=source)
     user.put_code(SLOW + PROGRAM, f"{user.name}-code")

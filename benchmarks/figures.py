@@ -28,7 +28,7 @@ class Figure:
 
 FIGURES = (
     Figure("append-iceberg", "append_iceberg", 4, "append to Iceberg: splits / Spark + Iceberg runtime"),
-    Figure("append-frames", "append_frames", 5, "append to Iceberg: DataFrames / Spark + Iceberg runtime"),
+    Figure("append-frames", "append_frames", 7, "append to Iceberg: DataFrames / Spark + Iceberg runtime"),
     Figure("append-lance", "append_lance", 4, "append to Lance: splits / lance.write_dataset, and / Spark's write.parquet"),
     Figure("slow-step", "slow_step", 5, "a step of 1 ms a row: checkpointed / plain Spark"),
     Figure("bytes-written", "bytes_written", 2, "bytes on disk: with seals and records / the bare table"),

@@ -46,7 +46,6 @@ def batches_of(*numbers: int | None, size: int = 5) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(
             {
                 "id": pa.array(part, pa.int64()),
-                keys.SOURCE: pa.array([0] * len(part), pa.int32()),
                 keys.FIRST: pa.array(signed),
                 keys.SECOND: pa.array(~signed),
             }

@@ -273,11 +273,11 @@ class _Work:
         return found
 
     def _with_hashes(self, frame: DataFrame, key_names: tuple[str, ...]) -> DataFrame:
-        if keys.SOURCE in frame.columns and len(self._sources) == 1:
-            frame = frame.drop(keys.SOURCE)
-        if keys.SOURCE not in frame.columns:
-            frame = frame.withColumn(keys.SOURCE, sql.lit(0))
-        columns = [sql.col(keys.SOURCE), *(sql.col(f"`{name}`") for name in key_names)]
+        source = sql.col(keys.SOURCE)
+        if len(self._sources) == 1:
+            # Tasks know the number of the only source; each column on the way to them costs time for each row.
+            frame, source = frame.drop(keys.SOURCE), sql.lit(0)
+        columns = [source, *(sql.col(f"`{name}`") for name in key_names)]
         return frame.select("*", *anti_join.hashes(columns))
 
     def _fix_input(self, ready: DataFrame) -> None:

@@ -109,6 +109,13 @@ def run_keyed_task(
             raise Retryable(reasons.ORDER_CHANGED, f"{lost.message}; this one begins again after what that has sealed") from lost
 
 
+def _sources_of(batch: pa.RecordBatch) -> pa.Array:
+    """Return the number of each row's source, which rides along only where there are several."""
+    if keys.SOURCE in batch.schema.names:
+        return batch.column(keys.SOURCE)
+    return pa.array(np.zeros(batch.num_rows, np.int32))
+
+
 def keys_of(seal: Seal) -> KeysCovered:
     """Return the keys that a seal covers. Corrupt if it covers positions: rows of one write are known in one way."""
     if not isinstance(seal.covered, KeysCovered):
@@ -285,7 +292,7 @@ class Rows:
         start, self._count = self._count, self._count + batch.num_rows
         return Piece(
             rows=batch.select(shown),
-            keys=pa.RecordBatch.from_arrays([batch.column(keys.SOURCE), *key_columns], names=names),
+            keys=pa.RecordBatch.from_arrays([_sources_of(batch), *key_columns], names=names),
             first=first,
             second=second,
             begins=begins,
@@ -328,8 +335,10 @@ class _Segment:
                 self._size_bytes += batch.nbytes
                 yield batch
             # Only after all that the piece gave was taken, as a segment may end here.
-            begun = pa.array(piece.begins)
-            self.keys.add(piece.keys.filter(begun), piece.first[piece.begins], piece.second[piece.begins])
+            if piece.begins.all():
+                self.keys.add(piece.keys, piece.first, piece.second)
+            else:
+                self.keys.add(piece.keys.filter(pa.array(piece.begins)), piece.first[piece.begins], piece.second[piece.begins])
             before, now = now, self.clock()
             self.rows.pace.took(now - before)
             if self._may_end() and is_due(now - started, self._size_bytes, self.launch.interval_s, self.launch.minimum_bytes):

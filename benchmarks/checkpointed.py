@@ -29,8 +29,6 @@ from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.storage import StorageEntry
 from checkpoint_protocol.store import ObjectStore, open_store
 from checkpoint_spark.attempt import run_attempt
-from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
-from checkpoint_spark.dataframes.session import properties
 from checkpoint_spark.executor import execute
 
 if TYPE_CHECKING:
@@ -107,6 +105,10 @@ class SessionDrivers:
 
     def _run_dataframes(self, ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
         """Run an attempt of the DataFrame way in a session of its own, with the properties that a driver would start with."""
+        # Here, as the figures of commits show that Spark is not so much as imported.
+        from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
+        from checkpoint_spark.dataframes.session import properties
+
         session = self.spark.newSession()
         for name, value in properties({}, parallelism).items():
             session.conf.set(name, value)

@@ -5,7 +5,8 @@ from pathlib import Path
 from tests.services import cache, maven
 
 ARTIFACT = "spark-avro_2.13"
-VERSION = "4.1.4"
+# Of the same line as the installed Spark; not every patch of it is in every mirror.
+VERSION = "4.1.1"
 
 
 def spark_avro() -> Path:

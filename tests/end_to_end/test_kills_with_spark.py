@@ -14,6 +14,7 @@ import pytest
 
 from checkpoint_protocol.positions import Range
 from checkpoint_spark.staging import ranges_of
+from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
 from tests.support.places import Place
@@ -102,15 +103,16 @@ def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_computes_only_t
     assert len(computed(log)) <= ROWS + (ROWS - sealed)
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "lance"])
+@pytest.mark.parametrize(("kind", "sink"), [("iceberg", "lance-disk"), ("lance", "iceberg-sql-disk")])
 def test_a_killed_reader_of_a_table_is_followed_by_one_that_reads_the_rest_of_the_same_version(
-    kind: str, disk_place: Place, tmp_path: Path
+    kind: str, sink: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    source = source_beside(disk_place, kind)
+    place = make_place(sink, tmp_path, request)
+    source = source_beside(place, kind)
     for start in range(0, ROWS + 5, 81):
         source.append(rows_of(range(start, start + 81)))
     source.delete(f"id >= {ROWS}")
-    write = gated_write(disk_place, tmp_path, source.section(where="id != 7"))
+    write = gated_write(place, tmp_path, source.section(where="id != 7"))
     command = write.command
     runner = command.start()
     write.wait_for_seals()
@@ -122,8 +124,8 @@ def test_a_killed_reader_of_a_table_is_followed_by_one_that_reads_the_rest_of_th
     code, output = wait_for_end(runner)
 
     assert code == 0, output
-    assert_exactly_once(disk_place, set(range(ROWS)) - {7})
-    assert len(disk_place.keys()) == 1
+    assert_exactly_once(place, set(range(ROWS)) - {7})
+    assert len(place.keys()) == 1
     sealed = sealed_rows(command, 1)
     assert sealed > 0
     assert sealed_rows(command, 2) == ROWS - 1 - sealed

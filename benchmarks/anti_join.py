@@ -49,7 +49,8 @@ def measure(bench: Bench) -> Iterator[Result]:
         with plain_spark.session(bench.folder / "plain", bench.cores, _MEMORY) as spark:
             sides = _Sides(spark, folder, sealed, schema, bench.cores)
             expected = sides.spark("merge").output
-            warm = {strategy: sides.spark(strategy) for strategy in _STRATEGIES}
+            for _ in range(2):  # the second time counts: whoever comes first pays for what Java has not compiled yet
+                warm = {strategy: sides.spark(strategy) for strategy in _STRATEGIES}
             if any(ran.output != expected for ran in warm.values()):
                 raise OutputsDiffer(f"Spark's strategies leave {[ran.output for ran in warm.values()]}")
             told = ", ".join(f"{strategy} {ran.seconds:.2f} s" for strategy, ran in warm.items())

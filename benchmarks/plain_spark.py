@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.checkpointed import CODEC
 from benchmarks.inputs import Input
 from benchmarks.paces import CODE
+from checkpoint_spark import class_data
 from tests.services.spark_iceberg import iceberg_spark_runtime
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ PROPERTIES = f"TBLPROPERTIES ({_SET})"
 
 
 def conf_of(warehouse: Path, memory: str = "4g") -> dict[str, str]:
-    """Return Spark's settings: those that both ways need, and a catalog named `plain`."""
-    return {
+    """Return Spark's settings: those that both ways need, and a catalog named `plain`; class data, as drivers have them."""
+    conf = {
         "spark.jars": str(iceberg_spark_runtime()),
         "spark.driver.memory": memory,
         "spark.driver.host": "127.0.0.1",
@@ -38,6 +39,7 @@ def conf_of(warehouse: Path, memory: str = "4g") -> dict[str, str]:
         "spark.sql.catalog.plain.type": "hadoop",
         "spark.sql.catalog.plain.warehouse": str(warehouse),
     }
+    return class_data.driver_conf(conf, class_data.home_of_spark(os.environ))
 
 
 @contextmanager

@@ -12,7 +12,6 @@ and BasicExecutorFeatureStep and KubernetesExecutorBackend, which are the other 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -25,6 +24,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
+
+from checkpoint_spark import class_data
 
 #: The executors' pod template as JSON: a file of it is made here, because Spark reads it from a file.
 TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
@@ -147,8 +148,14 @@ def executor_command(environment: Mapping[str, str], java: str, spark_home: str)
     """Return the command of the executor's JVM."""
     (memory,) = _required(environment, "SPARK_EXECUTOR_MEMORY")
     values = _required(environment, *_BACKEND_OPTIONS.values())
-    command = [java, *_java_options(environment), f"-Xms{memory}", f"-Xmx{memory}"]
-    command += ["-cp", os.pathsep.join(_class_path(environment, spark_home)), _BACKEND]
+    class_path = _class_path(environment, spark_home)
+    shared: list[str] = []
+    # Who puts jars of his own before Spark's wants other classes than the archive's.
+    if not environment.get("SPARK_CLASSPATH"):
+        shared, first = class_data.executor_start(Path(spark_home))
+        class_path = first + class_path
+    command = [java, *shared, *_java_options(environment), f"-Xms{memory}", f"-Xmx{memory}"]
+    command += ["-cp", os.pathsep.join(class_path), _BACKEND]
     for option, value in zip(_BACKEND_OPTIONS, values, strict=True):
         command += [option, value]
     return command
@@ -174,17 +181,12 @@ def _class_path(environment: Mapping[str, str], spark_home: str) -> list[str]:
 
 
 def _become_executor(environment: Mapping[str, str]) -> NoReturn:
-    spark_home = environment.get("SPARK_HOME") or _home_of_pyspark()
-    command = executor_command(environment, _java(environment), spark_home)
-    # Java takes our place: it gets the signals, and its end is the container's. Its Python workers look for $SPARK_HOME.
-    os.execve(command[0], command, {**environment, "SPARK_HOME": spark_home})
-
-
-def _home_of_pyspark() -> str:
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
+    spark_home = class_data.home_of_spark(environment)
+    if spark_home is None:
         raise WrongCall("this image has no pyspark: install it, or set SPARK_HOME")
-    return found.submodule_search_locations[0]
+    command = executor_command(environment, _java(environment), str(spark_home))
+    # Java takes our place: it gets the signals, and its end is the container's. Its Python workers look for $SPARK_HOME.
+    os.execve(command[0], command, {**environment, "SPARK_HOME": str(spark_home)})
 
 
 def _java(environment: Mapping[str, str]) -> str:

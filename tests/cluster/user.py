@@ -91,8 +91,13 @@ class User:
             "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1s", "minimumBytes": "1"},
             "driver": {"memory": "512Mi", "template": _small("driver")},
             "executor": {"memory": "512Mi", "cores": 2, "template": _small("executor")},
-            # One real core is asked for by two task slots: this machine is small.
-            "sparkConf": {"spark.kubernetes.executor.request.cores": "100m"},
+            "sparkConf": {
+                # One real core is asked for by two task slots: this machine is small.
+                "spark.kubernetes.executor.request.cores": "100m",
+                # For seconds, time for the best machine code is not earned back.
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+                "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            },
             **spec,
         }
         return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": self.name}, "spec": sections}

@@ -33,6 +33,7 @@ TEXTS = pa.schema([("id", pa.int64()), ("text", pa.string())])
 @pytest.fixture(scope="session")
 def session() -> Iterator[Any]:
     """One session, as drivers open it, with tasks that are tried again."""
+    from checkpoint_spark import class_data
     from checkpoint_spark.dataframes.session import open_session
 
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
@@ -43,14 +44,14 @@ def session() -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         # A package that is present, as users have them.
         "spark.jars": str(spark_avro()),
-        # Many short queries: time for the best machine code is not earned back.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
     with ExitStack() as stack:
         with warnings.catch_warnings():
             # Lance warns of any fork after its import; this one becomes Java.
             warnings.filterwarnings("ignore", message="lance is not fork-safe")
-            opened = stack.enter_context(open_session("tests", "local[2,2]", conf, 1))
+            opened = stack.enter_context(
+                open_session("tests", "local[2,2]", class_data.driver_conf(conf, class_data.home_of_spark(os.environ)), 1)
+            )
         yield opened
 
 

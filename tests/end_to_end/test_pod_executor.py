@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.ports import free_port
+from tests.services.spark_classes import spark_classes
 from tests.services.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.spark
@@ -44,13 +45,14 @@ def look(_):
     import checkpoint_spark, pyarrow
     with open(f"/proc/{os.getppid()}/stat") as stat:
         jvm = int(stat.read().rpartition(")")[2].split()[1])
-    with open(f"/proc/{jvm}/cmdline") as command:
-        return jvm, command.read().split(chr(0))
+    with open(f"/proc/{jvm}/cmdline") as command, open(f"/proc/{jvm}/maps") as maps:
+        return jvm, command.read().split(chr(0)), "/spark-classes.jsa" in maps.read()
 
 print("ready", flush=True)
-jvm, command = context.parallelize([1], 1).map(look).collect()[0]
+jvm, command, from_archive = context.parallelize([1], 1).map(look).collect()[0]
 assert jvm == executor.pid, (jvm, executor.pid)
 assert "-Dgreeting=hello  pod" in command, command
+assert from_archive, "Java did not take the class data"
 assert len([option for option in command if option == "--add-opens=java.base/java.lang=ALL-UNNAMED"]) == 1, command
 context.stop()
 print("ended with", executor.wait(30), flush=True)
@@ -58,6 +60,7 @@ print("ended with", executor.wait(30), flush=True)
 
 
 def test_an_executor_of_the_image_joins_its_driver_runs_tasks_and_ends_with_it(tmp_path: Path) -> None:
+    spark_classes()
     log = tmp_path / "executor.log"
     with SparkCluster(tmp_path / "cluster", {}) as cluster:
         done = subprocess.run(

@@ -10,6 +10,7 @@ from tests.services.kubernetes import binaries, machine, parts, project_images
 from tests.services.rest_catalog import server_classes
 from tests.services.s3_server import gateway_binary
 from tests.services.spark_avro import spark_avro
+from tests.services.spark_classes import spark_classes
 from tests.services.spark_iceberg import iceberg_spark_runtime
 
 ENTRIES: tuple[tuple[str, Callable[[], object]], ...] = (
@@ -17,6 +18,7 @@ ENTRIES: tuple[tuple[str, Callable[[], object]], ...] = (
     ("Iceberg REST catalog (100 MB of jars by Maven)", server_classes),
     ("Iceberg runtime for Spark (one jar by Maven)", iceberg_spark_runtime),
     ("Avro for Spark (one jar by Maven)", spark_avro),
+    ("class data of Spark (for each environment, about a minute)", spark_classes),
     ("etcd (built with Go)", binaries.etcd),
     ("Kubernetes' API server, controllers and kubectl (built with Go, for minutes)", binaries.control_plane),
     ("helm (built with Go, for minutes)", binaries.helm),

@@ -152,6 +152,26 @@ def test_the_executors_command_is_that_of_sparks_own_image() -> None:
     ]
 
 
+def test_an_executor_starts_from_the_images_class_data(tmp_path: Path) -> None:
+    for name in ("class-path.jar", "spark-classes.jsa"):
+        (tmp_path / name).write_bytes(b"x")
+
+    command = executor_command({**EXECUTOR, "SPARK_JAVA_OPT_0": "-Da=b"}, "java", str(tmp_path))
+
+    assert command[1:3] == [f"-XX:SharedArchiveFile={tmp_path}/spark-classes.jsa", "-Da=b"]
+    assert command[command.index("-cp") + 1] == f"{tmp_path}/class-path.jar:/opt/spark/conf:{tmp_path}/jars/*"
+
+
+def test_a_user_who_puts_jars_before_sparks_gets_no_class_data(tmp_path: Path) -> None:
+    for name in ("class-path.jar", "spark-classes.jsa"):
+        (tmp_path / name).write_bytes(b"x")
+
+    command = executor_command({**EXECUTOR, "SPARK_CLASSPATH": "/first.jar"}, "java", str(tmp_path))
+
+    assert command[1] == "-Xms2048m"
+    assert command[command.index("-cp") + 1] == f"/opt/spark/conf:/first.jar:{tmp_path}/jars/*"
+
+
 def test_java_options_come_in_the_order_of_their_numbers_not_of_their_names() -> None:
     options = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in (10, 9, 2, 100, 1)}
 

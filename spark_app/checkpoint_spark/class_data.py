@@ -118,6 +118,8 @@ def _use_spark(class_path: Path, archive: Path) -> None:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Where an image is built, the machine's name may stand for no address.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -54,9 +56,22 @@ def installation(cluster: Cluster, lake: Lake, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture
-def user(installation: Installation, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
-    """Somebody who works in a namespace; what went wrong is shown when a test fails."""
+def users(installation: Installation, tmp_path: Path) -> Iterator[Callable[[], User]]:
+    """As many as are asked for, who work in one namespace at the same time, each with a write."""
     installation.make_sound()
-    somebody = User(installation, tmp_path)
-    yield somebody
-    somebody.leave()
+    with ExitStack() as stack:
+
+        def one_more() -> User:
+            folder = tmp_path / uuid.uuid4().hex[:8]
+            folder.mkdir()
+            somebody = User(installation, folder)
+            stack.callback(somebody.leave)
+            return somebody
+
+        yield one_more
+
+
+@pytest.fixture
+def user(users: Callable[[], User]) -> User:
+    """Somebody who works in a namespace; what went wrong is shown when a test fails."""
+    return users()

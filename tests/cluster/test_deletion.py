@@ -89,16 +89,6 @@ def test_a_name_that_is_used_again_is_a_new_write(user: User) -> None:
     assert len(user.place.keys()) == 1
 
 
-def test_a_committed_write_that_is_deleted_keeps_its_rows(user: User) -> None:
-    user.make_place("iceberg")
-    user.apply(user.write(user.put_rows("a.parquet", 0, 50)))
-    user.wait_for("Committed")
-
-    user.kubectl("delete", "cw", user.name, "-n", user.namespace, "--timeout=60s")
-
-    assert user.ids() == list(range(50))
-
-
 def test_a_namespace_that_is_deleted_with_its_writes_ends(user: User) -> None:
     """Its RoleBindings go before its writes; the operator can still let go of them."""
     namespace = f"ns-{uuid.uuid4().hex[:8]}"

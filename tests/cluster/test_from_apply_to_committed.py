@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import json
-
-import pytest
+from collections.abc import Callable
 
 from tests.cluster.user import User
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "lance"])
-def test_an_applied_write_runs_in_pods_and_ends_in_one_commit(user: User, kind: str) -> None:
-    place = user.make_place(kind)
-    source = user.put_rows("a.parquet", 0, 500)
+def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each(users: Callable[[], User]) -> None:
+    both = {kind: users() for kind in ("iceberg", "lance")}
+    for kind, user in both.items():
+        user.make_place(kind)
+        user.apply(user.write(user.put_rows("a.parquet", 0, 500)))
 
-    user.apply(user.write(source))
-    user.wait_for("Committed")
+    for user in both.values():
+        user.wait_for("Committed")
+        assert user.place is not None
+        assert user.ids() == list(range(500))
+        assert len(user.place.keys()) == 1
+        status = user.status()
+        assert status["rowsCommitted"] == 500
+        assert status["commit"]["key"] == user.place.keys()[0]
+        assert user.events() == []
+        kubectl_get_shows(user, rows=500)
 
-    assert user.ids() == list(range(500))
-    assert len(place.keys()) == 1
-    status = user.status()
-    assert status["rowsCommitted"] == 500
-    assert status["commit"]["key"] == place.keys()[0]
-    assert user.events() == []
 
-
-def test_what_kubectl_get_shows(user: User) -> None:
-    user.make_place("iceberg")
-    user.apply(user.write(user.put_rows("a.parquet", 0, 20)))
-    user.wait_for("Committed")
-
+def kubectl_get_shows(user: User, rows: int) -> None:
     short = user.kubectl("get", "cw", user.name, "-n", user.namespace)
     wide = user.kubectl("get", "cw", user.name, "-n", user.namespace, "-o", "wide")
 
     header, row = (line.split() for line in short.splitlines())
     assert header == ["NAME", "PHASE", "PROGRESS", "ROWS", "ATTEMPT", "AGE"]
     assert row[:2] == [user.name, "Committed"]
-    assert row[3:5] == ["20", "1"]
+    assert row[3:5] == [str(rows), "1"]
     assert wide.splitlines()[0].split()[6:] == ["QUARANTINED", "FORMAT", "TABLE", "VERSION", "DRIVER", "REASON"]
     assert json.loads(user.kubectl("get", "cw", user.name, "-n", user.namespace, "-o", "json"))["status"]["commit"]["id"] in wide
 
 
-def test_a_new_run_nonce_takes_only_the_rows_that_came_since(user: User) -> None:
+def test_a_new_run_nonce_takes_only_the_rows_that_came_since_and_all_stay_when_the_write_is_deleted(user: User) -> None:
     place = user.make_place("iceberg")
     source = user.put_rows("a.parquet", 0, 50)
     user.apply(user.write(source))
@@ -53,3 +50,6 @@ def test_a_new_run_nonce_takes_only_the_rows_that_came_since(user: User) -> None
 
     assert user.ids() == list(range(80))
     assert len(place.keys()) == 2
+
+    user.kubectl("delete", "cw", user.name, "-n", user.namespace, "--timeout=60s")
+    assert user.ids() == list(range(80))

@@ -11,8 +11,8 @@ from tests.cluster.user import User
 from tests.services.kubernetes import Cluster
 
 NODE = "node-2"
-#: 300 rows of 0.9 s in two task slots: more than two minutes of work. A lost node is noticed after less than one.
-ROWS, SECONDS = 300, 0.9
+#: 300 rows of 0.6 s in two task slots: a minute and a half of work. A lost node is noticed after half a minute.
+ROWS, SECONDS = 300, 0.6
 TAINT = "checkpointed.dev/test=second:NoSchedule"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,11 @@ import pytest
 
 from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.local.runner import Report, Runner
+from tests.end_to_end.conftest import make_place
 from tests.services.spark_cluster import SparkCluster
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, memory_bytes, wait_for_end
-from tests.support.places import IcebergPlace, Place
+from tests.support.places import IcebergPlace
 from tests.support.writes import SCHEMA, manifest_for, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -38,17 +40,28 @@ def work(row):
 """
 
 
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("iceberg-sql-disk", {}),
+        ("iceberg-sql-disk", {"way": "DataFrame", "keyColumns": ["id"]}),
+        ("lance-s3", {"way": "DataFrame", "keyColumns": ["id"]}),
+    ],
+    ids=["iceberg-splits", "iceberg-dataframe", "lance-dataframe"],
+)
 def test_a_speculative_try_of_a_straggling_task_adds_no_row(
-    iceberg_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, source: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    place = make_place(name, tmp_path, request)
     marker, second = tmp_path / "first-try", tmp_path / "second-try"
     code = tmp_path / "code"
     code.mkdir()
     (code / "straggler.py").write_text(STRAGGLER.format(marker=str(marker), second=str(second)))
-    iceberg_place.create(SCHEMA)
+    place.create(SCHEMA)
     manifest = manifest_for(
-        iceberg_place,
+        place,
         write_inputs(tmp_path / "in"),
+        source=source,
         steps=[{"call": "straggler:work", "input": "row"}],
         code={"path": str(code)},
         sparkConf={
@@ -66,11 +79,11 @@ def test_a_speculative_try_of_a_straggling_task_adds_no_row(
         pass
 
     with SparkCluster(tmp_path / "cluster", {"PYTHONPATH": str(code)}) as cluster:
-        ended = Runner(manifest, iceberg_place.settings, 2, report, master=cluster.master).run()
+        ended = Runner(manifest, place.settings, 2, report, master=cluster.master).run()
 
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert second.exists(), "Spark started no second try, so nothing was shown"
-    assert_exactly_once(iceberg_place, range(ROWS))
+    assert_exactly_once(place, range(ROWS))
 
 
 MANY = 5_000_000

@@ -19,13 +19,20 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.store import ObjectStore
 
+_PAUSE_AFTER_PROGRESS_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 10.0
 _MOST_PAUSE_S: Final = 300.0
 
 
 def pause_after(failures: int) -> float:
-    """Return the seconds between a failed attempt and the next: 10, 20, 40 ... 300, as for the pods of a Kubernetes Job."""
-    return min(_MOST_PAUSE_S, _FIRST_PAUSE_S * float(1 << min(max(failures, 1) - 1, 10)))
+    """Return the seconds between an attempt and the next: 10, 20, 40 ... 300, as for the pods of a Kubernetes Job.
+
+    `failures`: attempts in a row that sealed nothing. None: the last one has sealed something, so what killed it comes from
+    outside or far between, and there are no more such attempts than there is work.
+    """
+    if failures == 0:
+        return _PAUSE_AFTER_PROGRESS_S
+    return min(_MOST_PAUSE_S, _FIRST_PAUSE_S * float(1 << min(failures - 1, 10)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,8 @@ class ControlPlane:
             # Its first act is a service account for each of its controllers, and the default limit makes that take seconds.
             "--kube-api-qps=200",
             "--kube-api-burst=400",
+            # See the kubelet's lease.
+            "--node-monitor-grace-period=25s",
             *extra,
         ]
 

@@ -134,6 +134,8 @@ SystemdCgroup = false
             "containerRuntimeEndpoint": f"unix://{self.socket}",
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{cgroups.NAME}/{self.name}",
+            # A node is known to be lost after 25 s instead of 50: its lease is renewed each five seconds.
+            "nodeLeaseDurationSeconds": 20,
             "failCgroupV1": False,
             "failSwapOn": False,
             "podLogsDir": f"{self.data}/pod-logs",

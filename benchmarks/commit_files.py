@@ -4,7 +4,8 @@ Ours is timed from "the last seal is put" to "the snapshot is in the table": a p
 gathers its seals, looks whether the staged files are there with their sizes, and commits. pyiceberg's is timed from the opening
 of the table; it gets the files as objects that were made beforehand.
 
-On disk, and with everything on an S3 server behind a proxy that lets each request wait for 50 ms; the catalog is a file.
+On disk, and with everything on an S3 server behind a proxy that lets each request wait for 50 ms; the catalog is a file. On
+disk Spark's Iceberg appends the same files too (see commit_spark.py).
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Final
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 
 from benchmarks.bench import Bench
 from benchmarks.commit_scene import ROWS, Rig, Staged, local, remove, set_the_scene, slow
+from benchmarks.commit_spark import SparkCommits, spark_commits
 from benchmarks.pairs import OutputsDiffer
 from benchmarks.results import Result, result_of
 from checkpoint_operator.catalogs import open_catalog
@@ -37,15 +41,17 @@ def measure(bench: Bench) -> Iterator[Result]:
     for place, suffix in ((local, ""), (slow, "-50ms")):
         folder = bench.folder / place.__name__
         folder.mkdir()
-        with place(folder) as rig:
+        with place(folder) as rig, ExitStack() as stack:
+            spark = None if suffix else stack.enter_context(spark_commits(folder / "spark", bench.cores))
             for count in _SMALL if bench.small else _TARGETS:
                 # What takes milliseconds is asked more often.
                 rounds = bench.rounds * (3 if count < 1_000 and not bench.small else 1)
-                yield _compare(bench, rig, count, rounds, suffix)
+                yield from _compare(bench, rig, count, rounds, suffix, spark)
 
 
-def _compare(bench: Bench, rig: Rig, count: int, rounds: int, suffix: str) -> Result:
-    times: dict[str, list[float]] = {name: [] for name in ("pyiceberg", "ours", *_STEPS)}
+def _compare(bench: Bench, rig: Rig, count: int, rounds: int, suffix: str, spark: SparkCommits | None) -> Iterator[Result]:
+    sides = ("pyiceberg", "ours", *_STEPS, *(("spark",) if spark else ()))
+    times: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         is_warm_up = number == 0
         staged = set_the_scene(rig, min(count, 100) if is_warm_up else count)
@@ -55,17 +61,26 @@ def _compare(bench: Bench, rig: Rig, count: int, rounds: int, suffix: str) -> Re
         gc.freeze()  # the objects that were made for pyiceberg are nobody's load
         took = {"pyiceberg": _theirs(rig, bare, staged.files), **ours(rig, staged)}
         gc.unfreeze()
-        found, expected = _fingerprint(rig, staged.table), _fingerprint(rig, bare)
-        if found != expected or found[:2] != (len(staged.files), ROWS * len(staged.files)):
-            raise OutputsDiffer(f"ours has {found}, pyiceberg's {expected}, of {len(staged.files)} files of {ROWS} rows")
+        left = {
+            name: open_catalog("bench", rig.settings).load_table(f"b.{table}")
+            for name, table in (("ours", staged.table), ("pyiceberg", bare))
+        }
+        if spark is not None:
+            took["spark"], left["spark"] = spark.append(left["pyiceberg"])
+        found = {name: _fingerprint(table) for name, table in left.items()}
+        if len(set(found.values())) > 1 or found["ours"][:2] != (len(staged.files), ROWS * len(staged.files)):
+            raise OutputsDiffer(f"of {len(staged.files)} files of {ROWS} rows are there (files, rows, names): {found}")
         remove(rig)
         told = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in took.items())
         bench.say(f"{rig.name}, {count:,} files, {f'round {number}' if number else 'warm-up'}: {told}")
         if not is_warm_up:
             for name, seconds in took.items():
                 times[name].append(round(seconds, 4))
-    about = f"close and commit of {count:,} staged files, {rig.name} / pyiceberg's fast append"
-    return result_of(f"commit-{count}{suffix}", about, times, "ours", "pyiceberg", _TARGETS.get(count, 1.5))
+    about = f"close and commit of {count:,} staged files, {rig.name} / "
+    target = _TARGETS.get(count, 1.5)
+    yield result_of(f"commit-{count}{suffix}", f"{about}pyiceberg's fast append", times, "ours", "pyiceberg", target)
+    if spark is not None:
+        yield result_of(f"commit-{count}-spark", f"{about}the commit of Spark's Iceberg", times, "ours", "spark", target)
 
 
 def ours(rig: Rig, staged: Staged) -> dict[str, float]:
@@ -93,9 +108,8 @@ def _theirs(rig: Rig, name: str, files: list[DataFile]) -> float:
     return time.perf_counter() - started
 
 
-def _fingerprint(rig: Rig, name: str) -> tuple[int, int, int]:
+def _fingerprint(table: Table) -> tuple[int, int, int]:
     """Return how many files and rows a table's snapshot names, and a sum over their names."""
-    table = open_catalog("bench", rig.settings).load_table(f"b.{name}")
     snapshot = table.current_snapshot()
     assert snapshot is not None
     paths: set[str] = set()

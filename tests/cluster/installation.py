@@ -32,6 +32,8 @@ class Installation:
     lake: Lake
     folder: Path
     _is_installed: bool = field(default=False)
+    #: As `values` say, and not as a test has changed it.
+    _is_as_made: bool = field(default=False)
 
     def make_sound(self) -> None:
         if not self._is_installed:
@@ -39,7 +41,8 @@ class Installation:
             (self.folder / "values.yaml").write_text(yaml.safe_dump(self.values()))
             self.cluster.kubectl("apply", "--server-side", "--filename", str(ROOT / "crds"))
             self._is_installed = True
-        self.upgrade()
+        if not self._is_as_made:
+            self.upgrade()
         self.wait_ready()
 
     def load_images(self) -> None:
@@ -69,11 +72,13 @@ class Installation:
 
     def upgrade(self, **values: Any) -> None:
         """`helm upgrade --install`; `values` are set on top, by path with dots as underscores twice."""
+        self._is_as_made = False
         sets = [f"--set={name.replace('__', '.')}={value}" for name, value in values.items()]
         self.cluster.helm(
             *("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--create-namespace", "--force-conflicts"),
             *("--values", str(self.folder / "values.yaml"), "--skip-crds", *sets),
         )
+        self._is_as_made = not values
 
     def wait_ready(self) -> None:
         self.cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", NAMESPACE, "--timeout=100s")
@@ -102,6 +107,7 @@ class Installation:
         self.wait_ready()
 
     def scale(self, replicas: int) -> None:
+        self._is_as_made = False
         self.cluster.kubectl("scale", DEPLOYMENT, "-n", NAMESPACE, f"--replicas={replicas}")
 
     def logs(self) -> str:

@@ -42,12 +42,8 @@ def work(row):
 
 @pytest.mark.parametrize(
     ("name", "source"),
-    [
-        ("iceberg-sql-disk", {}),
-        ("iceberg-sql-disk", {"way": "DataFrame", "keyColumns": ["id"]}),
-        ("lance-s3", {"way": "DataFrame", "keyColumns": ["id"]}),
-    ],
-    ids=["iceberg-splits", "iceberg-dataframe", "lance-dataframe"],
+    [("iceberg-sql-disk", {}), ("lance-disk", {"way": "DataFrame", "keyColumns": ["id"]})],
+    ids=["iceberg-splits", "lance-dataframe"],
 )
 def test_a_speculative_try_of_a_straggling_task_adds_no_row(
     name: str, source: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

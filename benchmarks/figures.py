@@ -40,7 +40,7 @@ FIGURES = (
     ),
     Figure("commit", "commit_files", 15, "close and commit of 1, 1,000 and 100,000 staged files / pyiceberg's fast append"),
     Figure("commit-memory", "commit_memory", 2, "memory of close and commit of 100,000 staged files / 64 MB"),
-    Figure("crash", "crash", 20, "a job killed at 50 % and run again: ours / Ray Data, Daft, plain Spark"),
+    Figure("crash", "crash", 45, "a job killed at 50 % and run again: ours / Ray Data, Daft, plain Spark"),
     Figure("driver-pods", "driver_pods", 3, "driver pods of 1,000 writes on a real API server: the operator / a bare client"),
 )
 

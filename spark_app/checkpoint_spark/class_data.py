@@ -1,4 +1,4 @@
-"""Java's class data of Spark, made once and shared by every start: a driver or an executor is up in about half the time.
+"""Java's class data of Spark, made once and shared by every start: drivers and executors are up in about two thirds of the time.
 
     python -m checkpoint_spark.class_data
 

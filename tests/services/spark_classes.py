@@ -1,4 +1,4 @@
-"""The class data with which the tests' Sparks start in half the time, in the environment that the tests run in."""
+"""The class data with which the tests' Sparks start faster, in the environment that the tests run in."""
 
 import os
 import sys

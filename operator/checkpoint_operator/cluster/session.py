@@ -27,8 +27,8 @@ _MOST_PAUSE_S: Final = 300.0
 def pause_after(failures: int) -> float:
     """Return the seconds between an attempt and the next: 10, 20, 40 ... 300, as for the pods of a Kubernetes Job.
 
-    `failures`: attempts in a row that sealed nothing. None: the last one has sealed something, so what killed it comes from
-    outside or far between, and there are no more such attempts than there is work.
+    `failures`: attempts in a row that sealed nothing. At 0 the last one has sealed something (or does not count), and the next
+    follows almost at once: of attempts that bring the end nearer there are no more than there is work.
     """
     if failures == 0:
         return _PAUSE_AFTER_PROGRESS_S

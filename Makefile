@@ -36,7 +36,7 @@ check: setup ## the fast checks: format, lint, types, import rules, pure tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/unit tests/simulation
+	$(BIN)/python -m pytest --numprocesses=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist=worksteal tests/unit tests/simulation
 
 prefetch: setup ## fetch and build the servers that the tests use, once, into a cache folder
 	@$(BIN)/python -m checkpoint_operator.local.java

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.checkpointed import CODEC
 from benchmarks.inputs import Input
 from benchmarks.paces import CODE
-from checkpoint_spark import class_data
+from checkpoint_spark.shipping import fast_start
 from tests.services.spark_iceberg import iceberg_spark_runtime
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PROPERTIES = f"TBLPROPERTIES ({_SET})"
 
 
 def conf_of(warehouse: Path, memory: str = "4g") -> dict[str, str]:
-    """Return Spark's settings: those that both ways need, and a catalog named `plain`; class data, as drivers have them."""
+    """Return Spark's settings: those that both ways need, and a catalog named `plain`; the fast start that our drivers have."""
     conf = {
         "spark.jars": str(iceberg_spark_runtime()),
         "spark.driver.memory": memory,
@@ -39,7 +39,7 @@ def conf_of(warehouse: Path, memory: str = "4g") -> dict[str, str]:
         "spark.sql.catalog.plain.type": "hadoop",
         "spark.sql.catalog.plain.warehouse": str(warehouse),
     }
-    return class_data.driver_conf(conf, class_data.home_of_spark(os.environ))
+    return fast_start(conf, os.environ)
 
 
 @contextmanager

@@ -52,11 +52,8 @@ def home_of_spark(environment: Mapping[str, str]) -> Path | None:
 
 
 def driver_conf(given: Mapping[str, str], home: Path | None) -> dict[str, str]:
-    """Return the properties with which Spark's driver starts from the archive; the given ones where there is none.
-
-    Who puts jars of his own before Spark's wants other classes than the archive's: then it is left out.
-    """
-    if home is None or not is_there(home) or given.get("spark.driver.extraClassPath"):
+    """Return the properties with which Spark's driver starts from the archive; the given ones where it cannot."""
+    if home is None or not _is_for(given.get("spark.driver.extraClassPath"), home):
         return dict(given)
     options = (given.get("spark.driver.defaultJavaOptions"), option(home))
     return {
@@ -66,9 +63,17 @@ def driver_conf(given: Mapping[str, str], home: Path | None) -> dict[str, str]:
     }
 
 
-def executor_start(home: Path) -> tuple[list[str], list[str]]:
-    """Return the options, and the first parts of the class path, of an executor that starts from the archive, if there is one."""
-    return ([option(home)], [str(home / _CLASS_PATH)]) if is_there(home) else ([], [])
+def executor_start(own_jars: str | None, home: Path) -> tuple[list[str], list[str]]:
+    """Return the options, and the first parts of the class path, of an executor that starts from the archive.
+
+    Both are empty where it cannot. `own_jars` is the value of spark.executor.extraClassPath.
+    """
+    return ([option(home)], [str(home / _CLASS_PATH)]) if _is_for(own_jars, home) else ([], [])
+
+
+def _is_for(own_jars: str | None, home: Path) -> bool:
+    """Say if a start takes the archive: who puts jars of his own before Spark's wants other classes than the archive's."""
+    return is_there(home) and not own_jars
 
 
 def option(home: Path) -> str:

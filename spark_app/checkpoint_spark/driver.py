@@ -23,10 +23,9 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store import open_store
-from checkpoint_spark import class_data
 from checkpoint_spark.attempt import run_attempt
 from checkpoint_spark.executor import storage_settings
-from checkpoint_spark.shipping import dataframes_by_spark, ship_by_spark
+from checkpoint_spark.shipping import dataframes_by_spark, fast_start, ship_by_spark
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -69,7 +68,7 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         return EXIT_FAILED
     try:
         application = f"checkpointed-write {orders.key}"
-        conf = class_data.driver_conf(orders.spark_conf, class_data.home_of_spark(os.environ))
+        conf = fast_start(orders.spark_conf, os.environ)
         ship = ship_by_spark(application, orders.master, conf)
         frames = dataframes_by_spark(application, orders.master, conf)
         run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship, frames)

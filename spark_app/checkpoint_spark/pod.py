@@ -148,14 +148,9 @@ def executor_command(environment: Mapping[str, str], java: str, spark_home: str)
     """Return the command of the executor's JVM."""
     (memory,) = _required(environment, "SPARK_EXECUTOR_MEMORY")
     values = _required(environment, *_BACKEND_OPTIONS.values())
-    class_path = _class_path(environment, spark_home)
-    shared: list[str] = []
-    # Who puts jars of his own before Spark's wants other classes than the archive's.
-    if not environment.get("SPARK_CLASSPATH"):
-        shared, first = class_data.executor_start(Path(spark_home))
-        class_path = first + class_path
-    command = [java, *shared, *_java_options(environment), f"-Xms{memory}", f"-Xmx{memory}"]
-    command += ["-cp", os.pathsep.join(class_path), _BACKEND]
+    shared, first = class_data.executor_start(environment.get("SPARK_CLASSPATH"), Path(spark_home))
+    class_path = os.pathsep.join(first + _class_path(environment, spark_home))
+    command = [java, *shared, *_java_options(environment), f"-Xms{memory}", f"-Xmx{memory}", "-cp", class_path, _BACKEND]
     for option, value in zip(_BACKEND_OPTIONS, values, strict=True):
         command += [option, value]
     return command

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import threading
 from collections.abc import Mapping, Sequence
 
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
+from checkpoint_spark import class_data, python_workers
 from checkpoint_spark.attempt import RunDataFrames, Ship
 from checkpoint_spark.executor import execute
 from checkpoint_spark.failures import of_spark
+
+
+def fast_start(conf: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return Spark's properties with what makes Java and Python start fast, where it is there and the user says nothing else."""
+    return class_data.driver_conf(python_workers.conf(conf), class_data.home_of_spark(environment))
 
 
 def ship_by_spark(application: str, master: str, conf: Mapping[str, str]) -> Ship:
@@ -19,6 +28,7 @@ def ship_by_spark(application: str, master: str, conf: Mapping[str, str]) -> Shi
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
 
+        _import_while_java_starts()
         # No SparkSession: splits need no SQL, and a plain context starts faster.
         settings = SparkConf().setAppName(application).setMaster(master).setAll(list(conf.items()))
         context = SparkContext(conf=settings)
@@ -41,7 +51,21 @@ def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str]) 
         from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
         from checkpoint_spark.dataframes.session import open_session
 
+        _import_while_java_starts()
         with open_session(application, master, conf, parallelism) as session:
             run_dataframe_attempt(session, ledger, launch, parallelism)
 
     return run
+
+
+def _import_while_java_starts() -> None:
+    """Import pandas beside the seconds that this process waits for Java: the first list that is handed to Java asks for it.
+
+    (pyspark.sql.types.NumpyScalarConverter imports pyspark.testing.utils to see if there is a numpy.)
+    """
+    threading.Thread(target=_import_pandas, name="import-pandas").start()
+
+
+def _import_pandas() -> None:
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pandas")

@@ -72,6 +72,12 @@ class User:
         obstore.put(store, name, path.read_bytes())
         return f"{self.place.base_uri}/input"
 
+    def put_object(self, name: str, data: bytes) -> str:
+        """Put an object beside the input; return its URI."""
+        assert self.place is not None
+        obstore.put(open_raw_store(f"{self.place.base_uri}/code", self.place.settings), name, data)
+        return f"{self.place.base_uri}/code/{name}"
+
     def put_code(self, text: str = SLOW, name: str | None = None) -> str:
         """Make the ConfigMap with the steps' code; return its name."""
         name = name or f"{self.name}-code"
@@ -85,7 +91,7 @@ class User:
         steps = [{"call": "steps:slowly", "input": "row", "arguments": {"seconds": seconds}}]
         sections = {
             "source": {"format": "parquet", "path": source},
-            "code": {"configMap": {"name": self.put_code()}},
+            "code": spec.get("code") or {"configMap": {"name": self.put_code()}},
             "steps": steps,
             "sink": self.place.sink(),
             "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1s", "minimumBytes": "1"},

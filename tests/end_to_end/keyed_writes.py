@@ -33,8 +33,8 @@ TEXTS = pa.schema([("id", pa.int64()), ("text", pa.string())])
 @pytest.fixture(scope="session")
 def session() -> Iterator[Any]:
     """One session, as drivers open it, with tasks that are tried again."""
-    from checkpoint_spark import class_data
     from checkpoint_spark.dataframes.session import open_session
+    from checkpoint_spark.shipping import fast_start
 
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -49,9 +49,7 @@ def session() -> Iterator[Any]:
         with warnings.catch_warnings():
             # Lance warns of any fork after its import; this one becomes Java.
             warnings.filterwarnings("ignore", message="lance is not fork-safe")
-            opened = stack.enter_context(
-                open_session("tests", "local[2,2]", class_data.driver_conf(conf, class_data.home_of_spark(os.environ)), 1)
-            )
+            opened = stack.enter_context(open_session("tests", "local[2,2]", fast_start(conf, os.environ), 1))
         yield opened
 
 

@@ -15,6 +15,8 @@ def one_cpu() -> Iterator[None]:
         yield
         return
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {sorted(allowed)[os.getpid() % len(allowed)]})
+    # Of several processes of pytest-xdist, each takes another.
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    os.sched_setaffinity(0, {sorted(allowed)[(number + os.getppid()) % len(allowed)]})
     yield
     os.sched_setaffinity(0, allowed)

@@ -12,10 +12,13 @@ from typing import Final
 
 
 def zip_of(files: dict[str, bytes | str], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """The same files give the same bytes: no time is in them."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as archive, warnings.catch_warnings(action="ignore"):
         for name, data in files.items():
-            archive.writestr(name, data)
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data, method)
     return buffer.getvalue()
 
 

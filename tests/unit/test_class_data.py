@@ -44,7 +44,7 @@ def test_with_half_of_the_files_nothing_changes(home: Path, missing: str) -> Non
     (home / missing).unlink()
 
     assert class_data.driver_conf({"spark.a": "b"}, home) == {"spark.a": "b"}
-    assert class_data.executor_start(home) == ([], [])
+    assert class_data.executor_start(None, home) == ([], [])
 
 
 def test_without_spark_nothing_changes() -> None:

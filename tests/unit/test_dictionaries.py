@@ -41,7 +41,7 @@ DAY = datetime.date(2026, 1, 1)
         (pa.timestamp("us", "UTC"), int),
         (pa.time64("us"), int),
     ],
-    ids=str,
+    ids=lambda of: str(of) if isinstance(of, pa.DataType) else of.__name__.strip("<>"),
 )
 def test_distinct_values_get_none_and_repeated_ones_do(kind: pa.DataType, value: Any) -> None:
     distinct = pa.array([value(number) for number in range(ROWS)], kind)

@@ -131,7 +131,7 @@ def test_every_row_of_fields_with_line_breaks_comes_once(
         check_exactly_once(reader, described, schema, [], paces, rows)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=250)
 @given(file=csv_files(_lines), positions=positions, paces=scales)
 def test_line_break_in_a_field_is_refused_wherever_the_cuts_are(
     file: tuple[bytes, list[Row], bool], positions: list[int], paces: list[float]

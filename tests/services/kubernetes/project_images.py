@@ -1,4 +1,4 @@
-"""The project's two images, built from their Dockerfiles into archives: by Docker where it works, else by buildah in a chroot.
+"""The project's two images, and those made FROM them, as archives: built by Docker where it works, else by buildah in a chroot.
 
 An image is named after what it was made of, so that an image that a cluster has under that name is the right one. Dependencies
 are layers of their own, so that an edit of our own code costs less than a minute instead of five.
@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ DEPENDENCIES = ("pyproject.toml", "constraints.txt")
 COMMON_SOURCES = (".dockerignore", *DEPENDENCIES, "README.md", "protocol")
 # An edit makes a new archive; a cluster that is being loaded from the one before must still find it.
 ARCHIVES_KEPT = 2
+# As examples/image/Dockerfile names it.
+UV_IMAGE = "astral/uv:0.13.8"
 # What the base image of `docker build` has from its registry.
 BASE_PACKAGES = "python3,ca-certificates"
 # How this machine reaches package indexes; handed to the build as a secret, so that no layer tells of it.
@@ -46,9 +48,21 @@ class BuiltImage:
 @functools.cache
 def build(name: str) -> BuiltImage:
     """`operator` or `spark`; from the cache when nothing that it is made of has changed. One process gets one image of a name."""
-    digest = _digest(FOLDERS[name])
+    made_of = ((str(path.relative_to(REPOSITORY)), path) for path in _source_files(FOLDERS[name]))
+    return _cached(name, _digest(made_of), lambda reference, target: _build(name, reference, target))
+
+
+def build_from_spark(dockerfile: Path, context: Path) -> BuiltImage:
+    """The image that somebody makes FROM the project's Spark image, with a Dockerfile and files of his own; cached as well."""
+    spark = build("spark")
+    files = sorted(path for path in context.rglob("*") if path.is_file())
+    made_of = [(spark.reference, dockerfile), *((str(path.relative_to(context)), path) for path in files)]
+    return _cached("own", _digest(made_of), lambda reference, target: _build_own(spark, dockerfile, context, reference, target))
+
+
+def _cached(name: str, digest: str, make: Callable[[str, Path], None]) -> BuiltImage:
     reference = f"localhost/checkpointed-writes-{name}:{digest}"
-    entry = cache.ensure(f"image-{name}-{digest}", lambda target: _build(name, reference, target))
+    entry = cache.ensure(f"image-{name}-{digest}", lambda target: make(reference, target))
     entries = sorted(entry.parent.glob(f"image-{name}-*"), key=lambda path: path.stat().st_mtime, reverse=True)
     for older in entries[ARCHIVES_KEPT:]:
         if older != entry:
@@ -56,10 +70,10 @@ def build(name: str) -> BuiltImage:
     return BuiltImage(reference, entry / "image.tar")
 
 
-def _digest(folder: str) -> str:
+def _digest(named: Iterable[tuple[str, Path]]) -> str:
     made_of = hashlib.sha256()
-    for path in _source_files(folder):
-        made_of.update(f"{path.relative_to(REPOSITORY)}\0".encode())
+    for name, path in named:
+        made_of.update(f"{name}\0".encode())
         made_of.update(path.read_bytes())
     return made_of.hexdigest()[:12]
 
@@ -89,8 +103,27 @@ def _build_without_docker(arguments: list[str], reference: str, archive: Path) -
     buildah = Buildah()
     base = buildah.base_image()
     buildah.run("build", "--layers", "--network=host", f"--build-arg=BASE_IMAGE={base}", *arguments, str(REPOSITORY))
-    # The format of `docker save`, not compressed: that would take longer than all else when only our own code changes.
-    buildah.run("push", "--quiet", reference, f"docker-archive:{archive}:{reference}")
+    buildah.save(reference, archive)
+
+
+def _build_own(spark: BuiltImage, dockerfile: Path, context: Path, reference: str, target: Path) -> None:
+    # This environment's uv, in the place of the image that the Dockerfile borrows it from.
+    (target / "uv").mkdir()
+    shutil.copy(Path(sys.executable).with_name("uv"), target / "uv")
+    arguments = [f"--build-arg=SPARK_IMAGE={spark.reference}", f"--build-context={UV_IMAGE}={target / 'uv'}"]
+    arguments += ["--file", str(dockerfile), "--tag", reference, str(context)]
+    archive = target / "image.tar"
+    if docker_works():
+        build_tools.run(["docker", "load", "--input", str(spark.archive)])
+        build_tools.run(["docker", "build", *arguments], environment={"DOCKER_BUILDKIT": "1"})
+        build_tools.run(["docker", "save", "--output", str(archive), reference])
+    else:
+        with cache.locked(cache.cache_root() / ".buildah.lock"):
+            buildah = Buildah()
+            buildah.load(spark)
+            buildah.run("build", "--layers", *arguments)
+            buildah.save(reference, archive)
+    shutil.rmtree(target / "uv")
 
 
 def _dockerfile(name: str) -> Path:
@@ -160,18 +193,32 @@ class Buildah:
 
     def run(self, command: str, *arguments: str) -> None:
         storage = [f"--root={self._storage / 'root'}", f"--runroot={self._storage / 'run'}"]
-        policy = [f"--signature-policy={self._policy}"] if command in ("build", "push") else []
+        policy = [f"--signature-policy={self._policy}"] if command in ("build", "pull", "push") else []
         whole = ["nice", "-n", "5", "buildah", *storage, command, *policy, *arguments]
         build_tools.run(self._tools.around(whole), environment=self._environment)
+
+    def save(self, reference: str, archive: Path) -> None:
+        """In the format of `docker save`, not compressed: that would take longer than all else when only our own code changes."""
+        self.run("push", "--quiet", reference, f"docker-archive:{archive}:{reference}")
+
+    def load(self, image: BuiltImage) -> None:
+        """Have an image here, whose archive may be of an earlier storage."""
+        if not self._has(image.reference):
+            self.run("pull", "--quiet", f"docker-archive:{image.archive}")
+
+    def _has(self, reference: str) -> bool:
+        try:
+            self.run("inspect", "--type=image", reference)
+        except build_tools.BuildToolFailed:
+            return False
+        return True
 
     def base_image(self) -> str:
         """A small Debian with Python, made from packages; its name."""
         release = debian.release()
         entry = cache.ensure(f"debian-{release}-base-image", lambda target: self._make_base(release, target))
         reference = f"localhost/checkpointed-writes-base:{release}"
-        try:
-            self.run("inspect", "--type=image", reference)
-        except build_tools.BuildToolFailed:
+        if not self._has(reference):
             self.run("build", "--tag", reference, "--file", str(entry / "Dockerfile"), str(entry))
         return reference
 

@@ -22,7 +22,7 @@ from tests.simulation.world import FORMATS, Format
 
 #: Some bugs need four things in a row to go wrong; all are caught long before this.
 _MOST_EXAMPLES: Final = 2_000
-_WRONG_BUNDLES: Final = 150
+_WRONG_BUNDLES: Final = 100
 
 
 def harms(mutant: Mutant, seed: int, parts: Parts) -> list[str]:

@@ -1,0 +1,49 @@
+"""What Python workers are when they are forked from our daemon, in a real Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+DRIVER = """
+import json, os, sys
+from pyspark import SparkConf, SparkContext
+from checkpoint_spark import python_workers
+
+def look(numbers):
+    loaded = [name for name in ("pandas", "pyiceberg.io.pyarrow", "checkpoint_spark.executor", "lance") if name in sys.modules]
+    archives = [part for part in sys.path if part.endswith((".zip", ".jar")) and "pyspark" in part]
+    import time
+    import numpy
+    drawn = numpy.random.random()
+    # So that the other worker gets the other task.
+    time.sleep(2)
+    return [[os.getpid(), os.getppid(), loaded, archives, drawn]]
+
+conf = python_workers.conf({"spark.ui.enabled": "false"})
+context = SparkContext(conf=SparkConf().setMaster("local[2]").setAppName("x").setAll(list(conf.items())))
+print(json.dumps(context.parallelize([1, 2], 2).mapPartitions(look).collect()))
+context.stop()
+"""
+
+
+def test_workers_begin_with_what_tasks_import_and_each_with_its_own_random_numbers() -> None:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    one, other = json.loads(done.stdout)
+    assert one[0] != other[0]
+    assert one[1] == other[1], "both were forked from one daemon"
+    assert one[2] == other[2] == ["pandas", "pyiceberg.io.pyarrow", "checkpoint_spark.executor"]
+    assert one[3] == other[3] == []
+    assert one[4] != other[4]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from checkpoint_protocol.positions import Range, merge, subtract
 from checkpoint_protocol.records import SourceFile
 
 _TASKS_PER_CORE: Final = 3
-_SMALLEST_SPLIT_BYTES: Final = 512
+_SMALLEST_TASK_BYTES: Final = 512
+#: A file is not cut for less than this part of a task: that is a file more to open, twice.
+_SLACK: Final = 1 / 16
 
 Align = Callable[[SourceFile, int], int]
 
@@ -30,43 +33,89 @@ def _size_bytes(files: Sequence[SourceFile], piece: Range) -> int:
 def plan_tasks(
     files: Sequence[SourceFile], covered: Sequence[Range], align: Align, parallelism: int, split_size_bytes: int
 ) -> tuple[tuple[Range, ...], ...]:
-    """Return the positions that are not covered, cut into splits of like size and dealt to tasks in the order of the input.
+    """Return the positions that are not covered, dealt to tasks of equal size in the order of the input.
 
     There are some tasks for each core, so that a slow one does not hold up the rest; however few bytes there are, since what
-    takes time is the steps and not the reading. Text that can only be read from its start is one split per file.
+    takes time is the steps and not the reading. A file is cut where a task is full, so that no core works on a last large task
+    while the others have nothing left; but not for a small rest of it, and not text that can only be read from its start.
     """
     remaining = subtract(whole(files), covered)
     total_bytes = sum(_size_bytes(files, piece) for piece in remaining)
-    wanted_bytes = total_bytes // (parallelism * _TASKS_PER_CORE) + 1
-    split_bytes = max(_SMALLEST_SPLIT_BYTES, min(wanted_bytes, split_size_bytes))
-
-    tasks: list[tuple[Range, ...]] = []
-    task: list[Range] = []
-    task_bytes = 0
+    wanted = max(parallelism * _TASKS_PER_CORE, round(total_bytes / split_size_bytes))
+    dealing = _Dealing(share_bytes=total_bytes / max(1, min(wanted, total_bytes // _SMALLEST_TASK_BYTES)))
     for piece in remaining:
-        for split in _cut(files, piece, align, split_bytes):
-            size_bytes = _size_bytes(files, split)
-            if task and task_bytes + size_bytes > split_bytes * 1.25:
-                tasks.append(tuple(task))
-                task, task_bytes = [], 0
-            task.append(split)
-            task_bytes += size_bytes
-    if task:
-        tasks.append(tuple(task))
-    return tuple(tasks)
+        rest, rest_bytes = piece, _size_bytes(files, piece)
+        while (border := _border(files, rest, rest_bytes, align, dealing)) is not None:
+            size_bytes = rest_bytes * (border - rest.start) / (_end(rest) - rest.start)
+            dealing.deal(Range(file=rest.file, start=rest.start, end=border), size_bytes)
+            dealing.begin_another()
+            rest, rest_bytes = Range(file=rest.file, start=border, end=rest.end), rest_bytes - size_bytes
+        if rest_bytes > 2 * dealing.room_bytes:
+            dealing.begin_afresh()
+        dealing.deal(rest, rest_bytes)
+        if dealing.room_bytes <= dealing.slack_bytes:
+            dealing.begin_another()
+    return dealing.finish()
 
 
-def _cut(files: Sequence[SourceFile], piece: Range, align: Align, split_bytes: int) -> list[Range]:
-    file = files[piece.file]
-    size_bytes = _size_bytes(files, piece)
-    count = min(round(size_bytes / split_bytes), piece.end - piece.start) if piece.end is not None else 1
-    if file.unit == "records" or piece.end is None or count <= 1:
-        return [piece]
-    length = piece.end - piece.start
-    borders = [piece.start]
-    for number in range(1, count):
-        border = align(file, piece.start + length * number // count)
-        if borders[-1] < border < piece.end:
-            borders.append(border)
-    borders.append(piece.end)
-    return [Range(file=piece.file, start=borders[i], end=borders[i + 1]) for i in range(len(borders) - 1)]
+@dataclass(slots=True)
+class _Dealing:
+    """Tasks that are filled one after the other. What one has too much or too little, the next makes up for."""
+
+    share_bytes: float
+    tasks: list[tuple[Range, ...]] = field(default_factory=list)
+    room_bytes: float = field(init=False)
+    _task: list[Range] = field(default_factory=list)
+    _dealt_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.room_bytes = self.share_bytes
+
+    @property
+    def slack_bytes(self) -> float:
+        return self.share_bytes * _SLACK
+
+    def deal(self, piece: Range, size_bytes: float) -> None:
+        self._task.append(piece)
+        self.room_bytes -= size_bytes
+        self._dealt_bytes += size_bytes
+
+    def begin_another(self) -> None:
+        """End the task that is being filled, if there is anything in it."""
+        if self._task:
+            self.tasks.append(tuple(self._task))
+            self._task, self._dealt_bytes = [], 0.0
+            # But for much too much, of a piece that could not be cut.
+            self.room_bytes = self.share_bytes + max(self.room_bytes, -self.share_bytes / 2)
+
+    def begin_afresh(self) -> None:
+        """End the task, whose room is too small for what comes, and forget about that room."""
+        self.begin_another()
+        self.room_bytes = self.share_bytes
+
+    def finish(self) -> tuple[tuple[Range, ...], ...]:
+        """Return the tasks; crumbs go to the last one."""
+        if self.tasks and self._dealt_bytes <= self.slack_bytes:
+            self._task = [*self.tasks.pop(), *self._task]
+        self.begin_another()
+        return tuple(self.tasks)
+
+
+def _border(files: Sequence[SourceFile], rest: Range, rest_bytes: float, align: Align, dealing: _Dealing) -> int | None:
+    """Return where to cut the rest of a piece so that the task is full; None: it is to be dealt as it is."""
+    file = files[rest.file]
+    if file.unit == "records" or rest.end is None:
+        return None
+    room_bytes = dealing.room_bytes
+    while rest_bytes > room_bytes + dealing.slack_bytes:
+        border = align(file, rest.start + round((rest.end - rest.start) * room_bytes / rest_bytes))
+        if rest.start < border < rest.end:
+            return border
+        # Not a single row of it fits: then more than there is room for.
+        room_bytes += dealing.share_bytes
+    return None
+
+
+def _end(piece: Range) -> int:
+    assert piece.end is not None
+    return piece.end

@@ -129,6 +129,30 @@ def test_many_small_files_share_tasks_in_their_order() -> None:
     assert [piece.file for task in tasks for piece in task] == list(range(100))
 
 
+@pytest.mark.parametrize("files", [7, 16, 100])
+def test_tasks_are_equal_however_many_files_there_are_so_that_no_core_ends_late(files: int) -> None:
+    tasks = plan_tasks([rows(1_000, 100_000) for _ in range(files)], [], anywhere, 2, MB)
+
+    sizes = [sum(piece.end - piece.start for piece in task if piece.end is not None) for task in tasks]
+    assert len(sizes) == (10 if files == 100 else 6)
+    assert max(sizes) <= 1.15 * min(sizes)
+
+
+def test_a_file_is_not_cut_for_a_little_more_or_less_than_a_task() -> None:
+    files = [rows(1_000 + more, 100 * (1_000 + more)) for more in (0, 20, -20, 10, -10, 0)]
+
+    assert plan_tasks(files, [], anywhere, 2, MB) == tuple(
+        (Range(file=number, start=0, end=file.end),) for number, file in enumerate(files)
+    )
+
+
+def test_a_text_that_cannot_be_cut_begins_a_task_where_the_room_is_much_too_small_for_it() -> None:
+    tasks = plan_tasks([rows(1_000, 9 * MB), records(30 * MB), rows(1_000, 21 * MB)], [], anywhere, 1, 20 * MB)
+
+    assert tasks[0] == (Range(file=0, start=0, end=1_000),)
+    assert tasks[1] == (Range(file=1, start=0, end=None),)
+
+
 def test_a_row_is_never_split() -> None:
     tasks = plan_tasks([rows(3, 100 * MB)], [], anywhere, 8, MB)
 

@@ -1,6 +1,6 @@
 """What a run would do, as bounds: nobody knows the number of data files before the steps have run.
 
-The rules are the Spark application's (`checkpoint_spark.planning`): splits of like size, some for each core, dealt to tasks.
+The rules are the Spark application's (`checkpoint_spark.planning`): tasks of equal size, some for each core.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from checkpoint_operator.validation.target import TargetSeen
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.quantities import format_duration, format_size
 
-TASKS_PER_CORE: Final = 3
-SMALLEST_SPLIT_BYTES: Final = 512
-#: A task takes splits up to this many times the wanted size.
-FULLEST_TASK: Final = 1.25
-#: A file is cut into pieces of at most this many times the wanted size ...
-_LARGEST_PIECE: Final = 1.5
-#: ... and each border is then moved to the next row group, if that is within this part of the file, or to the next line.
+_TASKS_PER_CORE: Final = 3
+_SMALLEST_TASK_BYTES: Final = 512
+#: A task is filled up to this many times its share, what the one before has left over included ...
+_FULLEST_TASK: Final = 1.125
+#: ... or to this many times with a file that cannot be cut, if that is not too large for the room that is left.
+_FULLEST_TASK_WITH_WHOLE_FILE: Final = 2.25
+#: What would be less than this part of a last task goes to the one before.
+_CRUMBS: Final = 1 / 16
+#: Each border is then moved to the next row group, if that is within this part of the file, or to the next line.
 _BORDER_SHIFT: Final = 1 / 100
 _LONGEST_LINE_BYTES: Final = 64 << 10
 
@@ -85,33 +87,36 @@ def predict_dataframe(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen
     )
 
 
-def split_size_bytes(total_bytes: int, cores: int, most_bytes: int) -> int:
-    """Return the size that splits are wanted to have."""
-    return max(SMALLEST_SPLIT_BYTES, min(total_bytes // (cores * TASKS_PER_CORE) + 1, most_bytes))
-
-
 def _tasks(source: SourceSeen, cores: int, most_bytes: int) -> Bounds:
-    """Bound the number of tasks. Each has one split at least, and several only up to a size.
+    """Bound the number of tasks.
 
-    A file without rows is in no task and does not count for the size of splits; those that were not opened may be such.
+    A file without rows is in no task and does not count for their size; those that were not opened may be such.
     """
     filled_bytes = sum(file.size_bytes for file in source.filled)
-    smallest = split_size_bytes(filled_bytes, cores, most_bytes)
-    largest = split_size_bytes(filled_bytes + sum(file.size_bytes for file in source.unopened), cores, most_bytes)
-    most = sum(
-        1 if file.path in source.whole else max(1, round(file.size_bytes / smallest))
-        for file in (*source.filled, *source.unopened)
-    )
+    all_bytes = filled_bytes + sum(file.size_bytes for file in source.unopened)
+    # The share of a task is the quotient, which is not the larger for more bytes: it is bounded for each rule that may hold.
+    largest = max(2 * _SMALLEST_TASK_BYTES, min(all_bytes / (cores * _TASKS_PER_CORE), most_bytes * 7 / 6))
     whole = [file.size_bytes for file in source.filled if file.path in source.whole]
-    alone = [size_bytes for size_bytes in whole if size_bytes > largest * FULLEST_TASK]
+    alone = [size_bytes for size_bytes in whole if size_bytes > largest * _FULLEST_TASK_WITH_WHOLE_FILE]
     cut = [file.size_bytes for file in source.filled if file.path not in source.whole]
-    fullest_bytes = largest * _LARGEST_PIECE + max(cut, default=0) * _BORDER_SHIFT + _LONGEST_LINE_BYTES
-    least = len(alone) + ceil((filled_bytes - sum(alone)) / fullest_bytes)
+    fullest = _FULLEST_TASK_WITH_WHOLE_FILE if whole else _FULLEST_TASK
+    fullest_bytes = largest * fullest + max(cut, default=0) * _BORDER_SHIFT + _LONGEST_LINE_BYTES
+    shared_bytes = filled_bytes - sum(alone) - largest * _CRUMBS
+    least = max(len(alone) + ceil(max(0, shared_bytes) / fullest_bytes), 1 if filled_bytes else 0)
+    can_be_cut = any(file.path not in source.whole for file in (*source.filled, *source.unopened))
+    most = len(source.whole) + (_count(all_bytes, cores, most_bytes) if can_be_cut else 0)
     return Bounds(
         at_least=min(least, most),
         at_most=most,
-        why=f"splits of about {largest:,} bytes" if most else "there is nothing to read",
+        why=f"tasks of about {round(all_bytes / _count(all_bytes, cores, most_bytes)):,} bytes"
+        if most
+        else "there is nothing to read",
     )
+
+
+def _count(total_bytes: int, cores: int, most_bytes: int) -> int:
+    """Return how many tasks there are to be, if every file can be cut anywhere."""
+    return max(1, min(max(cores * _TASKS_PER_CORE, round(total_bytes / most_bytes)), total_bytes // _SMALLEST_TASK_BYTES))
 
 
 def _data_files(spec: Spec, source: SourceSeen, target: TargetSeen, tasks: Bounds) -> Bounds:

@@ -52,7 +52,7 @@ test: setup prefetch ## run every test; as root on Linux, those on a real cluste
 test-cluster: setup prefetch ## run the tests on a real cluster of this machine only (root on Linux)
 	$(BIN)/python -m pytest tests/cluster
 
-bench: setup prefetch ## measure every figure of benchmarks/ (two hours; wants the machine for itself)
+bench: setup prefetch ## measure every figure of benchmarks/ (three hours; wants the machine for itself)
 	@$(BIN)/python -m benchmarks
 
 # A node of our own takes root on Debian or Ubuntu; `make cluster CLUSTER=kind` takes Docker instead. The second was not tried: Docker

@@ -14,6 +14,7 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 from pyiceberg.manifest import DataFile
@@ -38,15 +39,23 @@ _STEPS: Final = ("close", "gather", "commit")
 
 
 def measure(bench: Bench) -> Iterator[Result]:
-    for place, suffix in ((local, ""), (slow, "-50ms")):
-        folder = bench.folder / place.__name__
-        folder.mkdir()
-        with place(folder) as rig, ExitStack() as stack:
-            spark = None if suffix else stack.enter_context(spark_commits(folder / "spark", bench.cores))
-            for count in _SMALL if bench.small else _TARGETS:
-                # What takes milliseconds is asked more often.
-                rounds = bench.rounds * (3 if count < 1_000 and not bench.small else 1)
-                yield from _compare(bench, rig, count, rounds, suffix, spark)
+    with ExitStack() as stack:
+        rigs = {
+            suffix: stack.enter_context(place(_folder(bench, place.__name__))) for place, suffix in ((local, ""), (slow, "-50ms"))
+        }
+        spark = stack.enter_context(spark_commits(_folder(bench, "spark"), bench.cores))
+        # The small ones of both places first: a hundred thousand take most of the time.
+        for count in _SMALL if bench.small else _TARGETS:
+            # What takes milliseconds is asked more often.
+            rounds = bench.rounds * (3 if count < 1_000 and not bench.small else 1)
+            for suffix, rig in rigs.items():
+                yield from _compare(bench, rig, count, rounds, suffix, None if suffix else spark)
+
+
+def _folder(bench: Bench, name: str) -> Path:
+    folder = bench.folder / name
+    folder.mkdir()
+    return folder
 
 
 def _compare(bench: Bench, rig: Rig, count: int, rounds: int, suffix: str, spark: SparkCommits | None) -> Iterator[Result]:

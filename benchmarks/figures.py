@@ -32,13 +32,13 @@ FIGURES = (
     Figure("append-lance", "append_lance", 4, "append to Lance: splits / lance.write_dataset, and / Spark's write.parquet"),
     Figure("slow-step", "slow_step", 5, "a step of 1 ms a row: checkpointed / plain Spark"),
     Figure("bytes-written", "bytes_written", 2, "bytes on disk: with seals and records / the bare table"),
-    Figure("anti-join", "anti_join", 8, "20 M rows without 10 M sealed keys: ours / the best of Spark's own strategies"),
+    Figure("anti-join", "anti_join", 14, "20 M rows without 10 M sealed keys: ours / the best of Spark's own strategies"),
     Figure("keys-at-scale", "keys_at_scale", 8, "100 M rows by keys, a kill at half: the memory of all processes / 6 GiB"),
-    Figure("resume", "resume", 15, "the rest after a killed driver, at 10, 50, 90, 99 %: time and input read / a full run"),
+    Figure("resume", "resume", 20, "the rest after a killed driver, at 10, 50, 90, 99 %: time and input read / a full run"),
     Figure(
         "commit-alone", "commit_alone", 1, "everything sealed, no driver: the operator's commit / pyiceberg's of the same files"
     ),
-    Figure("commit", "commit_files", 15, "close and commit of 1, 1,000 and 100,000 staged files / pyiceberg's fast append"),
+    Figure("commit", "commit_files", 60, "close and commit of 1, 1,000 and 100,000 staged files / pyiceberg's fast append"),
     Figure("commit-memory", "commit_memory", 2, "memory of close and commit of 100,000 staged files / 64 MB"),
     Figure("crash", "crash", 45, "a job killed at 50 % and run again: ours / Ray Data, Daft, plain Spark"),
     Figure("driver-pods", "driver_pods", 3, "driver pods of 1,000 writes on a real API server: the operator / a bare client"),

@@ -44,7 +44,7 @@ def plan_tasks(
     wanted = max(parallelism * _TASKS_PER_CORE, round(total_bytes / split_size_bytes))
     dealing = _Dealing(share_bytes=total_bytes / max(1, min(wanted, total_bytes // _SMALLEST_TASK_BYTES)))
     for piece in remaining:
-        rest, rest_bytes = piece, _size_bytes(files, piece)
+        rest, rest_bytes = piece, float(_size_bytes(files, piece))
         while (border := _border(files, rest, rest_bytes, align, dealing)) is not None:
             size_bytes = rest_bytes * (border - rest.start) / (_end(rest) - rest.start)
             dealing.deal(Range(file=rest.file, start=rest.start, end=border), size_bytes)

@@ -193,7 +193,7 @@ def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceber
     (tmp_path / "code" / "gated.py").write_text(
         GATED.format(log=str(write.log), gate=str(write.gate)).replace(
             "    return row",
-            f"    if row['id'] == 140 and not os.path.exists({str(marker)!r}):\n"
+            f"    if row['id'] == 190 and not os.path.exists({str(marker)!r}):\n"
             f"        open({str(marker)!r}, 'w').close()\n        raise RuntimeError('once')\n    return row",
         )
     )
@@ -208,11 +208,11 @@ def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceber
     assert_exactly_once(iceberg_place, range(ROWS))
     plan = ledger.read_plan(1)
     assert plan is not None
-    task = next(number for number, pieces in enumerate(plan.tasks) if _holds(pieces, 1, 40))
+    task = next(number for number, pieces in enumerate(plan.tasks) if _holds(pieces, 1, 90))
     chain = ledger.read_chain(1, task)
     assert len(chain) > 1
     seen = computed(write.log)
-    sealed_before = [n for n in range(100, 140) if seen.count(n) == 1 and any(_holds(ranges_of(s), 1, n - 100) for s in chain)]
+    sealed_before = [n for n in range(100, 190) if seen.count(n) == 1 and any(_holds(ranges_of(s), 1, n - 100) for s in chain)]
     assert sealed_before, "nothing of the task was sealed before it failed, or all of it was done again"
 
 

@@ -101,8 +101,8 @@ def test_a_limit_that_is_lowered_after_the_claim_does_not_hide_a_commit_that_lan
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_restart_with_mended_code_drops_what_was_quarantined(format: Format) -> None:
-    world, job = failing_world(format, 1000, 1001)
-    job.most_failed_rows = 2
+    world, job = failing_world(format, 1000, 1101)
+    job.most_failed_rows = 1
     live(world, job, Death("put seals", "after", "all"))
     job.input.poison, job.code_digest, job.on_code_change = frozenset(), "f" * 64, "Restart"
 

@@ -67,6 +67,11 @@ def decode_bundle(data: bytes, where: str) -> Bundle:
     return Bundle(record, hashlib.sha256(data).hexdigest(), data, start)
 
 
+def may_be_digest(etag: str | None) -> bool:
+    """Whether an etag looks like an MD5."""
+    return _MD5.fullmatch(etag or "") is not None
+
+
 def is_digest(etag: str | None, data: bytes) -> bool:
     """Whether an etag is the MD5 of the bytes, as many stores make them."""
     match = _MD5.fullmatch(etag or "")

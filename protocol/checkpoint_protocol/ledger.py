@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from checkpoint_protocol import layout, reasons
-from checkpoint_protocol.bundles import Bundle, BundledSeal, decode_bundle, encode_bundle, find_forgery, is_digest
+from checkpoint_protocol.bundles import Bundle, BundledSeal, decode_bundle, encode_bundle, find_forgery, is_digest, may_be_digest
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
@@ -44,6 +44,8 @@ from checkpoint_protocol.store import ObjectStore
 _R = TypeVar("_R", bound=Record)
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
+_First = TypeVar("_First")
+_Second = TypeVar("_Second")
 
 #: How often a put is sent again when the store says "exists" and nothing is there (a put of somebody else's is in flight).
 _PUT_TRIES: Final = 8
@@ -171,10 +173,6 @@ class SealListing:
         """Return, for each task with seals, how many links are shown without a gap."""
         return {task: next(link for link in range(len(links) + 1) if link not in links) for task, links in self._links.items()}
 
-    def some(self) -> Iterator[tuple[int, int, str | None]]:
-        """Give the seals that are shown, with their etags."""
-        return ((task, link, etag) for task, links in self._links.items() for link, (_, etag) in links.items())
-
 
 @dataclass(slots=True)
 class ChainTally:
@@ -237,6 +235,11 @@ class Ledger:
         if found is not None:
             self._known[path] = found
         return found
+
+    def read_both(self, first: Callable[[], _First], second: Callable[[], _Second]) -> tuple[_First, _Second]:
+        """Ask two things side by side: each is a round trip to the store."""
+        found: list[Any] = self.ask_all(lambda question: question(), (first, second))
+        return found[0], found[1]
 
     # --- input and attempts -----------------------------------------------------------------------------------------------
 
@@ -486,11 +489,10 @@ class Ledger:
         if not listing.bundles:
             return checked
         lengths = listing.lengths()
-        digests = self._etags_are_digests(attempt, listing)
 
         def check(number: int) -> tuple[CheckedBundle, dict[int, Seal]] | None:
             bundle = self.read_bundle(attempt, number)
-            if bundle is None or find_forgery(bundle, listing.get, digests) is not None:
+            if bundle is None or find_forgery(bundle, listing.get, self._etags_are_digests(attempt, bundle, listing)) is not None:
                 return None
             newest = {
                 seal.task: self._decode_seal(attempt, seal.task, seal.link, data)
@@ -505,10 +507,19 @@ class Ledger:
                 checked.newest_is_last.update({task: seal.last for task, seal in known[1].items()})
         return checked
 
-    def _etags_are_digests(self, attempt: int, listing: SealListing) -> bool:
-        """Whether this store's etags are digests of the bytes, as one of the seals shows."""
-        for task, link, etag in listing.some():
-            data = self.store.get(self.at.seal(attempt, task, link))
+    def _etags_are_digests(self, attempt: int, bundle: Bundle, listing: SealListing) -> bool:
+        """Whether this store's etags are digests of the bytes, as one of the seals shows.
+
+        A copy whose digest is the etag that is listed has shown it. Where it is not, the copy may be a forgery: the seal itself
+        is read.
+        """
+        for place, copied in bundle.seals():
+            stored = listing.get(place.task, place.link)
+            if stored is None or not may_be_digest(etag := stored[1]):
+                return False
+            if is_digest(etag, copied):
+                return True
+            data = self.store.get(self.at.seal(attempt, place.task, place.link))
             return data is not None and is_digest(etag, data)
         return False
 
@@ -544,9 +555,9 @@ class Ledger:
         after it are asked for one by one, so that a listing that lags loses nothing. Whoever goes on sealing afterwards seals
         in vain: no one will count it. Bundles only save reading: one that does not hold what the listing shows is passed over.
         """
-        if (standing := self.read_closed(attempt)) is not None:
+        standing, plan = self.read_both(lambda: self.read_closed(attempt), lambda: self.read_plan(attempt))
+        if standing is not None:
             return standing
-        plan = self.read_plan(attempt)
         if plan is None:
             record = ClosedRecord(token=new_token(), attempt=attempt, plan_token=None, chain_lengths=(), complete=False)
         else:

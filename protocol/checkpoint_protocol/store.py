@@ -117,37 +117,42 @@ class ObstoreStore:
 
 
 def list_objects(
-    store: obstore.store.ObjectStore, folder: str | None, borders: Sequence[str] = ()
+    store: obstore.store.ObjectStore, folder: str | None, borders: Sequence[str] = (), expected: int = 0
 ) -> Iterator[obstore.ObjectMeta]:
     """Give what obstore lists below a folder. Many pages are asked for in parts at once, cut at some of the borders.
 
     A store answers a page of a thousand at a time, in the order of the names, and the next is asked for by the last name of the
-    one before. A local folder has no pages.
+    one before. A local folder has no pages. Unless more than a page is `expected`, some are asked for in order before the rest is
+    cut.
     """
     if isinstance(store, LocalStore) or len(borders) < 2:
         for chunk in obstore.list(store, prefix=folder):
             yield from chunk
         return
-    last = ""
-    count = 0
-    for chunk in obstore.list(store, prefix=folder):
-        yield from chunk
-        if chunk:
-            last, count = chunk[-1]["path"], count + len(chunk)
-        if count >= _PAGES_IN_ORDER * _PAGE:
-            break
-    else:
-        return
-    rest = sorted(border for border in borders if border > last)
-    starts = [last, *(rest[len(rest) * part // _LISTERS] for part in range(1, _LISTERS) if rest)]
+    last: str | None = None
+    most = min(_LISTERS, expected // _PAGE + 1)
+    if most == 1:
+        most, count = _LISTERS, 0
+        for chunk in obstore.list(store, prefix=folder):
+            yield from chunk
+            if chunk:
+                last, count = chunk[-1]["path"], count + len(chunk)
+            if count >= _PAGES_IN_ORDER * _PAGE:
+                break
+        else:
+            return
+    rest = sorted(border for border in borders if last is None or border > last)
+    starts = [last, *(rest[len(rest) * part // most] for part in range(1, most) if rest)]
     parts = list(zip(starts, [*starts[1:], None], strict=True))
     with ThreadPoolExecutor(_LISTERS) as listers:
         for found in listers.map(lambda part: _list_part(store, folder, *part), parts):
             yield from found
 
 
-def _list_part(store: obstore.store.ObjectStore, folder: str | None, after: str, up_to: str | None) -> list[obstore.ObjectMeta]:
-    """Return what comes after a name, up to another one and with it."""
+def _list_part(
+    store: obstore.store.ObjectStore, folder: str | None, after: str | None, up_to: str | None
+) -> list[obstore.ObjectMeta]:
+    """Return what comes after a name (None: all), up to another one and with it."""
     found: list[obstore.ObjectMeta] = []
     for chunk in obstore.list(store, prefix=folder, offset=after):
         found += chunk if up_to is None else [meta for meta in chunk if meta["path"] <= up_to]

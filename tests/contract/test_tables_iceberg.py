@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo
@@ -38,12 +39,14 @@ from checkpoint_operator.commit import iceberg
 from checkpoint_operator.commit.iceberg import IcebergLook, IcebergTable
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.outcomes import Buried, Committed, Landed, Refused, Rejected
+from checkpoint_operator.commit.staged_files import sizes_in
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger import Ledger, in_threads
 from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
 from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.store import open_raw_store
 from checkpoint_spark.formats.iceberg import IcebergStager
 from tests.services.s3_server import S3Server
 from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
@@ -723,6 +726,19 @@ def test_many_staged_files_are_checked_by_one_listing(real: RealWorld) -> None:
     missing = port.find_misfit(look, [target], [*files, gone])
     assert isinstance(missing, Rejected)
     assert missing.reason == reasons.STAGED_FILE_MISSING
+
+
+@pytest.mark.parametrize("names", [999, 1_000, 2_500])
+def test_however_many_files_are_looked_for_each_that_is_there_is_found_with_its_size(real: RealWorld, names: int) -> None:
+    """A listing of many names is cut in parts from its beginning."""
+    folder = f"{real.target().data_location}/many"
+    store = open_raw_store(folder, real.place.settings)
+    expected = {f"1-{number}.parquet": number % 7 + 1 for number in range(names)}
+    others = {f"0-{number}": 1 for number in range(1_200)}
+    in_threads(lambda item: obstore.put(store, item[0], b"x" * item[1]), list((expected | others).items()))
+    gone = "1-5x.parquet"
+
+    assert sizes_in(folder, [*expected, gone], real.place.settings) == expected
 
 
 def partitioned(bare: RealWorld, transform: Transform[Any, Any], column: int = 1) -> RealWorld:

@@ -32,8 +32,9 @@ from pyiceberg.typedef import Record as PartitionRecord
 from pyiceberg.types import LongType, NestedField, StringType
 
 from checkpoint_operator.commit.iceberg_entries import pack
+from checkpoint_operator.commit.metadata_files import put_all
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.records import FieldMetrics, IcebergFile
 from checkpoint_protocol.settings import Settings
 from tests.support.records import KEY
@@ -125,7 +126,9 @@ def as_pyiceberg_writes_it(file: IcebergFile, metadata: TableMetadata) -> bytes:
 def manifests_of(folder: Path, metadata: TableMetadata, files: list[IcebergFile]) -> list[ManifestFile]:
     packed = pack(metadata, KEY, {(f"file://{folder}/data", 0)}, files)
     assert packed.misfit is None
-    return packed.manifests(f"file://{folder}/metadata", metadata, Settings())
+    made, waiting = packed.manifests(f"file://{folder}/metadata", metadata, Settings())
+    put_all(waiting)
+    return made
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -165,11 +168,29 @@ def test_a_second_request_takes_the_same_manifests(tmp_path: Path) -> None:
     metadata = table(tmp_path, 2, PLAIN)
     packed = pack(metadata, KEY, {(f"file://{tmp_path}/data", 0)}, [data_file(tmp_path, 1)])
 
-    first = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings())
-    again = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings())
+    first, waiting = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings())
+    put_all(waiting)
+    again, waiting = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings())
+    put_all(waiting)
 
     assert [manifest.manifest_path for manifest in again] == [manifest.manifest_path for manifest in first]
     assert len(list((tmp_path / "metadata").iterdir())) == 1
+
+
+def test_a_manifest_that_could_not_be_put_is_put_with_the_next_request(tmp_path: Path) -> None:
+    metadata = table(tmp_path, 2, PLAIN)
+    packed = pack(metadata, KEY, {(f"file://{tmp_path}/data", 0)}, [data_file(tmp_path, 1)])
+    (tmp_path / "metadata").write_text("a file where the folder should be")
+
+    _, waiting = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings())
+    with pytest.raises(Retryable):
+        put_all(waiting)
+    (tmp_path / "metadata").unlink()
+    (manifest,), waiting = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings())
+    put_all(waiting)
+
+    (entry,) = manifest.fetch_manifest_entry(load_file_io({}, metadata.location))
+    assert entry.data_file.file_path == data_file(tmp_path, 1).path
 
 
 @pytest.mark.parametrize("name", ["elsewhere.parquet", f"{KEY.epoch + 1}-1-1.parquet", f"{KEY.epoch}-../x.parquet"])

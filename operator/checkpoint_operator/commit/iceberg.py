@@ -1,11 +1,11 @@
 """The Iceberg commit: claim, then one compare-and-swap at a time, looking before each.
 
+    look: is the key in the table?                     yes: already committed
     claim-0, naming the head that was looked at        no claim = never tried, which needs no catalog to know
     loop, bounded:
-        look: is the key in the table?                 yes: already committed
         was the write deleted? does it still fit?      deleted, or no fit: rejected
         ONE request: requirements are exactly what was looked at
-        refused, or no believable answer               loop, which looks first
+        refused, or no believable answer               look, as above, and loop
 
 A late request of a dead committer lands only on the head that it had looked at; then ours is refused, and the look finds its
 key. Clocks, locks and leases have no part in it.
@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from checkpoint_operator.commit.outcomes import (
@@ -110,15 +111,7 @@ def _commit(
     targets: Sequence[IcebergTarget],
     pause: Callable[[float], None],
 ) -> CommitOutcome:
-    look = table.look(key)
-    if look is None:
-        return _gone(targets)
-    if look.committed is not None:
-        return _found(look, key)
-    claim = ledger.put_claim(
-        ClaimRecord(token=new_token(), index=0, base=IcebergBase(table_uuid=look.table_uuid, snapshot_id=look.head))
-    )
-    assert isinstance(claim.base, IcebergBase)
+    claim: ClaimRecord | None = None
     said = "the table kept moving"
     for number in range(_ROUNDS):
         look = table.look(key)
@@ -126,8 +119,14 @@ def _commit(
             return _gone(targets)
         if look.committed is not None:
             return _found(look, key)
+        if claim is None:
+            # The look before the claim is good for the first request: a table that has moved meanwhile refuses it.
+            base = IcebergBase(table_uuid=look.table_uuid, snapshot_id=look.head)
+            claim = ledger.put_claim(ClaimRecord(token=new_token(), index=0, base=base))
+        assert isinstance(claim.base, IcebergBase)
         # After the claim, before the request, and anew each round: the other half is in `Ledger.is_deleted`.
-        if ledger.is_deleted():
+        is_deleted, misfit = ledger.read_both(ledger.is_deleted, partial(table.find_misfit, look, targets, files))
+        if is_deleted:
             return _deleted(key)
         # Before the misfit: "a staged file is gone" would be said of a commit that landed and was compacted and forgotten since.
         if look.table_uuid == claim.base.table_uuid and not look.reaches(claim.base.snapshot_id):
@@ -139,7 +138,7 @@ def _commit(
                 "(it was expired or rolled back), and neither the key nor a staged file is in the table; "
                 "look whether the rows are there"
             )
-        if (misfit := table.find_misfit(look, targets, files)) is not None:
+        if misfit is not None:
             return misfit
         match table.swap(look, key, files):
             case Landed(commit_id):

@@ -279,7 +279,7 @@ class PackedFiles:
     by_spec: dict[int, SpecEntries] = field(default_factory=dict)
     sizes: dict[str, dict[str, int]] = field(default_factory=dict)
     misfit: Rejected | None = None
-    _manifests: tuple[int, list[ManifestFile]] | None = None
+    _manifests: tuple[int, list[ManifestFile], MetadataFile | None] | None = None
 
     def __len__(self) -> int:
         return sum(len(names) for names in self.sizes.values()) + (self.misfit is not None)
@@ -305,8 +305,11 @@ class PackedFiles:
             **({"changed-partition-count": str(len(partitions))} if partitions else {}),
         }
 
-    def manifests(self, folder: str, metadata: TableMetadata, storage: StorageSettings) -> list[ManifestFile]:
-        """Return manifests of all the files, at least one for each spec, rolled near the table's target size.
+    def manifests(
+        self, folder: str, metadata: TableMetadata, storage: StorageSettings
+    ) -> tuple[list[ManifestFile], list[MetadataFile]]:
+        """Return manifests of all the files, at least one for each spec, rolled near the table's target size; and those of their
+        files that are to be put before a snapshot names them (the last one, which can go side by side with the list).
 
         They are written when they are first asked for, under names that nobody else uses; a later request, after the table has
         moved, takes the same ones unless its schema has changed.
@@ -315,13 +318,17 @@ class PackedFiles:
             wanted = metadata.properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, "")
             target_bytes = int(wanted) if wanted.isdecimal() else TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
             made: list[ManifestFile] = []
+            file: MetadataFile | None = None
             stem = f"{folder}/{self.key.uid}-{self.key.epoch}-{new_token()}"
             for _, entries in sorted(self.by_spec.items()):
                 for blocks in entries.rolled(target_bytes):
+                    if file is not None:
+                        file.put()
                     file = MetadataFile(f"{stem}-m{len(made)}.avro", storage)
                     made.append(entries.write(file, metadata, self.key.snapshot_id, blocks))
-            self._manifests = metadata.current_schema_id, made
-        return list(self._manifests[1])
+            self._manifests = metadata.current_schema_id, made, file
+        _, made, file = self._manifests
+        return list(made), [file] if file is not None else []
 
 
 def pack(

@@ -46,7 +46,7 @@ from checkpoint_operator.arrow_schema import decode_schema
 from checkpoint_operator.catalogs import CLASS_PROPERTIES, CatalogBook, translate_catalog_error
 from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.iceberg_entries import PackedFiles, location_of_own, pack
-from checkpoint_operator.commit.metadata_files import MetadataFile
+from checkpoint_operator.commit.metadata_files import MetadataFile, put_all
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing, remove_files
@@ -335,24 +335,25 @@ class PyicebergTable:
         folder = metadata.properties.get("write.metadata.path", f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
         snapshot_id = key.snapshot_id
         parent = metadata.snapshot_by_id(head) if head is not None else None
-        manifests = files.manifests(folder, metadata, self._settings)
+        manifests, waiting = files.manifests(folder, metadata, self._settings)
         if parent is not None:
             manifests.extend(parent.manifests(io))
-        path = f"{folder}/snap-{snapshot_id}-{token}.avro"
+        list_file = MetadataFile(f"{folder}/snap-{snapshot_id}-{token}.avro", self._settings)
         with write_manifest_list(
             format_version=metadata.format_version,
-            output_file=MetadataFile(path, self._settings),
+            output_file=list_file,
             snapshot_id=snapshot_id,
             parent_snapshot_id=head,
             sequence_number=metadata.next_sequence_number(),
             avro_compression="deflate",
         ) as manifest_list:
             manifest_list.add_manifests(manifests)
+        put_all([*waiting, list_file])
         counted = Summary(operation=Operation.APPEND, **files.summary(), **{_KEY_SUMMARY: str(key), **said})
         return Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=head,
-            manifest_list=path,
+            manifest_list=list_file.location,
             sequence_number=metadata.next_sequence_number(),
             summary=update_snapshot_summaries(counted, parent.summary if parent is not None else None),
             schema_id=metadata.current_schema_id,

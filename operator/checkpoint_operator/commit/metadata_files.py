@@ -6,6 +6,8 @@ where one does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import obstore
@@ -17,12 +19,13 @@ from checkpoint_protocol.store import open_raw_store, translate_store_error
 
 
 class MetadataFile(OutputFile):
-    """A file that is there, whole, when its stream was closed. Its name must be fresh."""
+    """A file that is whole when its stream was closed, and there when it was put after that. Its name must be fresh."""
 
     def __init__(self, location: str, storage: StorageSettings) -> None:
         super().__init__(location)
         self._storage = storage
         self._size_bytes = 0
+        self._data: bytes | None = None
 
     def __len__(self) -> int:
         return self._size_bytes
@@ -36,14 +39,26 @@ class MetadataFile(OutputFile):
     def create(self, overwrite: bool = False) -> OutputStream:
         return _Stream(self)
 
-    def put(self, data: bytes) -> None:
-        """Store the bytes. Raises Retryable where the store does not answer."""
+    def keep(self, data: bytes) -> None:
+        """Take what the file is to hold."""
+        self._data, self._size_bytes = data, len(data)
+
+    def put(self) -> None:
+        """Store the file, unless that was seen to be done before. Raises Retryable where the store does not answer."""
+        if self._data is None:
+            return
         folder, _, name = self.location.rpartition("/")
         try:
-            obstore.put(open_raw_store(folder, self._storage), name, data, use_multipart=False)
+            obstore.put(open_raw_store(folder, self._storage), name, self._data, use_multipart=False)
         except (obstore_errors.BaseError, OSError) as error:
             raise translate_store_error(error, self.location) from error
-        self._size_bytes = len(data)
+        self._data = None
+
+
+def put_all(files: Sequence[MetadataFile]) -> None:
+    """Store the files side by side. When this returns they are all there; when it raises, it may be called again."""
+    with ThreadPoolExecutor(max(1, len(files))) as putters:
+        list(putters.map(MetadataFile.put, files))
 
 
 class _Stream(BytesIO):
@@ -55,7 +70,7 @@ class _Stream(BytesIO):
         if not self.closed:
             data = self.getvalue()
             super().close()
-            self._file.put(data)
+            self._file.keep(data)
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:

@@ -66,9 +66,8 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
     the input exactly once (where rows are known by keys: if an attempt has not skipped exactly what those before it had sealed),
     NeedsChange if they name one file twice or a file of another format: then a row would be lost or doubled.
     """
-    launch = ledger.read_launch(attempt)
+    launch, input_record = ledger.read_both(lambda: ledger.read_launch(attempt), ledger.read_input)
     closed = ledger.read_closed(attempt)
-    input_record = ledger.read_input()
     if launch is None or closed is None or input_record is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: records of attempt {attempt} of {ledger.key} are gone")
     if not closed.complete:

@@ -42,7 +42,7 @@ def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Map
         wanted = set(names)
         return {
             meta["path"]: meta["size"]
-            for meta in list_objects(store, None, names[:: max(1, len(names) // _BORDERS)])
+            for meta in list_objects(store, None, names[:: max(1, len(names) // _BORDERS)], expected=len(names))
             if meta["path"] in wanted
         }
     except (obstore_errors.BaseError, OSError) as error:

@@ -55,7 +55,6 @@ def _never_changes(field: str, what: str, *, optional: bool = False) -> Rule:
 #: A source that only Spark can read, and one that goes over Spark for whatever reason: see manifest.Source.
 _NEEDS_SPARK: Final = f"!(self.format in {list(manifest.SPLITS_FORMATS)}) || {_is_given('sql')} || self.readerOptions.size() > 0"
 _OVER_SPARK: Final = f"self.way == 'DataFrame' || {_NEEDS_SPARK}"
-_OVER_SPARK_OF_SPEC: Final = _OVER_SPARK.replace("self.", "self.source.")
 _CEL_VARIABLE: Final = manifest.VARIABLE_PATTERN.replace("\\", "\\\\")
 
 
@@ -175,11 +174,6 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     manifest.LanceSink: (_NO_ESCAPES,),
     manifest.CheckpointSpec: (_never_changes("uri", "checkpoint.uri"),),
     manifest.Spec: (
-        Rule(
-            f"(self.onRowError != 'Quarantine' && self.quarantine.retry == 'Never') || !({_OVER_SPARK_OF_SPEC})",
-            "Quarantine is for rows that are known by position, which are those of the splits way",
-            "onRowError",
-        ),
         Rule(
             "self.sparkConf.all(name, name.startsWith('spark.'))",
             "properties of Spark start with 'spark.'",

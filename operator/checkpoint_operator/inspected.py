@@ -47,13 +47,15 @@ class ShownSums(Shown):
 
 
 class ShownRowError(Shown):
-    """A source row that failed, where it lies and why. Its values are not kept."""
+    """A source row that failed, where it lies or what its key is, and why. Its other values are not kept."""
 
-    file: str | None = Field(description="Null where the input's record cannot be read.")
-    etag: str | None
-    unit: str | None = Field(description="What start and end count in the file: rows, bytes or records.")
-    start: int
-    end: int | None
+    file: str | None = Field(default=None, description="Null where rows are known by keys, or the input's record cannot be read.")
+    etag: str | None = None
+    unit: str | None = Field(default=None, description="What start and end count in the file: rows, bytes or records.")
+    start: int | None = None
+    end: int | None = None
+    source: int | None = Field(default=None, description="The number of its source, where rows are known by keys.")
+    key: dict[str, str] | None = Field(default=None, description="Its key columns as text, where rows are known by keys.")
     step: str
     error: str = Field(description="The exception's type.")
     message: str
@@ -112,6 +114,9 @@ class ShownEpoch(Shown):
     input_files: int | None = Field(description="Null before a driver has fixed the input.")
     input_bytes: int | None
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
+    input_keys: tuple[str, ...] = Field(
+        default=(), description="The key columns, where rows are known by keys: there are no files."
+    )
     rows_retried: int = Field(default=0, description="Rows of the input that earlier epochs had quarantined.")
     attempts: tuple[ShownAttempt, ...]
     sealed: ShownSums = Field(description="What counts in all: of the last attempt and of those that it takes over.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from checkpoint_operator.inspected import (
     ShownAttempt,
@@ -29,6 +29,7 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.quarantine import key_of, rows_retried
 from checkpoint_protocol.records import (
     ClaimRecord,
     IcebergBase,
@@ -45,6 +46,7 @@ from checkpoint_protocol.records import (
     PinnedTable,
     QuarantinedRow,
     Record,
+    RowKey,
     Seal,
     StagedFile,
     Target,
@@ -218,7 +220,8 @@ class Inspector:
             input_files=len(source.files) if source else None,
             input_bytes=sum(file.size_bytes for file in source.files) if source else None,
             input_table=_pinned(source.table) if source else None,
-            rows_retried=sum(len(file.only or ()) for file in source.files) if source else 0,
+            input_keys=tuple(column.name for column in source.keys) if source else (),
+            rows_retried=rows_retried(source),
             attempts=attempts,
             sealed=self._sum(at, attempts),
             claims=tuple(_claim(index, self._read(at.claim(index), ClaimRecord)) for index in claims),
@@ -277,20 +280,16 @@ class Inspector:
                 self._wrong[ledger.at.seal(seal.attempt, seal.task, seal.link)] = error.message
 
     def _row_error(self, ledger: Ledger, row: QuarantinedRow) -> ShownRowError:
-        where = row.row.range
         record = self._try(ledger.at.input, ledger.read_input)
-        file = record.files[where.file] if record is not None and where.file < len(record.files) else None
-        return ShownRowError(
-            file=file.path if file else None,
-            etag=file.etag if file else None,
-            unit=file.unit if file else None,
-            start=where.start,
-            end=where.end,
-            step=row.step,
-            error=row.error,
-            message=row.message,
-            traceback=row.traceback,
-        )
+        shown = ShownRowError(step=row.step, error=row.error, message=row.message, traceback=row.traceback)
+        if isinstance(row.row, RowKey):
+            return shown.model_copy(update={"key": key_of(row.row, record), "source": row.row.source})
+        where = row.row.range
+        found: dict[str, Any] = {"start": where.start, "end": where.end}
+        if record is not None and where.file < len(record.files):
+            file = record.files[where.file]
+            found |= {"file": file.path, "etag": file.etag, "unit": file.unit}
+        return shown.model_copy(update=found)
 
     def _read_seals(self, ledger: Ledger, attempt: int, places: list[_Link], found: set[_Link]) -> list[Seal]:
         def read(place: _Link) -> Seal | None:

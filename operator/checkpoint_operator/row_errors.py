@@ -9,8 +9,8 @@ from typing import Final
 from checkpoint_operator.core.observation import Attempt, RowErrorLimit
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.quarantine import describe_limit, most_rows
-from checkpoint_protocol.records import ClosedRecord, InputRecord, LaunchRecord, QuarantinedRow, Seal
+from checkpoint_protocol.quarantine import describe_limit, key_of, key_text, most_rows
+from checkpoint_protocol.records import ClosedRecord, InputRecord, LaunchRecord, QuarantinedRow, RowKey, Seal
 
 _EXAMPLES: Final = 3
 _MOST_OF_A_MESSAGE: Final = 300
@@ -70,6 +70,8 @@ def _examples(ledger: Ledger, attempts: Iterable[Attempt], record: InputRecord |
 
 def place_of(row: QuarantinedRow, record: InputRecord | None) -> str:
     """Name the place of a row in the input."""
+    if isinstance(row.row, RowKey):
+        return f"the row with {key_text(key_of(row.row, record), row.row.source)}"
     where = row.row.range
     if record is None or where.file >= len(record.files):
         return f"position {where.start} of file number {where.file}"

@@ -366,7 +366,7 @@ class Quarantine(Section):
     retry: Literal["Never", "Also", "Only"] = Field(
         default="Never",
         description="Whether a later epoch (runNonce) takes the rows that earlier ones have quarantined: never; also, besides "
-        "new files; or only them.",
+        "new files or rows; or only them.",
     )
 
 
@@ -434,13 +434,6 @@ class Spec(Section):
         for name in self.spark_conf:
             if not name.startswith("spark."):
                 raise ValueError(f"sparkConf: {name!r} is not a Spark property (they start with 'spark.')")
-        return self
-
-    @model_validator(mode="after")
-    def _sets_apart_what_has_a_position(self) -> Spec:
-        is_asked_for = self.on_row_error == "Quarantine" or self.quarantine.retry != "Never"
-        if is_asked_for and self.source.is_dataframe:
-            raise ValueError(f"onRowError: Quarantine is for rows that are known by position: {self.source.why_this_way}")
         return self
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from checkpoint_protocol import reasons
@@ -13,7 +13,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Quarantine
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quantities import format_share
-from checkpoint_protocol.records import InputRecord
+from checkpoint_protocol.records import InputRecord, RowKey, RowPosition
 
 _MILLION: Final = 1_000_000
 
@@ -27,7 +27,7 @@ def most_rows(limits: Quarantine, record: InputRecord | None, rows_read: int | N
     `rows_read` is said once all rows are; before, a share is judged only where the input tells how many there are. Rows that
     are tried again may fail again: they are not lost anew.
     """
-    retried = _rows_retried(record)
+    retried = rows_retried(record)
     rows = _rows_of(record) if rows_read is None else rows_read
     if rows is None:
         return limits.max_rows + retried
@@ -36,7 +36,7 @@ def most_rows(limits: Quarantine, record: InputRecord | None, rows_read: int | N
 
 def describe_limit(limits: Quarantine, record: InputRecord | None, rows_read: int | None = None) -> str:
     """Say which field of the manifest it is that sets the limit, and what it allows."""
-    retried = _rows_retried(record)
+    retried = rows_retried(record)
     most = most_rows(limits, record, rows_read) - retried
     again = f", and {retried:,} that are tried again" if retried else ""
     if most == limits.max_rows:
@@ -44,8 +44,11 @@ def describe_limit(limits: Quarantine, record: InputRecord | None, rows_read: in
     return f"quarantine.maxShare, {format_share(limits.max_share)} of all rows, allows {most:,}{again}"
 
 
-def _rows_retried(record: InputRecord | None) -> int:
-    return sum(len(file.only or ()) for file in record.files) if record is not None else 0
+def rows_retried(record: InputRecord | None) -> int:
+    """Return how many rows of an epoch's input earlier epochs had quarantined."""
+    if record is None:
+        return 0
+    return sum(len(file.only or ()) for file in record.files) + (record.retried.keys.rows if record.retried is not None else 0)
 
 
 def _rows_of(record: InputRecord | None) -> int | None:
@@ -53,15 +56,29 @@ def _rows_of(record: InputRecord | None) -> int | None:
 
     Rows that `where` or a table's deletes leave out are among them: how many these are is known when all are read.
     """
+    if record is None or record.keys:
+        return None
     rows = 0
-    for file in record.files if record is not None else ():
+    for file in record.files:
         if file.only is not None:
             rows += len(file.only)
         elif file.unit == "bytes" or file.end is None:
             return None
         else:
             rows += file.end - file.start
-    return rows if record is not None else None
+    return rows
+
+
+def key_of(row: RowKey, record: InputRecord | None) -> dict[str, str]:
+    """Return the key columns of a row that failed, with their values as text; without the input's record they have no names."""
+    names = [column.name for column in record.keys] if record is not None else [f"k{place}" for place in range(len(row.values))]
+    return dict(zip(names, row.values, strict=False))
+
+
+def key_text(key: Mapping[str, str], source: int) -> str:
+    """Write a key for people; `source` is the number of its source, which is said where there are several."""
+    values = ", ".join(f"{name}={value}" for name, value in key.items())
+    return f"{values} of source {source}" if source else values
 
 
 def outstanding(epochs: Iterable[Ledger]) -> dict[FileVersion, tuple[tuple[int, int], ...]]:
@@ -99,6 +116,10 @@ def _quarantined_in(ledger: Ledger) -> Iterable[Range]:
         raise _gone(ledger, ledger.at.launch(mark.attempts))
     for seal in ledger.counted_seals((*launch.counted, mark.attempts)):
         for row in ledger.quarantined_rows(seal):
+            if not isinstance(row.row, RowPosition):
+                raise Corrupt(
+                    reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: epoch {ledger.key.epoch} quarantines rows by their keys"
+                )
             yield row.row.range
 
 

@@ -25,6 +25,7 @@ MAX_STEP_LENGTH = 512
 MAX_ERROR_TYPE_LENGTH = 256
 MAX_ERROR_MESSAGE_LENGTH = 2_000
 MAX_TRACEBACK_LENGTH = 4_000
+MAX_KEY_LENGTH = 200
 
 
 def _without_surrogates(text: object) -> object:
@@ -145,6 +146,23 @@ class KeyColumn(Part):
     type: str
 
 
+class KeySet(Part):
+    """A set of keys, known by its size and an order-free fingerprint: two sums modulo 2^64 of 64-bit hashes, as 32 hex digits."""
+
+    rows: Count
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class Retried(Part):
+    """The rows that an epoch takes besides new ones, or alone: those of the source that earlier epochs have quarantined.
+
+    For rows that are known by keys; of files it is `SourceFile.only` that names them.
+    """
+
+    retry: Literal["Also", "Only"]
+    keys: KeySet
+
+
 class PinnedIceberg(Part):
     """An Iceberg table at one snapshot, as its readers need to know it: no catalog is asked any more.
 
@@ -180,7 +198,7 @@ class InputRecord(Record):
 
     The schema has the columns that the steps get, and after them those that only `where` looks at. `table` is the source
     table at the snapshot or version that every attempt reads. Where rows are known by keys there are no files, which nothing
-    could pin: `keys` are the columns that every attempt knows rows by.
+    could pin: `keys` are the columns that every attempt knows rows by, and `retried` says what it takes of earlier epochs.
     """
 
     kind: Literal["input"] = "input"
@@ -189,6 +207,7 @@ class InputRecord(Record):
     arrow_schema: Base64
     keys: tuple[KeyColumn, ...] = ()
     table: PinnedTable | None = _later(None)
+    retried: Retried | None = _later(None)
 
 
 # --- the target -----------------------------------------------------------------------------------------------------------
@@ -286,13 +305,6 @@ class TargetRecord(Record):
     target: Target
 
 
-class KeySet(Part):
-    """A set of keys, known by its size and an order-free fingerprint: two sums modulo 2^64 of 64-bit hashes, as 32 hex digits."""
-
-    rows: Count
-    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-
-
 class PlanRecord(Record):
     """The full plan of an attempt, task by task, before any task runs. The token is the driver's.
 
@@ -338,19 +350,24 @@ class PositionsCovered(Part):
 
 
 class KeysObject(Part):
-    """A Parquet object with the exact keys of source rows, each once. `path` is relative to the store."""
+    """A Parquet object with the exact keys of source rows, each once. `path` is relative to the store.
+
+    `quarantined`: all of its rows are; the keys of those that are not lie in other objects.
+    """
 
     path: str
     rows: Count
     size_bytes: Count
+    quarantined: bool = _later(False)
 
 
 class KeysCovered(Part):
-    """The segment covers the source rows with these keys, each of them wholly."""
+    """The segment covers the source rows with these keys, each of them wholly. `quarantined` are those of them that are."""
 
     kind: Literal["keys"] = "keys"
     objects: tuple[KeysObject, ...]
     keys: KeySet
+    quarantined: KeySet | None = _later(None)
 
 
 Covered = Annotated[PositionsCovered | KeysCovered, Field(discriminator="kind")]
@@ -422,11 +439,22 @@ class RowPosition(Part):
     range: Range
 
 
-RowIdentity = Annotated[RowPosition, Field(discriminator="kind")]
+class RowKey(Part):
+    """Which source row it is, by its key as people read it, cut where it is long. Its exact values are in a keys object.
+
+    `source` is the number of its source, which is 0 where there is one.
+    """
+
+    kind: Literal["key"] = "key"
+    source: Count
+    values: tuple[Annotated[str, BeforeValidator(_without_surrogates), Field(max_length=MAX_KEY_LENGTH)], ...]
+
+
+RowIdentity = Annotated[RowPosition | RowKey, Field(discriminator="kind")]
 
 
 class QuarantinedRow(Part):
-    """A source row of which nothing was made, and why. Its values are not kept: `row` tells where to find them.
+    """A source row of which nothing was made, and why. Its other values are not kept: `row` tells where to find them.
 
     `step` is the step's label, or "(output)" where what the steps gave does not fit the table. `error` is the exception's type.
     """

@@ -12,7 +12,6 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     MAX_ERROR_MESSAGE_LENGTH,
     MAX_ERROR_TYPE_LENGTH,
@@ -22,6 +21,7 @@ from checkpoint_protocol.records import (
     QuarantinedRow,
     QuarantineObject,
     QuarantineRecord,
+    RowKey,
     RowPosition,
 )
 
@@ -56,7 +56,7 @@ class QuarantineOfSegment:
     _objects: list[QuarantineObject] = field(default_factory=list)
     _count: int = 0
 
-    def add(self, where: Range, named: str, step: str, error: Exception) -> None:
+    def add(self, where: RowPosition | RowKey, named: str, step: str, error: Exception) -> None:
         """Keep why a row failed. Raises NeedsChange(TooManyRowErrors) at the first row beyond the limit; `named` is for that."""
         row = describe(where, step, error)
         self._count += 1
@@ -89,13 +89,13 @@ class QuarantineOfSegment:
         self._waiting = []
 
 
-def describe(where: Range, step: str, error: Exception) -> QuarantinedRow:
+def describe(where: RowPosition | RowKey, step: str, error: Exception) -> QuarantinedRow:
     """Return what is kept of a row that failed: no values of it but those that its error quotes."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     is_ours = isinstance(error, CheckpointError)
     return QuarantinedRow(
-        row=RowPosition(range=where),
+        row=where,
         step=step[:MAX_STEP_LENGTH],
         error=(error.reason if isinstance(error, CheckpointError) else name)[:MAX_ERROR_TYPE_LENGTH],
         message=_text_of(error)[:MAX_ERROR_MESSAGE_LENGTH],

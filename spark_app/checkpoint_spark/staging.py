@@ -17,7 +17,7 @@ from checkpoint_protocol.errors import Corrupt, Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range, merge, subtract
-from checkpoint_protocol.records import PositionsCovered, Seal, SourceFile, StagedFile
+from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, SourceFile, StagedFile
 from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.fitting import fit
 from checkpoint_spark.pace import Pace
@@ -131,7 +131,7 @@ class _Segment:
             if bounds is None:
                 bounds = chunk.bounds()
             where = Range(file=file, start=bounds[number][0], end=bounds[number][1])
-            quarantine.add(where, place.of_row(number), step, error)
+            quarantine.add(RowPosition(range=where), place.of_row(number), step, error)
 
         yield from apply_apart(self.pipeline, chunk.batch, place, self.schema, set_apart)
 

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from checkpoint_operator.inspection import inspect_store
 from checkpoint_protocol import reasons
 from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
+from checkpoint_protocol.store import open_store
 from checkpoint_spark.dataframes import anti_join
 from checkpoint_spark.dataframes.attempt import Skipped
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
@@ -415,3 +417,101 @@ def test_sql_stands_between_the_source_and_the_steps(session: Any, iceberg_place
     assert set(rows) == wanted
     assert 0 < write.sealed_rows(1) < 240
     assert write.sealed_rows(1) + write.sealed_rows(2) == 240, "a row of the source counts once, however many it gives"
+
+
+# --- rows that fail -------------------------------------------------------------------------------------------------------
+
+
+def poison(*ids: int, input_: str = "row") -> dict[str, Any]:
+    return {"call": f"{STEPS}:poison", "input": input_, "name": "predict", "arguments": {"ids": list(ids)}}
+
+
+def quarantined(write: KeyedWrite) -> list[tuple[dict[str, str] | None, int | None]]:
+    """Return the keys and sources of the rows that `inspect` shows of the newest epoch."""
+    shown = inspect_store(open_store(write.place.checkpoint_uri, write.place.settings))
+    assert not shown.errors
+    attempts = shown.writes[0].epochs[-1].attempts
+    return [(row.key, row.source) for attempt in attempts for row in attempt.quarantined]
+
+
+@pytest.mark.parametrize("kind", ["row", "arrow"])
+def test_rows_that_fail_are_set_apart_by_their_keys_and_a_later_epoch_takes_them_again(
+    session: Any, disk_place: Place, tmp_path: Path, kind: str
+) -> None:
+    disk_place.create(TEXTS)
+    source = write_orc(numbered(*range(300)), tmp_path / "in")
+    write = KeyedWrite(session, disk_place, tmp_path, orc_source(source), [poison(7, 150, 299, input_=kind)])
+    write.more = {"onRowError": "Quarantine"}
+
+    write.finish()
+
+    assert_exactly_once(disk_place, [number for number in range(300) if number not in (7, 150, 299)])
+    assert sorted(quarantined(write), key=str) == [({"id": "150"}, 0), ({"id": "299"}, 0), ({"id": "7"}, 0)]
+    # One of them is mended; a new row came, which this epoch leaves for the next.
+    write_orc(numbered(*range(320)), tmp_path / "in")
+    write.steps = [poison(150)]
+    write.more |= {"runNonce": "again", "quarantine": {"retry": "Only"}}
+    write.finish()
+    assert_exactly_once(disk_place, [number for number in range(300) if number != 150])
+    assert quarantined(write) == [({"id": "150"}, 0)]
+    # The last one, and what is new.
+    write.steps = []
+    write.more |= {"runNonce": "all", "quarantine": {"retry": "Also"}}
+    write.finish()
+    assert_exactly_once(disk_place, range(320))
+    # Nothing is left, and nothing is taken twice.
+    write.more |= {"runNonce": "more", "quarantine": {"retry": "Never"}}
+    write.finish()
+    assert_exactly_once(disk_place, range(320))
+
+
+def test_quarantined_rows_of_a_dead_attempt_stay_done_and_the_limit_is_the_epochs(
+    session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    iceberg_place.create(TEXTS)
+    source = write_orc(numbered(*range(300)), tmp_path / "in", 1)
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(source), [poison(3, 250)])
+    write.more = {"onRowError": "Quarantine", "quarantine": {"maxRows": 1}}
+
+    write.stall(reasons.TOO_MANY_ROW_ERRORS, "id=250", "quarantine.maxRows allows 1")
+    sealed = write.sealed_rows(1)
+    write.more = {"onRowError": "Quarantine", "quarantine": {"maxRows": 2}}
+    write.finish()
+
+    assert 3 < sealed < 251
+    assert_exactly_once(iceberg_place, [number for number in range(300) if number not in (3, 250)])
+    plan = write.ledger.read_plan(2)
+    assert plan is not None
+    assert plan.skipped is not None
+    assert plan.skipped.rows == sealed  # among them the row that failed
+
+
+def test_rows_of_several_sources_that_fail_are_told_apart(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    iceberg_place.create(pa.schema([("id", pa.int64()), ("text", pa.string()), ("origin", pa.string())]))
+    write_orc(numbered(*range(10)), tmp_path / "a", 1)
+    write_orc(numbered(*range(5, 15)), tmp_path / "b", 1)
+    source = {"format": "program", "program": f"{STEPS}:unite", "keyColumns": ["id"]}
+    os.environ["FOLDERS_OF_THE_TEST"] = f"{tmp_path / 'a'}:{tmp_path / 'b'}"
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, [poison(7)])
+    write.more = {"onRowError": "Quarantine"}
+
+    write.finish()
+
+    assert sorted(quarantined(write), key=str) == [({"id": "7"}, 0), ({"id": "7"}, 1)]
+    write.steps = []
+    write.more |= {"runNonce": "again", "quarantine": {"retry": "Only"}}
+    write.finish()
+    found = sorted((row["origin"], row["id"]) for row in iceberg_place.rows())
+    assert found == [("a", number) for number in range(10)] + [("b", number) for number in range(5, 15)]
+
+
+def test_rows_that_sql_makes_several_of_cannot_be_set_apart_so_it_is_refused(
+    session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    iceberg_place.create(TEXTS)
+    folder = write_orc(numbered(*range(9)), tmp_path / "in", 1)
+    source = orc_source(folder, sql="SELECT id, text FROM input LATERAL VIEW explode(array(1, 2)) AS n")
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, [poison(7)], {"onRowError": "Quarantine"})
+
+    write.stall(reasons.PLAN_NOT_MAP_ONLY, "do that in a step that gives several rows")
+    assert iceberg_place.rows() == []

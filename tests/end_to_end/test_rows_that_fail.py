@@ -24,6 +24,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
+from tests.support.records import position_of
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -93,7 +94,7 @@ def test_a_poison_row_is_quarantined_with_place_step_error_and_traceback_and_the
     assert (ended.mark.rows_read, ended.mark.rows_written, ended.mark.rows_quarantined) == (ROWS, ROWS - 1, 1)
     assert_exactly_once(place, [number for number in range(ROWS) if number != 123])
     (row,) = quarantined(reconciler)
-    assert (row.row.range.file, row.row.range.start, row.row.range.end) == (1, 23, 24)
+    assert (position_of(row).file, position_of(row).start, position_of(row).end) == (1, 23, 24)
     assert (row.step, row.error, row.message) == ("predict", "ValueError", "poison 123")
     assert f"{module}.py" in row.traceback
     assert "checkpoint_spark" not in row.traceback

@@ -26,6 +26,7 @@ from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.sources.iceberg_plan import columns_of, find_files
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
+from tests.support.records import position_of
 from tests.support.source_places import IcebergSourceTable, LanceSourceTable, SourceTable, source_beside
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
@@ -80,7 +81,7 @@ def quarantined(reconciler: Reconciler) -> list[tuple[SourceFile, QuarantinedRow
     record = ledger.read_input()
     assert record is not None
     rows = [row for seal in ledger.counted_seals([1]) for row in ledger.quarantined_rows(seal)]
-    return [(record.files[row.row.range.file], row) for row in rows]
+    return [(record.files[position_of(row).file], row) for row in rows]
 
 
 # --- where the rows lie ---------------------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ def test_poison_rows_of_parquet_are_placed_by_their_numbers_though_where_leaves_
 
     assert counts(ended) == (ROWS - len(LEFT_OUT), ROWS - len(LEFT_OUT | FAILING), len(FAILING))
     assert_exactly_once(disk_place, set(range(ROWS)) - LEFT_OUT - FAILING)
-    found = {(Path(file.path).name, row.row.range.start, row.row.range.end) for file, row in quarantined(reconciler)}
+    found = {(Path(file.path).name, position_of(row).start, position_of(row).end) for file, row in quarantined(reconciler)}
     assert found == {(f"part-{n // 100}.parquet", n % 100, n % 100 + 1) for n in FAILING}
     assert counts(run(disk_place, section, poison(), runNonce="2", quarantine={"retry": "Only"})) == (len(FAILING),) * 2 + (0,)
     assert_exactly_once(disk_place, set(range(ROWS)) - LEFT_OUT)
@@ -121,7 +122,7 @@ def test_poison_rows_of_text_are_placed_by_their_lines_though_where_leaves_rows_
     ended = drive(reconciler)
 
     assert counts(ended) == (ROWS - len(LEFT_OUT), ROWS - len(LEFT_OUT | FAILING), len(FAILING))
-    places = [row.row.range for _, row in quarantined(reconciler)]
+    places = [position_of(row) for _, row in quarantined(reconciler)]
     if name.endswith("gz"):
         assert {(where.start, where.end) for where in places} == {(n, n + 1) for n in FAILING}
     else:
@@ -181,8 +182,8 @@ def test_poison_rows_of_a_table_are_placed_by_their_numbers_though_where_and_del
             first = file.fragment * 100
         else:
             first = pq.read_table(file.path.removeprefix("file://"))["id"][0].as_py()
-        assert row.row.range.end == row.row.range.start + 1
-        found.append(first + row.row.range.start)
+        assert position_of(row).end == position_of(row).start + 1
+        found.append(first + position_of(row).start)
     assert sorted(found) == sorted(FAILING)
     assert counts(run(disk_place, section, poison(), runNonce="2", quarantine={"retry": "Also"})) == (len(FAILING),) * 2 + (0,)
     assert_exactly_once(disk_place, set(range(ROWS)) - gone)

@@ -50,6 +50,8 @@ from checkpoint_protocol.records import (
     QuarantineObject,
     QuarantineRecord,
     Record,
+    Retried,
+    RowKey,
     RowPosition,
     Seal,
     SourceFile,
@@ -192,6 +194,13 @@ SAMPLES: Final[dict[str, Record]] = {
         files=(),
         arrow_schema=_SCHEMA,
         keys=(KeyColumn(name="größe", type="decimal(38,10)"), KeyColumn(name="id", type="bigint")),
+    ),
+    "input-keys-tried-again": InputRecord(
+        token=_TOKEN,
+        files=(),
+        arrow_schema=_SCHEMA,
+        keys=(KeyColumn(name="id", type="bigint"),),
+        retried=Retried(retry="Only", keys=KeySet(rows=12, fingerprint="0123456789abcdef00000000000000ff")),
     ),
     "input-iceberg": InputRecord(
         token=_TOKEN,
@@ -352,6 +361,19 @@ SAMPLES: Final[dict[str, Record]] = {
     "seal-without-files": _SEAL.model_copy(update={"files": (), "rows_written": 0}),
     "seal-with-rows-that-failed": _SEAL.model_copy(
         update={"quarantined": Quarantined(rows=(_ROW,), objects=(QuarantineObject(token=_OTHER, rows=12),))}
+    ),
+    "seal-with-keys-that-failed": _SEAL.model_copy(
+        update={
+            "covered": KeysCovered(
+                objects=(
+                    KeysObject(path="staged/0123456789abcdef/1/2/keys/11-00.parquet", rows=1149, size_bytes=9876),
+                    KeysObject(path="staged/0123456789abcdef/1/2/keys/11-01.parquet", rows=1, size_bytes=321, quarantined=True),
+                ),
+                keys=KeySet(rows=1150, fingerprint="0123456789abcdef00000000000000ff"),
+                quarantined=KeySet(rows=1, fingerprint="00000000000000010000000000000002"),
+            ),
+            "quarantined": Quarantined(rows=(_ROW.model_copy(update={"row": RowKey(source=1, values=("größe", "17"))}),)),
+        }
     ),
     "quarantine": QuarantineRecord(token=_TOKEN, rows=(_ROW,)),
     "closed": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(3, 0, 1), complete=False),

@@ -16,6 +16,7 @@ from checkpoint_spark.staging import ranges_of
 from tests.simulation.scheduler import Actor
 from tests.simulation.tables import Row
 from tests.simulation.world import Job, RunnerLog, World
+from tests.support.records import position_of
 
 
 def violations(world: World) -> list[str]:
@@ -163,7 +164,7 @@ def _rows_that_failed(world: World, job: Job) -> tuple[set[int], list[str]]:
         launch = ledger.read_launch(mark.attempts)
         assert launch is not None
         seals = list(ledger.counted_seals((*launch.counted, mark.attempts)))
-        rows = [row.row.range for seal in seals for row in ledger.quarantined_rows(seal)]
+        rows = [position_of(row) for seal in seals for row in ledger.quarantined_rows(seal)]
         numbers = [job.input.number(indexes[place.file], place.start) for place in rows]
         wrong += [f"row {number} is quarantined {count} times" for number, count in Counter(numbers).items() if count > 1]
         if mark.rows_quarantined != len(rows):

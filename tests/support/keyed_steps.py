@@ -45,3 +45,11 @@ def unite(job: Any) -> None:
     folders = os.environ["FOLDERS_OF_THE_TEST"].split(":")
     frames = [job.read(job.spark.read.orc(folder)).withColumn("origin", sql.lit(folder[-1])) for folder in folders]
     job.write(frames[0].unionByName(frames[1]))
+
+
+def poison(given: Any, ids: list[int]) -> Any:
+    """Raise on some rows, alone or in a batch."""
+    found = [given["id"]] if isinstance(given, dict) else given.column("id").to_pylist()
+    if bad := set(found) & set(ids):
+        raise ValueError(f"poison {sorted(bad)}")
+    return given

@@ -19,6 +19,8 @@ from checkpoint_protocol.records import (
     LaunchRecord,
     PlanRecord,
     PositionsCovered,
+    QuarantinedRow,
+    RowPosition,
     Seal,
     SourceFile,
     StagedFile,
@@ -50,6 +52,12 @@ LANCE = LanceTarget(
 def ledger_over(store: ObjectStore, pauses: list[float] | None = None) -> Ledger:
     """Return a fresh ledger, as another process would have it; it never sleeps."""
     return Ledger(store, KEY, pause=pauses.append if pauses is not None else lambda _: None)
+
+
+def position_of(row: QuarantinedRow) -> Range:
+    """Return where a row that failed lies."""
+    assert isinstance(row.row, RowPosition)
+    return row.row.range
 
 
 def seal(

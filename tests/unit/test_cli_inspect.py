@@ -18,7 +18,7 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import NameRecord, encode
+from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, NameRecord, Retried, RowKey, RowPosition, encode
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
 from tests.support.records import TOKEN, launch, seal
 from tests.support.stored_writes import StoredWrite
@@ -43,6 +43,7 @@ GOLDEN = """
           "inputFiles": 2,
           "inputBytes": 2000,
           "inputTable": null,
+          "inputKeys": [],
           "rowsRetried": 0,
           "attempts": [
             {
@@ -99,6 +100,7 @@ GOLDEN = """
           "inputFiles": null,
           "inputBytes": null,
           "inputTable": null,
+          "inputKeys": [],
           "rowsRetried": 0,
           "attempts": [
             {
@@ -517,7 +519,8 @@ def with_rows_that_failed(tmp_path: Path, count: int) -> StoredWrite:
     write.plan()
     collected = QuarantineOfSegment(write.ledger, 1, Allowance(100, rows_of_a_seal=1, rows_of_an_object=2), 0)
     for number in range(count):
-        collected.add(Range(file=0, start=number, end=number + 1), "", "predict", ValueError(f"bad [bold] {number}\nand more"))
+        where = RowPosition(range=Range(file=0, start=number, end=number + 1))
+        collected.add(where, "", "predict", ValueError(f"bad [bold] {number}\nand more"))
     sealed = seal(0, 0, [(0, 0, 100)], rows=100, last=True).model_copy(update={"quarantined": collected.finish()})
     write.ledger.put_seal(sealed)
     return write
@@ -531,6 +534,29 @@ def test_rows_that_failed_are_listed_with_place_step_and_error(tmp_path: Path) -
     assert "3 rows quarantined" in said
     assert "row 2 of /in/part-0.parquet: predict: ValueError: bad [bold] 2 and more" in said
     assert "no known kind" not in said
+
+
+def test_rows_that_are_known_by_keys_are_listed_by_their_keys(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    columns = (KeyColumn(name="land", type="string"), KeyColumn(name="nr", type="bigint"))
+    again = Retried(retry="Also", keys=KeySet(rows=4, fingerprint="0" * 32))
+    write.ledger.put_input(InputRecord(token=TOKEN, files=(), arrow_schema="", keys=columns, retried=again))
+    write.begin()
+    write.ledger.put_launch(launch().model_copy(update={"on_row_error": "Quarantine"}))
+    write.plan()
+    collected = QuarantineOfSegment(write.ledger, 1, Allowance(100), 0)
+    collected.add(RowKey(source=0, values=("Österreich", "7")), "", "predict", ValueError("bad"))
+    collected.add(RowKey(source=1, values=("Chile", "9")), "", "predict", ValueError("worse"))
+    write.ledger.put_seal(seal(0, 0, last=True, rows=5).model_copy(update={"quarantined": collected.finish()}))
+
+    said = run(str(write.uri)).stdout
+
+    assert "epoch 1: rows by land, nr, of them 4 quarantined rows tried again" in said
+    assert "row with land=Österreich, nr=7: predict: ValueError: bad" in said
+    assert "row with land=Chile, nr=9 of source 1: predict: ValueError: worse" in said
+    (attempt,) = shown(str(write.uri))["writes"][0]["epochs"][0]["attempts"]
+    assert attempt["quarantined"][1]["key"] == {"land": "Chile", "nr": "9"}
+    assert attempt["quarantined"][1]["source"] == 1
 
 
 def test_of_many_rows_that_failed_the_first_are_listed_and_json_has_all(tmp_path: Path) -> None:

@@ -18,15 +18,16 @@ from checkpoint_protocol.records import (
     InputRecord,
     MarkRecord,
     QuarantineRecord,
+    RowPosition,
     Seal,
     SourceFile,
     encode,
 )
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment, describe
-from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, rows_file, seal
+from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, position_of, rows_file, seal
 from tests.support.stores import MemoryStore
 
-WHERE = Range(file=0, start=7, end=8)
+WHERE = RowPosition(range=Range(file=0, start=7, end=8))
 HUNDRED = input_of(rows_file(60), rows_file(40, path="/in/part-1.parquet"))
 TEXT = input_of(SourceFile(path="/in/a.csv", etag="e", size_bytes=900, unit="bytes", end=900))
 
@@ -89,7 +90,7 @@ class Unspeakable(Exception):
 def test_a_row_is_kept_with_its_place_error_and_traceback_and_without_values() -> None:
     row = describe(WHERE, "predict", raised(ValueError("bad")))
 
-    assert row.row.range == WHERE
+    assert row.row == WHERE
     assert (row.step, row.error, row.message) == ("predict", "ValueError", "bad")
     assert "test_quarantine.py" in row.traceback
     assert "in raised" in row.traceback
@@ -130,7 +131,7 @@ def test_a_full_object_of_the_worst_rows_is_no_larger_than_a_record_may_be() -> 
 def collect(store: MemoryStore, count: int, allowance: Allowance, before: int = 0) -> QuarantineOfSegment:
     collected = QuarantineOfSegment(ledger_over(store), 1, allowance, before)
     for number in range(count):
-        where = Range(file=0, start=number, end=number + 1)
+        where = RowPosition(range=Range(file=0, start=number, end=number + 1))
         collected.add(where, f"row {number} of /in/a", "predict", ValueError(f"bad {number}"))
     return collected
 
@@ -144,7 +145,7 @@ def test_the_first_rows_lie_in_the_seal_and_the_others_in_objects_and_all_are_re
     one = seal(rows=20).model_copy(update={"quarantined": kept})
     assert one.rows_quarantined == count
     assert len(kept.rows if kept else ()) == min(count, 2)
-    assert [row.row.range.start for row in ledger_over(store).quarantined_rows(one)] == list(range(count))
+    assert [position_of(row).start for row in ledger_over(store).quarantined_rows(one)] == list(range(count))
 
 
 def test_the_first_row_beyond_the_limit_ends_the_task_and_says_how_to_go_on() -> None:
@@ -184,7 +185,7 @@ def epoch(store: MemoryStore, number: int, file: SourceFile, *failed: int, marke
     ledger.put_plan(plan([(0, 0, file.end)]))
     collected = QuarantineOfSegment(ledger, 1, Allowance(100, rows_of_a_seal=1, rows_of_an_object=1), 0)
     for row in failed:
-        collected.add(Range(file=0, start=row, end=row + 1), "", "s", ValueError())
+        collected.add(RowPosition(range=Range(file=0, start=row, end=row + 1)), "", "s", ValueError())
     one: Seal = seal(0, 0, [(0, 0, file.end)], rows=100, last=True).model_copy(update={"quarantined": collected.finish()})
     ledger.put_seal(one)
     ledger.close(1)

@@ -19,6 +19,7 @@ from checkpoint_protocol import layout
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.quarantine import key_text
 
 _SHOWN: Final = 0
 _UNREADABLE: Final = "?"
@@ -115,6 +116,8 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
         read = f"{_UNREADABLE} files"
     elif epoch.input_files is None:
         read = "input not fixed yet"
+    elif epoch.input_keys:
+        read = f"rows by {', '.join(epoch.input_keys)}"
     else:
         of_table = f" of {epoch.input_table}" if epoch.input_table else ""
         read = f"{counted(epoch.input_files, 'file')}{of_table}, {size_text(epoch.input_bytes or 0)}"
@@ -148,8 +151,11 @@ def _print_rows_that_failed(out: Console, epoch: ShownEpoch) -> None:
         return
     out.print(f"    {counted(len(rows), 'row')} quarantined; -o json has all, with tracebacks:")
     for row in rows[:_ROWS_LISTED]:
-        unit = "line at byte" if row.unit == "bytes" else "row"
-        where = f"{unit} {row.start} of {row.file or _UNREADABLE}"
+        if row.key is not None:
+            where = f"row with {key_text(row.key, row.source or 0)}"
+        else:
+            unit = "line at byte" if row.unit == "bytes" else "row"
+            where = f"{unit} {row.start} of {row.file or _UNREADABLE}"
         out.print(
             f"      {where}: {row.step}: {row.error}: {' '.join(row.message[:_MOST_OF_A_MESSAGE].split())}",
             markup=False,

@@ -25,6 +25,7 @@ from checkpoint_protocol.records import (
     LanceFragment,
     PlanRecord,
     PositionsCovered,
+    RowPosition,
     Seal,
     StagedFile,
     Target,
@@ -172,6 +173,13 @@ class KeyCoverage:
                     f"{self._where}: the keys {item.path} are not those of {_title(seal)} alone",
                 )
             self._named.add(item.path)
+        # A later epoch takes the rows of these objects again: one with a result would be there twice.
+        failed = sum(item.rows for item in seal.covered.objects if item.quarantined)
+        if failed != seal.rows_quarantined or failed != (seal.covered.quarantined.rows if seal.covered.quarantined else 0):
+            raise Corrupt(
+                reasons.STAGED_RESULT_REFUSED,
+                f"{self._where}: {_title(seal)} quarantines {seal.rows_quarantined} rows, and names the keys of {failed}",
+            )
         if self._plan is None or seal.attempt != self._plan.attempt:
             self._taken_over.append(seal.covered.keys)
 
@@ -202,13 +210,18 @@ def check_quarantined(seal: Seal, lawful: Collection[int], where: str) -> None:
     """
     if seal.quarantined is None:
         return
-    if seal.attempt not in lawful or seal.rows_quarantined > seal.rows_read or not isinstance(seal.covered, PositionsCovered):
+    if seal.attempt not in lawful or seal.rows_quarantined > seal.rows_read:
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED,
             f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines {seal.rows_quarantined} of "
             f"{seal.rows_read} rows, which it was not told to",
         )
-    if subtract([row.row.range for row in seal.quarantined.rows], seal.covered.ranges):
+    ranges = [row.row.range for row in seal.quarantined.rows if isinstance(row.row, RowPosition)]
+    if isinstance(seal.covered, PositionsCovered):
+        is_own = len(ranges) == len(seal.quarantined.rows) and not subtract(ranges, seal.covered.ranges)
+    else:
+        is_own = not ranges  # that their keys are its own is told by their number: see KeyCoverage
+    if not is_own:
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED,
             f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines a row that is not its own",

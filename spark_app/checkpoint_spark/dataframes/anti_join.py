@@ -21,9 +21,9 @@ from pyspark.sql.types import StructType
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.keys import add_key_sets, key_set
+from checkpoint_protocol.keys import add_key_sets, key_set, subtract_key_sets
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import KeySet, KeysObject
+from checkpoint_protocol.records import KeysCovered, KeySet, KeysObject
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.arrow_schema import decode_schema, encode_schema
 from checkpoint_spark.dataframes import keys
@@ -65,24 +65,36 @@ def sealed_by(ledger: Ledger, attempts: Iterable[int]) -> Sealed:
     return Sealed(tuple(item for each in covered for item in each.objects), add_key_sets(each.keys for each in covered))
 
 
-def sealed_before(ledger: Ledger) -> Sealed:
-    """Return what earlier epochs of the write have committed."""
-    objects: list[KeysObject] = []
-    sets: list[KeySet] = []
+def sealed_before(ledger: Ledger, takes_again: bool) -> tuple[Sealed, Sealed]:
+    """Return what of earlier epochs is skipped, and what is taken again unless it is skipped.
+
+    With `takes_again` the quarantined rows are, and only those with a result are skipped: so one that an epoch between has made
+    good is not taken. Without, none is, and all are skipped. What is skipped adds up exactly: a row that was taken
+    again is in the sets of two epochs, and counts once. What is taken again counts a row for each time that it has failed.
+    """
+    covered: list[KeysCovered] = []
+    retried: list[KeySet] = []
     for epoch in range(1, ledger.key.epoch):
         earlier = Ledger(ledger.store, EpochKey(ledger.key.uid, epoch))
-        mark = earlier.read_mark()
+        mark, record = earlier.read_mark(), earlier.read_input()
         launch = earlier.read_launch(mark.attempts) if mark is not None else None
-        if mark is None or launch is None:
+        if mark is None or launch is None or record is None:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,
-                f"{ledger.store.uri}/{earlier.at.control}/ has no mark, so what epoch {epoch} has committed is unknown; without "
-                "it rows could be taken twice: start a new write",
+                f"{ledger.store.uri}/{earlier.at.control}/ has no mark, or records of it are gone, so what epoch {epoch} "
+                "has committed is unknown; without it rows could be taken twice: start a new write",
             )
-        sealed = sealed_by(earlier, (*launch.counted, mark.attempts))
-        objects += sealed.objects
-        sets.append(sealed.keys)
-    return Sealed(tuple(objects), add_key_sets(sets))
+        covered += [keys_of(seal) for seal in earlier.counted_seals((*launch.counted, mark.attempts))]
+        if record.retried is not None:
+            retried.append(record.retried.keys)
+    everything = add_key_sets(each.keys for each in covered)
+    failed = [each.quarantined for each in covered if each.quarantined is not None]
+    objects = tuple(item for each in covered for item in each.objects)
+    if not takes_again:
+        return Sealed(objects, subtract_key_sets(everything, retried)), Sealed((), add_key_sets(()))
+    with_result = tuple(item for item in objects if not item.quarantined)
+    without = tuple(item for item in objects if item.quarantined)
+    return Sealed(with_result, subtract_key_sets(everything, failed)), Sealed(without, add_key_sets(failed))
 
 
 def choose_strategy(sealed: Sealed, memory_bytes: int, partitions: int, tasks_at_once: int) -> Strategy:

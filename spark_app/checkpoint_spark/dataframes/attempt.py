@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -29,7 +29,7 @@ from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quantities import parse_size_bytes
-from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord
+from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.dataframes import anti_join, keys
@@ -150,6 +150,8 @@ class _Work:
     _types: tuple[KeyColumn, ...] = ()
     _own: Skipped | None = None
     _earlier: Skipped | None = None
+    _again: Skipped | None = None
+    _retry: Literal["Also", "Only"] | None = None
 
     def read(self, frame: DataFrame, key_names: tuple[str, ...], is_numbered: bool = False) -> DataFrame:
         """Return the frame without the rows whose keys are sealed."""
@@ -174,6 +176,8 @@ class _Work:
         for skipped in (self._own, self._earlier):
             if skipped is not None:
                 frame = skipped.remove_from(frame, number, key_names)
+        if self._retry == "Only":
+            frame = frame.where(sql.lit(False)) if self._again is None else self._again.keep_in(frame, number, key_names)
         if is_numbered:
             frame = frame.withColumn(keys.SOURCE, sql.lit(number))
         source = _Source(f"checkpointed_source_{new_token()}", key_names, key_frame)
@@ -192,6 +196,13 @@ class _Work:
         key_names = self._sources[0].key_names
         numbered = (keys.SOURCE,) if len(self._sources) > 1 else ()
         checked = check_map_only(frame, {source.alias: (*key_names, *numbered) for source in self._sources})
+        if checked.expands and self.launch.on_row_error == "Quarantine":
+            raise NeedsChange(
+                reasons.PLAN_NOT_MAP_ONLY,
+                "onRowError: Quarantine sets whole rows of the source apart, and something between source and steps makes "
+                "several rows of one (explode, LATERAL VIEW, a batch function): do that in a step that gives several rows, or "
+                "set onRowError: Fail",
+            )
         skipped = self._count(key_names)
         ready = self._with_hashes(frame, key_names)
         self._fix_input(ready)
@@ -228,9 +239,15 @@ class _Work:
         schema = StructType([StructField("source", IntegerType(), False), *key_fields])
         self._refuse_other_types()
         own = anti_join.sealed_by(self.ledger, self.launch.counted)
-        earlier = anti_join.sealed_before(self.ledger)
+        standing, wanted = self.ledger.read_input(), self.launch.quarantine.retry
+        if standing is not None:
+            self._retry = standing.retried.retry if standing.retried is not None else None
+        elif wanted != "Never":
+            self._retry = wanted
+        earlier, again = anti_join.sealed_before(self.ledger, self._retry is not None)
         self._own = self._skipped(own, schema)
         self._earlier = self._skipped(earlier, schema)
+        self._again = self._skipped(again, schema)
 
     def _skipped(self, sealed: anti_join.Sealed, schema: StructType) -> Skipped | None:
         if not sealed.objects:
@@ -281,13 +298,33 @@ class _Work:
         return frame.select("*", *anti_join.hashes(columns))
 
     def _fix_input(self, ready: DataFrame) -> None:
-        """Note the keys for every attempt after this one."""
-        if self.ledger.read_input() is None:
+        """Note the keys, and what is taken again, for every attempt after this one."""
+        standing = self.ledger.read_input()
+        if standing is None:
             record = InputRecord(
-                token=new_token(), files=(), arrow_schema=encode_schema(_shown(to_arrow_schema(ready.schema))), keys=self._types
+                token=new_token(),
+                files=(),
+                arrow_schema=encode_schema(_shown(to_arrow_schema(ready.schema))),
+                keys=self._types,
+                retried=None if self._retry is None else Retried(retry=self._retry, keys=self._count_again()),
             )
-            self.ledger.put_input(record)
+            standing = self.ledger.put_input(record)
+        if self._retry != (standing.retried.retry if standing.retried is not None else None):
+            raise Retryable(
+                reasons.SOURCE_CHANGED,
+                "another driver has fixed what this epoch reads, with another quarantine.retry; the next attempt goes by that",
+            )
         self._refuse_other_types()
+
+    def _count_again(self) -> KeySet:
+        """Return what of the source earlier epochs have quarantined, and none has made good since."""
+        if self._again is None:
+            return _EMPTY
+        sources = [source.keys for source in self._sources]
+        if self._earlier is not None:
+            earlier = self._earlier
+            sources = [earlier.remove_from(each, number, tuple(each.columns)) for number, each in enumerate(sources)]
+        return anti_join.count_matching(sources, self._again.frame, self._again.strategy)
 
     def _output_schema(self, ready: DataFrame, key_names: tuple[str, ...]) -> pa.Schema:
         """Run the steps on some rows of the source, to see what columns they give."""
@@ -328,12 +365,20 @@ class Skipped:
     strategy: anti_join.Strategy
 
     def remove_from(self, frame: DataFrame, number: int, key_names: tuple[str, ...]) -> DataFrame:
+        """Return the rows of a source without those that have one of the keys."""
+        return self._joined(frame, number, key_names, "left_anti")
+
+    def keep_in(self, frame: DataFrame, number: int, key_names: tuple[str, ...]) -> DataFrame:
+        """Return the rows of a source that have one of the keys."""
+        return self._joined(frame, number, key_names, "left_semi")
+
+    def _joined(self, frame: DataFrame, number: int, key_names: tuple[str, ...], kind: str) -> DataFrame:
         names = [f"{keys.HIDDEN_PREFIX}{keys.column_of(place)}" for place in range(len(key_names))]
         own = anti_join.of_source(self.frame, number).select(
             *(sql.col(keys.column_of(place)).alias(name) for place, name in enumerate(names))
         )
         equal = [sql.col(f"`{key}`") == sql.col(name) for key, name in zip(key_names, names, strict=True)]
-        return frame.join(own.hint(self.strategy), reduce(lambda one, other: one & other, equal), "left_anti")
+        return frame.join(own.hint(self.strategy), reduce(lambda one, other: one & other, equal), kind)
 
 
 def _said(columns: tuple[KeyColumn, ...]) -> str:

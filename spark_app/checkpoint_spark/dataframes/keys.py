@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.keys import key_set
-from checkpoint_protocol.records import KeySet, KeysObject
+from checkpoint_protocol.records import MAX_KEY_LENGTH, KeySet, KeysObject
 
 #: Columns that ride along with the rows of the source to the tasks, and no step sees.
 HIDDEN_PREFIX: Final = "__checkpoint_"
@@ -51,7 +51,12 @@ def check_type(name: str, kind: str) -> None:
 
 def text_of(names: Sequence[str], values: Sequence[Any]) -> str:
     """Write a key for people."""
-    return ", ".join(f"{name}={str(value)[:200]}" for name, value in zip(names, values, strict=True))
+    return ", ".join(f"{name}={value}" for name, value in zip(names, texts_of(values), strict=True))
+
+
+def texts_of(values: Sequence[Any]) -> tuple[str, ...]:
+    """Write the values of a key for people."""
+    return tuple(str(value)[:MAX_KEY_LENGTH] for value in values)
 
 
 def write_object(keys: pa.Table) -> bytes:
@@ -64,30 +69,54 @@ def read_object(data: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(data))
 
 
+@dataclass(slots=True)
+class _Sums:
+    """What keys add up to so far."""
+
+    rows: int = 0
+    first: int = 0
+    second: int = 0
+
+    def add(self, first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> None:
+        self.rows += len(first)
+        self.first += int(first.sum(dtype=np.uint64))
+        self.second += int(second.sum(dtype=np.uint64))
+
+    def as_set(self) -> KeySet:
+        return key_set(self.rows, self.first, self.second)
+
+
 #: Stores the bytes of a keys object and returns its path.
 Put = Callable[[bytes], str]
 
 
 @dataclass(slots=True)
 class SegmentKeys:
-    """The keys of one segment, put into objects as they come: never more than one object's worth is held."""
+    """The keys of one segment, put into objects as they come: never more than one object's worth is held.
+
+    Those of rows that failed get objects of their own, so that a later epoch can take just them again.
+    """
 
     names: tuple[str, ...]
     put: Put
     objects: list[KeysObject] = field(default_factory=list)
-    _rows: int = 0
-    _first: int = 0
-    _second: int = 0
+    _all: _Sums = field(default_factory=_Sums)
+    _failed: _Sums = field(default_factory=_Sums)
     _held: list[pa.RecordBatch] = field(default_factory=list)
     _hashes: list[np.ndarray[Any, np.dtype[np.uint64]]] = field(default_factory=list)
+    _held_failed: list[int] = field(default_factory=list)
     _held_rows: int = 0
     _held_bytes: int = 0
 
-    def add(self, keys: pa.RecordBatch, first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> None:
-        """Take keys, each once, with their two hashes."""
-        self._rows += keys.num_rows
-        self._first += int(first.sum(dtype=np.uint64))
-        self._second += int(second.sum(dtype=np.uint64))
+    def add(
+        self, keys: pa.RecordBatch, first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], failed: Sequence[int] = ()
+    ) -> None:
+        """Take keys, each once, with their two hashes. `failed` are the numbers of those whose rows are quarantined."""
+        self._all.add(first, second)
+        if failed:
+            numbers = np.asarray(failed)
+            self._failed.add(first[numbers], second[numbers])
+            self._held_failed += [self._held_rows + number for number in failed]
         self._held.append(keys)
         self._hashes.append(first)
         self._held_rows += keys.num_rows
@@ -99,7 +128,12 @@ class SegmentKeys:
         """Put what is held; return what all of it adds up to. NeedsChange(KeysNotUnique) names a key that came twice."""
         if self._held_rows:
             self._flush()
-        return key_set(self._rows, self._first, self._second)
+        return self._all.as_set()
+
+    @property
+    def quarantined(self) -> KeySet | None:
+        """What the keys of the rows that failed add up to; None if there are none."""
+        return self._failed.as_set() if self._failed.rows else None
 
     def _flush(self) -> None:
         # Nothing of a dictionary or a view, and no slice of a larger buffer, gets into the object.
@@ -109,9 +143,16 @@ class SegmentKeys:
         hashes.sort()
         if bool((hashes[1:] == hashes[:-1]).any()):
             _refuse_duplicates(self.names, keys)
+        has_failed = np.zeros(keys.num_rows, np.bool_)
+        has_failed[self._held_failed] = True
+        for part, quarantined in ((~has_failed, False), (has_failed, True)):
+            if part.any():
+                self._put(keys if part.all() else keys.filter(pa.array(part)), quarantined)
+        self._held, self._hashes, self._held_failed, self._held_rows, self._held_bytes = [], [], [], 0, 0
+
+    def _put(self, keys: pa.Table, quarantined: bool) -> None:
         data = write_object(keys)
-        self.objects.append(KeysObject(path=self.put(data), rows=keys.num_rows, size_bytes=len(data)))
-        self._held, self._hashes, self._held_rows, self._held_bytes = [], [], 0, 0
+        self.objects.append(KeysObject(path=self.put(data), rows=keys.num_rows, size_bytes=len(data), quarantined=quarantined))
 
 
 def _refuse_duplicates(names: tuple[str, ...], keys: pa.Table) -> None:

@@ -20,15 +20,18 @@ from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Re
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.keys import add_key_sets, key_set
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import KeysCovered, KeySet, LaunchRecord, Part, Seal, Target
+from checkpoint_protocol.quarantine import describe_limit, most_rows
+from checkpoint_protocol.records import KeysCovered, KeySet, LaunchRecord, Part, RowKey, Seal, Target
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.code import use_code
 from checkpoint_spark.dataframes import keys
+from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.executor import storage_settings
 from checkpoint_spark.failures import wrap
 from checkpoint_spark.fitting import fit
 from checkpoint_spark.formats.stagers import stager_for
 from checkpoint_spark.pace import Pace
+from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
 from checkpoint_spark.staging import Stager, is_due
 from checkpoint_spark.steps import Pipeline, Place
 
@@ -102,7 +105,7 @@ def run_keyed_task(
     if chain:
         rows.pass_over(add_key_sets(keys_of(seal).keys for seal in chain))
     try:
-        _stage_all(order, number, len(chain), rows, launch, pipeline, stager, ledger, clock)
+        _stage_all(order, number, chain, rows, launch, pipeline, stager, ledger, clock)
     except Superseded as lost:
         chain = ledger.read_chain(order.attempt, number)
         if not (chain and chain[-1].last):
@@ -126,7 +129,7 @@ def keys_of(seal: Seal) -> KeysCovered:
 def _stage_all(
     order: PartitionOrder,
     number: int,
-    link: int,
+    chain: tuple[Seal, ...],
     rows: Rows,
     launch: LaunchRecord,
     pipeline: Pipeline,
@@ -134,9 +137,12 @@ def _stage_all(
     ledger: Ledger,
     clock: Callable[[], float],
 ) -> None:
-    last = False
+    link, failed, last = len(chain), sum(seal.rows_quarantined for seal in chain), False
+    allowance = _allowance(launch, ledger)
     while not last:
-        segment = _Segment(rows, pipeline, stager.arrow_schema, launch, order.cuts, _keys_put_by(ledger, order, number), clock)
+        quarantine = None if allowance is None else QuarantineOfSegment(ledger, order.attempt, allowance, failed)
+        put = _keys_put_by(ledger, order, number)
+        segment = _Segment(rows, pipeline, stager.arrow_schema, launch, order.cuts, put, clock, quarantine)
         staged = stager.stage(segment.batches())
         covered = segment.keys.finish()
         last = rows.exhausted
@@ -146,15 +152,24 @@ def _stage_all(
             task=number,
             link=link,
             # The keys are in the store before the seal that names them: who reads the seal finds them.
-            covered=KeysCovered(objects=tuple(segment.keys.objects), keys=covered),
+            covered=KeysCovered(objects=tuple(segment.keys.objects), keys=covered, quarantined=segment.keys.quarantined),
             rows_read=covered.rows,
             rows_written=segment.rows_written,
             code_digest=launch.code_digest,
             files=staged,
             last=last,
+            quarantined=quarantine.finish() if quarantine is not None else None,
         )
         ledger.put_seal(seal)
         link += 1
+        failed += seal.rows_quarantined
+
+
+def _allowance(launch: LaunchRecord, ledger: Ledger) -> Allowance | None:
+    if launch.on_row_error != "Quarantine":
+        return None
+    record = ledger.read_input()
+    return Allowance(most_rows(launch.quarantine, record), describe_limit(launch.quarantine, record))
 
 
 def _keys_put_by(ledger: Ledger, order: PartitionOrder, number: int) -> keys.SegmentKeys:
@@ -321,6 +336,7 @@ class _Segment:
     cuts: bool
     keys: keys.SegmentKeys
     clock: Callable[[], float]
+    quarantine: QuarantineOfSegment | None = None
     rows_written: int = 0
     _size_bytes: int = 0
 
@@ -328,21 +344,36 @@ class _Segment:
         started = now = self.clock()
         while not self.rows.exhausted:
             piece = self.rows.take()
-            place = KeyedPlace(self.rows.title, "rows", piece.start, key_names=self.rows.key_names, key_values=piece.keys)
-            for made in self.pipeline.apply(piece.rows, place, self.schema):
-                batch = made if self.schema is None else fit(made, self.schema)
+            failed: list[int] = []
+            for batch in self._results_of(piece, failed):
                 self.rows_written += batch.num_rows
                 self._size_bytes += batch.nbytes
                 yield batch
             # Only after all that the piece gave was taken, as a segment may end here.
             if piece.begins.all():
-                self.keys.add(piece.keys, piece.first, piece.second)
+                self.keys.add(piece.keys, piece.first, piece.second, failed)
             else:
                 self.keys.add(piece.keys.filter(pa.array(piece.begins)), piece.first[piece.begins], piece.second[piece.begins])
             before, now = now, self.clock()
             self.rows.pace.took(now - before)
             if self._may_end() and is_due(now - started, self._size_bytes, self.launch.interval_s, self.launch.minimum_bytes):
                 return
+
+    def _results_of(self, piece: Piece, failed: list[int]) -> Iterator[pa.RecordBatch]:
+        """Give what the steps make of a piece, as the table will have it; note the numbers of the rows that fail."""
+        place = KeyedPlace(self.rows.title, "rows", piece.start, key_names=self.rows.key_names, key_values=piece.keys)
+        if self.quarantine is None:
+            for made in self.pipeline.apply(piece.rows, place, self.schema):
+                yield made if self.schema is None else fit(made, self.schema)
+            return
+        quarantine = self.quarantine
+
+        def set_apart(row: int, step: str, error: Exception) -> None:
+            source, *values = (column[row].as_py() for column in piece.keys.columns)
+            failed.append(row)
+            quarantine.add(RowKey(source=source, values=keys.texts_of(values)), place.of_row(row), step, error)
+
+        yield from apply_apart(self.pipeline, piece.rows, place, self.schema, set_apart)
 
     def _may_end(self) -> bool:
         return self.cuts and self.rows.is_between_keys

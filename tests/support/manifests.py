@@ -97,7 +97,11 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__onRowError": "Quarantine",
         "spec__quarantine": {"maxRows": 0, "maxShare": "0.0001%", "retry": "Also"},
     },
-    "rows known by keys that fail": {"spec__source": _ORC, "spec__onRowError": "Quarantine", "spec__quarantine": {"retry": "Only"}},
+    "rows known by keys that fail": {
+        "spec__source": _ORC,
+        "spec__onRowError": "Quarantine",
+        "spec__quarantine": {"retry": "Only"},
+    },
     "all rows may fail": {"spec__quarantine": {"maxRows": 1_000_000, "maxShare": "100%"}},
     "a share with zeros in front": {"spec__quarantine": {"maxShare": "007.50%"}},
     "a delimiter that is one character of three bytes": {"spec__source__options": {"delimiter": "│"}},

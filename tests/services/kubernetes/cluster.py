@@ -95,10 +95,11 @@ class Cluster(KubeClient):
             known = self._machine.run(*node.ctr("images", "list", "--quiet")).split()
             if not set(names) <= set(known):
                 self._machine.run(*node.ctr("images", "import", "--local", str(archive.absolute())))
-                # Those of the same name that it replaces: one is made at each change of the code, and is some gigabytes.
+                # Those of the same name that it replaces: one is made at each change of the code, and is some gigabytes. Waited for,
+                # or the cluster is ended before the space is free again.
                 repositories = {name.rpartition(":")[0] for name in names}
                 if old := [name for name in known if name not in names and name.rpartition(":")[0] in repositories]:
-                    self._machine.run(*node.ctr("images", "remove", *old))
+                    self._machine.run(*node.ctr("images", "remove", "--sync", *old))
         return names
 
     def start_api_server(self) -> None:

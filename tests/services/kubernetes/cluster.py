@@ -95,8 +95,8 @@ class Cluster(KubeClient):
             known = self._machine.run(*node.ctr("images", "list", "--quiet")).split()
             if not set(names) <= set(known):
                 self._machine.run(*node.ctr("images", "import", "--local", str(archive.absolute())))
-                # Those of the same name that it replaces: one is made at each change of the code, and is some gigabytes. Waited for,
-                # or the cluster is ended before the space is free again.
+                # Those of the same name that it replaces: one is made at each change of the code, and is some gigabytes.
+                # Waited for, as a cluster that is ended soon never gets the space back.
                 repositories = {name.rpartition(":")[0] for name in names}
                 if old := [name for name in known if name not in names and name.rpartition(":")[0] in repositories]:
                     self._machine.run(*node.ctr("images", "remove", "--sync", *old))

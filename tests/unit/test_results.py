@@ -24,6 +24,8 @@ from checkpoint_protocol.records import (
     NoTarget,
     Quarantined,
     QuarantinedRow,
+    QuarantineObject,
+    QuarantineRecord,
     RowPosition,
     Seal,
     SourceFile,
@@ -33,6 +35,7 @@ from checkpoint_protocol.records import (
 from tests.support.records import (
     ICEBERG,
     LANCE,
+    TOKEN,
     iceberg_file,
     input_of,
     lance_fragment,
@@ -333,6 +336,23 @@ def test_quarantined_rows_are_counted() -> None:
 
 def test_a_row_that_its_seal_does_not_cover_is_not_quarantined_by_it() -> None:
     assert "not its own" in refusal(stored_with_failures(failing((0, 0, 100), 3, 100)))
+
+
+@pytest.mark.parametrize(("row", "says"), [(99, ""), (100, "not its own")])
+def test_rows_that_failed_are_compared_with_what_the_seal_covers_also_where_they_lie_beside_it(row: int, says: str) -> None:
+    one = failing((0, 0, 100), 3, row)
+    assert one.quarantined is not None
+    first, second = one.quarantined.rows
+    beside = Quarantined(rows=(first,), objects=(QuarantineObject(token=TOKEN, rows=1),))
+    store = stored_with_failures(one.model_copy(update={"quarantined": beside}))
+    with pytest.raises(Corrupt, match="is gone"):
+        gathered(store)
+    ledger_over(store).put_quarantine(1, QuarantineRecord(token=TOKEN, rows=(second,)))
+
+    if says:
+        assert says in refusal(store)
+    else:
+        assert gathered(store).rows_quarantined == 2
 
 
 def test_an_attempt_that_was_not_told_to_quarantines_nothing() -> None:

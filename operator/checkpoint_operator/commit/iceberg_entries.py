@@ -14,7 +14,7 @@ import binascii
 import re
 import struct
 import zlib
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Final
@@ -340,16 +340,18 @@ def pack(
     Corrupt if the partition values of a file are not of its spec's types.
     """
     packed = PackedFiles(key)
-    locations = {location for location, _ in specs or ()}
+    own = OwnFiles(key, (location for location, _ in specs or ()))
+    known_specs = metadata.specs()
     for file in files:
-        location = location_of_own(file.path, key, locations)
+        folder, _, name = file.path.rpartition("/")
+        location = own.location_of(folder, name)
         if location is None and specs is not None:
             packed.misfit = packed.misfit or Rejected(
                 reasons.STAGED_RESULT_REFUSED,
                 f"a seal names the file {file.path}, which is not one that epoch {key.epoch} of the write has staged",
             )
             continue
-        if file.spec_id not in metadata.specs() or (specs is not None and (location, file.spec_id) not in specs):
+        if file.spec_id not in known_specs or (specs is not None and (location, file.spec_id) not in specs):
             packed.misfit = packed.misfit or Rejected(
                 reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}"
             )
@@ -357,22 +359,25 @@ def pack(
         if file.spec_id not in packed.by_spec:
             packed.by_spec[file.spec_id] = _entries_under(metadata, file.spec_id, key.snapshot_id)
         packed.by_spec[file.spec_id].add(file)
-        folder, _, name = file.path.rpartition("/")
         packed.sizes.setdefault(folder, {})[name] = file.size_bytes
     for entries in packed.by_spec.values():
         entries.finish()
     return packed
 
 
-def location_of_own(path: str, key: EpochKey, locations: Container[str]) -> str | None:
-    """Return the data location below which this epoch has staged a file; None if the file is not surely its own.
+class OwnFiles:
+    """Which files are surely an epoch's own: stagers name them `<data location>/cw-<uid>/<epoch>-...`.
 
-    A stager names files `<data location>/cw-<uid>/<epoch>-...`. Nothing in a path is resolved or unquoted.
+    Nothing in a path is resolved or unquoted.
     """
-    folder, _, name = path.rpartition("/")
-    location, _, staged = folder.rpartition("/")
-    is_own = staged == f"{STAGED_FOLDER_PREFIX}{key.uid}" and name.startswith(f"{key.epoch}-") and _FILE_NAME.fullmatch(name)
-    return location if is_own and location in locations else None
+
+    def __init__(self, key: EpochKey, locations: Iterable[str]) -> None:
+        self._folders = {f"{location}/{STAGED_FOLDER_PREFIX}{key.uid}": location for location in locations}
+        self._start = f"{key.epoch}-"
+
+    def location_of(self, folder: str, name: str) -> str | None:
+        """Return the data location below which this epoch has staged a file; None if the file is not surely its own."""
+        return self._folders.get(folder) if name.startswith(self._start) and _FILE_NAME.fullmatch(name) else None
 
 
 def _entries_under(metadata: TableMetadata, spec_id: int, snapshot_id: int) -> SpecEntries:

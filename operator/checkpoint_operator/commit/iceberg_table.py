@@ -45,7 +45,7 @@ from pyiceberg.transforms import parse_transform
 from checkpoint_operator.arrow_schema import decode_schema
 from checkpoint_operator.catalogs import CLASS_PROPERTIES, CatalogBook, translate_catalog_error
 from checkpoint_operator.commit.iceberg import IcebergLook
-from checkpoint_operator.commit.iceberg_entries import PackedFiles, location_of_own, pack
+from checkpoint_operator.commit.iceberg_entries import OwnFiles, PackedFiles, pack
 from checkpoint_operator.commit.metadata_files import MetadataFile, put_all
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.results import Files
@@ -227,12 +227,13 @@ class PyicebergTable:
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
         """Remove those of the files that are surely this epoch's own, by folder and name; pass over all others."""
-        locations = {target.data_location for target in targets if isinstance(target, IcebergTarget)}
+        own = OwnFiles(key, (target.data_location for target in targets if isinstance(target, IcebergTarget)))
         by_folder: dict[str, list[str]] = defaultdict(list)
         for file in files:
-            if isinstance(file, IcebergFile) and location_of_own(file.path, key, locations) is not None:
+            if isinstance(file, IcebergFile):
                 folder, _, name = file.path.rpartition("/")
-                by_folder[folder].append(name)
+                if own.location_of(folder, name) is not None:
+                    by_folder[folder].append(name)
         for folder, names in by_folder.items():
             remove_files(folder, names, self._settings)
         return sum(len(names) for names in by_folder.values())

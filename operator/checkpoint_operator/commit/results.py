@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
+from itertools import islice
+from typing import Final, Protocol
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
@@ -30,6 +31,9 @@ from checkpoint_protocol.records import (
     StagedFile,
     Target,
 )
+
+#: Rows that failed, of a seal with many of them.
+_ROWS_AT_ONCE: Final = 1_000
 
 
 class Files(Protocol):
@@ -87,7 +91,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
         nonlocal rows_read, rows_written, rows_quarantined
         for seal in ledger.counted_seals(attempts):
             coverage.add(seal)
-            check_quarantined(seal, lawful, where)
+            check_quarantined(ledger, seal, lawful, where)
             rows_read += seal.rows_read
             rows_written += seal.rows_written
             rows_quarantined += seal.rows_quarantined
@@ -203,10 +207,10 @@ def check_coverage(seals: Iterable[Seal], input_record: InputRecord, where: str)
     coverage.check()
 
 
-def check_quarantined(seal: Seal, lawful: Collection[int], where: str) -> None:
+def check_quarantined(ledger: Ledger, seal: Seal, lawful: Collection[int], where: str) -> None:
     """Refuse a seal that quarantines rows that it does not cover, or of an attempt that may not: `lawful` are those that may.
 
-    Taken again by a later epoch, rows of other seals would be there twice.
+    Taken again by a later epoch, rows of other seals would be there twice. Objects with rows beside the seal are read for that.
     """
     if seal.quarantined is None:
         return
@@ -216,16 +220,18 @@ def check_quarantined(seal: Seal, lawful: Collection[int], where: str) -> None:
             f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines {seal.rows_quarantined} of "
             f"{seal.rows_read} rows, which it was not told to",
         )
-    ranges = [row.row.range for row in seal.quarantined.rows if isinstance(row.row, RowPosition)]
-    if isinstance(seal.covered, PositionsCovered):
-        is_own = len(ranges) == len(seal.quarantined.rows) and not subtract(ranges, seal.covered.ranges)
-    else:
-        is_own = not ranges  # that their keys are its own is told by their number: see KeyCoverage
-    if not is_own:
-        raise Corrupt(
-            reasons.STAGED_RESULT_REFUSED,
-            f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines a row that is not its own",
-        )
+    rows = ledger.quarantined_rows(seal)
+    while part := list(islice(rows, _ROWS_AT_ONCE)):
+        ranges = [row.row.range for row in part if isinstance(row.row, RowPosition)]
+        if isinstance(seal.covered, PositionsCovered):
+            is_own = len(ranges) == len(part) and not subtract(ranges, seal.covered.ranges)
+        else:
+            is_own = not ranges  # that their keys are its own is told by their number: see KeyCoverage
+        if not is_own:
+            raise Corrupt(
+                reasons.STAGED_RESULT_REFUSED,
+                f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines a row that is not its own",
+            )
 
 
 def _title(seal: Seal) -> str:

@@ -25,7 +25,8 @@ from checkpoint_protocol.records import IcebergFile, KeysCovered, KeySet, PlanRe
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
 from checkpoint_spark.steps import Pipeline
-from tests.support.records import ICEBERG, KEY, iceberg_file, input_of, launch, ledger_over
+from tests.support.records import ICEBERG, KEY, input_of, launch, ledger_over
+from tests.support.remembered_files import RememberedFiles
 from tests.support.stores import MemoryStore
 
 SOURCE = Source(format="orc", path="/in", key_columns=("key",))
@@ -36,22 +37,6 @@ Row = tuple[int, int]
 
 class Died(BaseException):
     """The process ends here, without a word."""
-
-
-@dataclass
-class Files:
-    """A stager whose files are remembered with their rows, as a table would show them after a commit."""
-
-    rows: dict[str, list[int]] = field(default_factory=dict)
-    arrow_schema: None = None
-
-    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[IcebergFile, ...]:
-        rows = [number for batch in batches for number in batch.column("id").to_pylist()]
-        if not rows:
-            return ()
-        made = iceberg_file(f"{new_token()}.parquet", len(rows))
-        self.rows[made.path] = rows
-        return (made,)
 
 
 def hashed(key: int) -> KeySet:
@@ -85,7 +70,7 @@ class World:
 
     source: list[Row]
     store: MemoryStore = field(default_factory=MemoryStore)
-    files: Files = field(default_factory=Files)
+    files: RememberedFiles = field(default_factory=RememberedFiles)
 
     def sealed_keys(self, counted: tuple[int, ...]) -> tuple[set[int], KeySet]:
         """What a driver reads of the counted attempts: exact keys from their objects, and what they add up to."""

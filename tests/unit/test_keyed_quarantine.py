@@ -39,7 +39,8 @@ from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.anti_join import Sealed, sealed_before, sealed_by
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
 from checkpoint_spark.steps import Pipeline
-from tests.support.records import DIGEST, ICEBERG, KEY, iceberg_file, launch
+from tests.support.records import DIGEST, ICEBERG, KEY, launch
+from tests.support.remembered_files import RememberedFiles
 from tests.support.stores import MemoryStore
 
 Retry = Literal["Never", "Also", "Only"]
@@ -73,27 +74,11 @@ def batches_of(rows: Sequence[int], size: int = 7) -> Iterator[pa.RecordBatch]:
 
 
 @dataclass
-class Files:
-    """A stager whose files are remembered with their rows."""
-
-    rows: dict[str, list[int]] = field(default_factory=dict)
-    arrow_schema: None = None
-
-    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[IcebergFile, ...]:
-        rows = [number for batch in batches for number in batch.column("id").to_pylist()]
-        if not rows:
-            return ()
-        made = iceberg_file(f"{new_token()}.parquet", len(rows))
-        self.rows[made.path] = rows
-        return (made,)
-
-
-@dataclass
 class World:
     """One write over all of its epochs; Spark's part, which rows have which keys, is played by sets."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
-    files: Files = field(default_factory=Files)
+    files: RememberedFiles = field(default_factory=RememberedFiles)
     table: Counter[int] = field(default_factory=Counter)
 
     def ledger(self, epoch: int) -> Ledger:
@@ -190,7 +175,7 @@ def launched(number: int, counted: tuple[int, ...], poison: Sequence[int], limit
     return launch(number, counted).model_copy(update=changes)
 
 
-def run(ledger: Ledger, attempt: int, task: int, rows: Sequence[int], record: LaunchRecord, files: Files) -> None:
+def run(ledger: Ledger, attempt: int, task: int, rows: Sequence[int], record: LaunchRecord, files: RememberedFiles) -> None:
     order = PartitionOrder(
         uri="memory",
         uid=KEY.uid,

@@ -92,15 +92,17 @@ class Cluster(KubeClient):
     def load_image(self, archive: Path) -> list[str]:
         names = images.references(archive)
         for node in self._nodes():
-            known = self._machine.run(*node.ctr("images", "list", "--quiet")).split()
-            if not set(names) <= set(known):
+            if not set(names) <= self._images_of(node).keys():
                 self._machine.run(*node.ctr("images", "import", "--local", str(archive.absolute())))
-                # Those of the same name that it replaces: one is made at each change of the code, and is some gigabytes.
-                # Waited for, as a cluster that is ended soon never gets the space back.
-                repositories = {name.rpartition(":")[0] for name in names}
-                if old := [name for name in known if name not in names and name.rpartition(":")[0] in repositories]:
+                if old := images.replaced(names, self._images_of(node)):
+                    # Waited for, as a cluster that is ended soon never gets the space back.
                     self._machine.run(*node.ctr("images", "remove", "--sync", *old))
         return names
+
+    def _images_of(self, node: Node) -> dict[str, str]:
+        """Return what a node has: names, and the digests that they stand for."""
+        _, *lines = self._machine.run(*node.ctr("images", "list")).splitlines()
+        return {fields[0]: fields[2] for fields in map(str.split, lines)}
 
     def start_api_server(self) -> None:
         self._machine.start("kube-apiserver", self._plane().api_server())

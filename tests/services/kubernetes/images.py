@@ -5,6 +5,7 @@ import io
 import json
 import platform
 import tarfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,23 @@ from tests.services.kubernetes import binaries
 
 PAUSE = "localhost/pause:1"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def replaced(names: Collection[str], known: Mapping[str, str]) -> list[str]:
+    """Return which of the known references nobody needs when these names are there: `known` are names and their digests.
+
+    One image of each repository is made at each change of the code, and is some gigabytes. The kubelet's side of containerd knows
+    each image by its configuration's digest too, a reference that would keep it when its name is gone.
+    """
+    repositories = {name.rpartition(":")[0] for name in names}
+    is_bare = {reference: reference.startswith("sha256:") for reference in known}
+    old = [
+        reference
+        for reference in known
+        if not is_bare[reference] and reference not in names and reference.rpartition(":")[0] in repositories
+    ]
+    needed = {known[reference] for reference in known if not is_bare[reference] and reference not in old}
+    return [*old, *(reference for reference in known if is_bare[reference] and known[reference] not in needed)]
 
 
 def pause_archive() -> Path:

@@ -27,9 +27,8 @@ def add_key_sets(sets: Iterable[KeySet]) -> KeySet:
     return key_set(rows, first, second)
 
 
-def subtract_key_sets(everything: KeySet, parts: Iterable[KeySet]) -> KeySet:
-    """Return what is left of a set without parts of it that have no key in common."""
-    part = add_key_sets(parts)
+def subtract_key_set(everything: KeySet, part: KeySet) -> KeySet:
+    """Return what is left of a set without a part of it."""
     of_all, of_part = int(everything.fingerprint, 16), int(part.fingerprint, 16)
     lanes = (of_all >> _LANE_BITS) - (of_part >> _LANE_BITS), (of_all & _LANE) - (of_part & _LANE)
     return key_set(everything.rows - part.rows, *lanes)

@@ -48,7 +48,7 @@ def rows_retried(record: InputRecord | None) -> int:
     """Return how many rows of an epoch's input earlier epochs had quarantined."""
     if record is None:
         return 0
-    return sum(len(file.only or ()) for file in record.files) + (record.retried.keys.rows if record.retried is not None else 0)
+    return sum(len(file.only or ()) for file in record.files) + (record.retried.rows if record.retried is not None else 0)
 
 
 def _rows_of(record: InputRecord | None) -> int | None:

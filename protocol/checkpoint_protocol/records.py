@@ -146,21 +146,15 @@ class KeyColumn(Part):
     type: str
 
 
-class KeySet(Part):
-    """A set of keys, known by its size and an order-free fingerprint: two sums modulo 2^64 of 64-bit hashes, as 32 hex digits."""
-
-    rows: Count
-    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-
-
 class Retried(Part):
-    """The rows that an epoch takes besides new ones, or alone: those of the source that earlier epochs have quarantined.
+    """What an epoch takes besides new rows, or alone: those of the source that earlier epochs have quarantined.
 
-    For rows that are known by keys; of files it is `SourceFile.only` that names them.
+    For rows that are known by keys; of files it is `SourceFile.only` that names them. `rows`: so many of them the source had when
+    this was fixed, before `sql` or a program left any out; only the limits of `quarantine` go by it.
     """
 
     retry: Literal["Also", "Only"]
-    keys: KeySet
+    rows: Count
 
 
 class PinnedIceberg(Part):
@@ -303,6 +297,13 @@ class TargetRecord(Record):
     kind: Literal["target"] = "target"
     version: Literal[1] = 1
     target: Target
+
+
+class KeySet(Part):
+    """A set of keys, known by its size and an order-free fingerprint: two sums modulo 2^64 of 64-bit hashes, as 32 hex digits."""
+
+    rows: Count
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class PlanRecord(Record):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Any, Final, TypeVar
 
@@ -101,7 +102,7 @@ def _row_by_row(steps: Sequence[_Step], batch: pa.RecordBatch, place: Place, set
         made = [row]
         try:
             for step, function in steps:
-                made = [one for given in made for one in _on_row(step, function, given, place.of_row(number))]
+                made = [one for given in made for one in _on_row(step, function, given, partial(place.of_row, number))]
         except _RowsFailed as failed:
             set_apart(number, failed.step, failed.error)
             continue
@@ -118,8 +119,7 @@ def _finish(
     for step, function in steps:
         if step.input == "row":
             rows = [row for row, _ in pending] if isinstance(pending, list) else pending.to_pylist()
-            where = f"what the steps before made of a batch that begins at {place.of_row(0)}"
-            pending = [(one, None) for row in rows for one in _on_row(step, function, row, where)]
+            pending = [(one, None) for row in rows for one in _on_row(step, function, row, partial(_made_of, place))]
         else:
             pending = _on_batch(step, function, to_arrow(pending, None, step), place)
         if len(pending) == 0:
@@ -130,15 +130,19 @@ def _finish(
     return result if schema is None else fit(result, schema)
 
 
-def _on_row(step: Step, function: Callable[..., Any], row: dict[str, Any], where: str) -> list[dict[str, Any]]:
+def _made_of(place: Place) -> str:
+    return f"what the steps before made of a batch that begins at {place.of_row(0)}"
+
+
+def _on_row(step: Step, function: Callable[..., Any], row: dict[str, Any], where: Callable[[], str]) -> list[dict[str, Any]]:
     return _guarded(step, where, lambda: call_on_row(function, row))
 
 
 def _on_batch(step: Step, function: Callable[..., Any], batch: pa.RecordBatch, place: Place) -> pa.RecordBatch:
-    return _guarded(step, place.of_rows(batch.num_rows), lambda: call_on_batch(step, function, batch))
+    return _guarded(step, partial(place.of_rows, batch.num_rows), lambda: call_on_batch(step, function, batch))
 
 
-def _guarded(step: Step, where: str, call: Callable[[], _Made]) -> _Made:
+def _guarded(step: Step, where: Callable[[], str], call: Callable[[], _Made]) -> _Made:
     try:
         return call()
     except CheckpointError:
@@ -146,7 +150,7 @@ def _guarded(step: Step, where: str, call: Callable[[], _Made]) -> _Made:
     except Exception as error:
         if _may_be_of_a_row(error):
             raise _RowsFailed(step.label, error) from None
-        raise code_failed(step, where, error) from error
+        raise code_failed(step, where(), error) from error
 
 
 def _may_be_of_a_row(error: Exception) -> bool:

@@ -465,6 +465,28 @@ def test_rows_that_fail_are_set_apart_by_their_keys_and_a_later_epoch_takes_them
     assert_exactly_once(disk_place, range(320))
 
 
+def test_a_quarantined_row_that_left_the_source_and_comes_back_is_done_until_an_epoch_takes_it_again(
+    session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    iceberg_place.create(TEXTS)
+    source = write_orc(numbered(*range(30)), tmp_path / "in", 1)
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(source), [poison(3, 4)])
+    write.more = {"onRowError": "Quarantine"}
+    write.finish()
+    write_orc(numbered(*(number for number in range(30) if number != 4)), tmp_path / "in", 1)
+    write.steps, write.more = [], {"runNonce": "without 4", "quarantine": {"retry": "Also"}}
+    write.finish()
+    write_orc(numbered(*range(32)), tmp_path / "in", 1)
+
+    write.more = {"runNonce": "with 4"}
+    write.finish()
+
+    assert_exactly_once(iceberg_place, [number for number in range(32) if number != 4])
+    write.more = {"runNonce": "again", "quarantine": {"retry": "Also"}}
+    write.finish()
+    assert_exactly_once(iceberg_place, range(32))
+
+
 def test_quarantined_rows_of_a_dead_attempt_stay_done_and_the_limit_is_the_epochs(
     session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:

@@ -200,7 +200,7 @@ SAMPLES: Final[dict[str, Record]] = {
         files=(),
         arrow_schema=_SCHEMA,
         keys=(KeyColumn(name="id", type="bigint"),),
-        retried=Retried(retry="Only", keys=KeySet(rows=12, fingerprint="0123456789abcdef00000000000000ff")),
+        retried=Retried(retry="Only", rows=12),
     ),
     "input-iceberg": InputRecord(
         token=_TOKEN,

@@ -38,7 +38,7 @@ class ScriptedTable:
 
     faults: deque[Fault] = field(default_factory=deque)
     troubles: deque[CheckpointError | None] = field(default_factory=deque)
-    misfit: Rejected | None = None
+    misfit: Rejected | CheckpointError | None = None
     exists: bool = True
     log: list[str] = field(default_factory=list)
     before_request: Callable[[], None] = lambda: None
@@ -96,6 +96,8 @@ class FakeIceberg(ScriptedTable):
     properties: dict[str, int] = field(default_factory=dict)
     buried: dict[str, int] = field(default_factory=dict)
     expired: int = 0
+    #: Looks that were made before, as a committer has them that was slow.
+    older: deque[IcebergLook] = field(default_factory=deque)
 
     # --- strangers
 
@@ -117,6 +119,8 @@ class FakeIceberg(ScriptedTable):
 
     def look(self, key: EpochKey) -> IcebergLook | None:
         self._looking()
+        if self.older:
+            return self.older.popleft()
         if not self.exists:
             return None
         known = self.history[self.expired :]
@@ -135,6 +139,8 @@ class FakeIceberg(ScriptedTable):
 
     def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
         self.log.append("misfit")
+        if isinstance(self.misfit, CheckpointError):
+            raise self.misfit
         return self.misfit
 
     def references_any(self, look: IcebergLook, files: Any) -> bool:
@@ -238,6 +244,8 @@ class FakeLance(ScriptedTable):
         self.log.append("misfit")
         if any(target.identity != look.identity for target in targets):
             return Rejected(reasons.TABLE_REPLACED, "made again")
+        if isinstance(self.misfit, CheckpointError):
+            raise self.misfit
         return self.misfit
 
     def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:

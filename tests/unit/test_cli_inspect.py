@@ -18,7 +18,7 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, NameRecord, Retried, RowKey, RowPosition, encode
+from checkpoint_protocol.records import InputRecord, KeyColumn, NameRecord, Retried, RowKey, RowPosition, encode
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
 from tests.support.records import TOKEN, launch, seal
 from tests.support.stored_writes import StoredWrite
@@ -539,7 +539,7 @@ def test_rows_that_failed_are_listed_with_place_step_and_error(tmp_path: Path) -
 def test_rows_that_are_known_by_keys_are_listed_by_their_keys(tmp_path: Path) -> None:
     write = StoredWrite(tmp_path)
     columns = (KeyColumn(name="land", type="string"), KeyColumn(name="nr", type="bigint"))
-    again = Retried(retry="Also", keys=KeySet(rows=4, fingerprint="0" * 32))
+    again = Retried(retry="Also", rows=4)
     write.ledger.put_input(InputRecord(token=TOKEN, files=(), arrow_schema="", keys=columns, retried=again))
     write.begin()
     write.ledger.put_launch(launch().model_copy(update={"on_row_error": "Quarantine"}))

@@ -386,6 +386,38 @@ def test_history_that_ends_after_the_base_while_we_commit_is_not_knowledge() -> 
 # --- troubles of the ports ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("has_landed", [False, True])
+def test_a_look_that_is_older_than_another_committers_claim_is_not_judged_by_it(has_landed: bool) -> None:
+    """The head that the claim names is not in it: that is not a history that was expired."""
+    world = with_history()
+    world.table.expire_all_but_the_head()
+    old = world.table.look(KEY)
+    assert old is not None
+    world.table.append_as_stranger()
+    if has_landed:
+        world.commit()
+        world.table.append_as_stranger()
+        world.table.expire_all_but_the_head()
+        world.table.misfit = Rejected(reasons.STAGED_FILE_MISSING, "compacted")
+    else:
+        world.claim(3)
+
+    world.table.older.append(old)
+
+    assert world.commit() == Committed("the-table", OURS, by_us=not has_landed)
+
+
+def test_that_a_write_was_deleted_goes_before_what_cannot_be_compared() -> None:
+    world = with_history()
+    store_rules.put_deleted(world.store, KEY.uid)
+    world.table.misfit = NeedsChange(reasons.TABLE_UNSUPPORTED, "format version 3")
+
+    outcome = world.commit()
+
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason == reasons.WRITE_DELETED
+
+
 @pytest.mark.parametrize("faults", [(), ("dropped",)])
 def test_a_catalog_that_does_not_answer_is_tried_later(faults: tuple[Fault, ...]) -> None:
     world = with_history()

@@ -37,7 +37,7 @@ from checkpoint_operator.commit.outcomes import (
 )
 from checkpoint_operator.commit.results import Files, Results
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergTarget
@@ -122,10 +122,13 @@ def _commit(
         if claim is None:
             # The look before the claim is good for the first request: a table that has moved meanwhile refuses it.
             base = IcebergBase(table_uuid=look.table_uuid, snapshot_id=look.head)
-            claim = ledger.put_claim(ClaimRecord(token=new_token(), index=0, base=base))
+            ours = ClaimRecord(token=new_token(), index=0, base=base)
+            claim = ledger.put_claim(ours)
+            if claim.token != ours.token:
+                continue  # another committer's, on a head that this look may not show yet; it may have landed
         assert isinstance(claim.base, IcebergBase)
         # After the claim, before the request, and anew each round: the other half is in `Ledger.is_deleted`.
-        is_deleted, misfit = ledger.read_both(ledger.is_deleted, partial(table.find_misfit, look, targets, files))
+        is_deleted, misfit = ledger.read_both(ledger.is_deleted, partial(_misfit, table, look, targets, files))
         if is_deleted:
             return _deleted(key)
         # Before the misfit: "a staged file is gone" would be said of a commit that landed and was compacted and forgotten since.
@@ -138,6 +141,8 @@ def _commit(
                 "(it was expired or rolled back), and neither the key nor a staged file is in the table; "
                 "look whether the rows are there"
             )
+        if isinstance(misfit, CheckpointError):
+            raise misfit
         if misfit is not None:
             return misfit
         match table.swap(look, key, files):
@@ -149,6 +154,16 @@ def _commit(
                 said = unanswered.message
         pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
     return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the commit of {key} is not in the table: {said}")
+
+
+def _misfit(
+    table: IcebergTable, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files
+) -> Rejected | CheckpointError | None:
+    """Return what `find_misfit` says or raises: that the write was deleted, or its key forgotten, goes before either."""
+    try:
+        return table.find_misfit(look, targets, files)
+    except CheckpointError as error:
+        return error
 
 
 def bury(table: IcebergTable, ledger: Ledger, pause: Callable[[float], None] = time.sleep) -> BurialOutcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
@@ -62,6 +63,8 @@ _KEY_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}key"
 _TOMBSTONE_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
 #: After a write's own property: the highest epoch that a deletion has buried. Snapshots expire, properties do not.
 _BURIED_SUFFIX: Final = ".deleted"
+#: A table that was loaded so long ago is loaded again before a claim names its head.
+_YOUNG_S: Final = 5.0
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+")
 _CODECS: Final = frozenset({"zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"})
 
@@ -69,12 +72,20 @@ _CODECS: Final = frozenset({"zstd", "snappy", "gzip", "lz4", "brotli", "uncompre
 class PyicebergTable:
     """One table of one catalog. Implements IcebergTable, and makes what staging needs to know of it."""
 
-    def __init__(self, catalog: str, table: str, settings: Settings, catalogs: CatalogBook | None = None) -> None:
+    def __init__(
+        self,
+        catalog: str,
+        table: str,
+        settings: Settings,
+        catalogs: CatalogBook | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._catalog_name = catalog
         self._name = table
         self._settings = settings
         self._catalogs = catalogs or CatalogBook(settings)
-        self._unseen: Table | None = None
+        self._clock = clock
+        self._unseen: tuple[Table, float] | None = None
         self._looked: tuple[IcebergLook, Table, EpochKey] | None = None
 
     @property
@@ -146,7 +157,8 @@ class PyicebergTable:
             raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the table {self.title} {problem}")
 
     def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
-        """Make manifest entries of the files as they come, for the table as it is now; the commit's first look takes that one.
+        """Make manifest entries of the files as they come, for the table as it is now. The commit's first look takes that one,
+        unless it has got old: the base of a claim should not be a head that the table has left, and may expire.
 
         Where the table no longer fits what was staged, the files stay as they are: the commit says what is wrong.
         """
@@ -154,13 +166,15 @@ class PyicebergTable:
         wanted = [target for target in targets if isinstance(target, IcebergTarget)]
         if table is None or _changed(table.metadata, wanted, self.title) is not None:
             return tuple(files)
-        self._unseen = table
+        self._unseen = table, self._clock()
         return pack(table.metadata, key, _specs(wanted), _plain(files))
 
     # --- the port -------------------------------------------------------------------------------------------------------------
 
     def look(self, key: EpochKey) -> IcebergLook | None:
-        table, self._unseen = self._unseen or self._load(), None
+        unseen, self._unseen = self._unseen, None
+        is_young = unseen is not None and self._clock() - unseen[1] <= _YOUNG_S
+        table = unseen[0] if unseen is not None and is_young else self._load()
         if table is None:
             return None
         metadata = table.metadata

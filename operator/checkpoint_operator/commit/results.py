@@ -220,14 +220,12 @@ def check_quarantined(ledger: Ledger, seal: Seal, lawful: Collection[int], where
             f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines {seal.rows_quarantined} of "
             f"{seal.rows_read} rows, which it was not told to",
         )
+    if not isinstance(seal.covered, PositionsCovered):
+        return  # of keys it is the keys objects that tell which rows are taken again: see KeyCoverage
     rows = ledger.quarantined_rows(seal)
     while part := list(islice(rows, _ROWS_AT_ONCE)):
         ranges = [row.row.range for row in part if isinstance(row.row, RowPosition)]
-        if isinstance(seal.covered, PositionsCovered):
-            is_own = len(ranges) == len(part) and not subtract(ranges, seal.covered.ranges)
-        else:
-            is_own = not ranges  # that their keys are its own is told by their number: see KeyCoverage
-        if not is_own:
+        if len(ranges) != len(part) or subtract(ranges, seal.covered.ranges):
             raise Corrupt(
                 reasons.STAGED_RESULT_REFUSED,
                 f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines a row that is not its own",

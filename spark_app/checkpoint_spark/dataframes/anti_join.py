@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.keys import add_key_sets, key_set, subtract_key_sets
+from checkpoint_protocol.keys import add_key_sets, key_set, subtract_key_set
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, KeySet, KeysObject
 from checkpoint_protocol.store import open_store
@@ -65,15 +65,23 @@ def sealed_by(ledger: Ledger, attempts: Iterable[int]) -> Sealed:
     return Sealed(tuple(item for each in covered for item in each.objects), add_key_sets(each.keys for each in covered))
 
 
-def sealed_before(ledger: Ledger, takes_again: bool) -> tuple[Sealed, Sealed]:
-    """Return what of earlier epochs is skipped, and what is taken again unless it is skipped.
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier epochs of the write have committed: keys of rows with a result, and of rows that were quarantined.
 
-    With `takes_again` the quarantined rows are, and only those with a result are skipped: so one that an epoch between has made
-    good is not taken. Without, none is, and all are skipped. What is skipped adds up exactly: a row that was taken
-    again is in the sets of two epochs, and counts once. What is taken again counts a row for each time that it has failed.
+    `with_result` adds up exactly: no epoch takes such a row again. A row that was taken again is in `quarantined` for each time
+    that it has failed, and may be in both; `was_retried` says that there may be such rows.
     """
+
+    with_result: Sealed
+    quarantined: Sealed
+    was_retried: bool
+
+
+def sealed_before(ledger: Ledger) -> Earlier:
+    """Return what earlier epochs of the write have committed."""
     covered: list[KeysCovered] = []
-    retried: list[KeySet] = []
+    was_retried = False
     for epoch in range(1, ledger.key.epoch):
         earlier = Ledger(ledger.store, EpochKey(ledger.key.uid, epoch))
         mark, record = earlier.read_mark(), earlier.read_input()
@@ -85,16 +93,15 @@ def sealed_before(ledger: Ledger, takes_again: bool) -> tuple[Sealed, Sealed]:
                 "has committed is unknown; without it rows could be taken twice: start a new write",
             )
         covered += [keys_of(seal) for seal in earlier.counted_seals((*launch.counted, mark.attempts))]
-        if record.retried is not None:
-            retried.append(record.retried.keys)
+        was_retried = was_retried or record.retried is not None
     everything = add_key_sets(each.keys for each in covered)
-    failed = [each.quarantined for each in covered if each.quarantined is not None]
-    objects = tuple(item for each in covered for item in each.objects)
-    if not takes_again:
-        return Sealed(objects, subtract_key_sets(everything, retried)), Sealed((), add_key_sets(()))
-    with_result = tuple(item for item in objects if not item.quarantined)
-    without = tuple(item for item in objects if item.quarantined)
-    return Sealed(with_result, subtract_key_sets(everything, failed)), Sealed(without, add_key_sets(failed))
+    failed = add_key_sets(each.quarantined for each in covered if each.quarantined is not None)
+    objects = [item for each in covered for item in each.objects]
+    return Earlier(
+        with_result=Sealed(tuple(item for item in objects if not item.quarantined), subtract_key_set(everything, failed)),
+        quarantined=Sealed(tuple(item for item in objects if item.quarantined), failed),
+        was_retried=was_retried,
+    )
 
 
 def choose_strategy(sealed: Sealed, memory_bytes: int, partitions: int, tasks_at_once: int) -> Strategy:
@@ -168,13 +175,26 @@ def count_matching(sources: Sequence[DataFrame], sealed: DataFrame, strategy: St
         )
         for number, keys_of_source in enumerate(sources)
     ]
+    return _added_up(reduce(DataFrame.unionAll, matching))
+
+
+def count_outstanding(quarantined: DataFrame, with_result: DataFrame | None) -> KeySet:
+    """Count the quarantined keys of which no epoch has made a result since, each once, and add up their hashes."""
+    left = quarantined.distinct()
+    if with_result is not None:
+        left = left.join(with_result, left.columns, "left_anti")
+    return _added_up(left.select(*hashes([sql.col(name) for name in left.columns])))
+
+
+def _added_up(hashed: DataFrame) -> KeySet:
+    """Return what keys add up to, of which these are the hashes."""
     # In halves of 32 bits, so that no sum leaves 64 bits before there are 2^31 rows; beyond that Spark says so.
     lanes = [
         sql.sum(part).alias(f"{name}{place}")
         for name in (keys.FIRST, keys.SECOND)
         for place, part in enumerate((sql.col(name).bitwiseAND(sql.lit(_LANE_MASK)), sql.shiftrightunsigned(name, 32)))
     ]
-    counted = reduce(DataFrame.unionAll, matching).agg(sql.count(sql.lit(1)).alias("rows"), *lanes).collect()[0]
+    counted = hashed.agg(sql.count(sql.lit(1)).alias("rows"), *lanes).collect()[0]
     sums = [int(counted[place] or 0) for place in range(1, 5)]
     return key_set(int(counted["rows"]), sums[0] + (sums[1] << 32), sums[2] + (sums[3] << 32))
 
@@ -200,8 +220,8 @@ def refuse_mismatch(
         examples = "; ".join(keys.text_of(names, list(row)[1:]) for row in gone)
         raise NeedsChange(
             reasons.SOURCE_CHANGED,
-            f"rows whose results are sealed are no longer in the source: {examples} ({said}); what was sealed would be committed "
-            "without a source: put them back, or start a new write",
+            f"rows that are sealed (done, or quarantined) are no longer in the source: {examples} ({said}); what was sealed "
+            "would be committed without a source: put them back, or start a new write",
         )
     raise Corrupt(
         reasons.SOURCE_CHANGED,

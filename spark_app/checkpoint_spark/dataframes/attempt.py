@@ -244,10 +244,27 @@ class _Work:
             self._retry = standing.retried.retry if standing.retried is not None else None
         elif wanted != "Never":
             self._retry = wanted
-        earlier, again = anti_join.sealed_before(self.ledger, self._retry is not None)
+        earlier = anti_join.sealed_before(self.ledger)
         self._own = self._skipped(own, schema)
-        self._earlier = self._skipped(earlier, schema)
-        self._again = self._skipped(again, schema)
+        if self._retry is not None:
+            self._earlier = self._skipped(earlier.with_result, schema)
+            self._again = self._skipped(earlier.quarantined, schema)
+        else:
+            self._earlier = self._skipped(self._all_of(earlier, schema), schema)
+
+    def _all_of(self, earlier: anti_join.Earlier, schema: StructType) -> anti_join.Sealed:
+        """Return what earlier epochs have committed, with a result or quarantined; what it adds up to has each key once."""
+        outstanding = earlier.quarantined.keys
+        if earlier.was_retried and earlier.quarantined.objects:
+            quarantined, with_result = (
+                anti_join.as_dataframe(self.session, self.ledger.store.uri, sealed, schema) if sealed.objects else None
+                for sealed in (earlier.quarantined, earlier.with_result)
+            )
+            assert quarantined is not None
+            outstanding = anti_join.count_outstanding(quarantined, with_result)
+        return anti_join.Sealed(
+            (*earlier.with_result.objects, *earlier.quarantined.objects), add_key_sets([earlier.with_result.keys, outstanding])
+        )
 
     def _skipped(self, sealed: anti_join.Sealed, schema: StructType) -> Skipped | None:
         if not sealed.objects:
@@ -306,7 +323,7 @@ class _Work:
                 files=(),
                 arrow_schema=encode_schema(_shown(to_arrow_schema(ready.schema))),
                 keys=self._types,
-                retried=None if self._retry is None else Retried(retry=self._retry, keys=self._count_again()),
+                retried=None if self._retry is None else Retried(retry=self._retry, rows=self._count_again()),
             )
             standing = self.ledger.put_input(record)
         if self._retry != (standing.retried.retry if standing.retried is not None else None):
@@ -316,15 +333,15 @@ class _Work:
             )
         self._refuse_other_types()
 
-    def _count_again(self) -> KeySet:
-        """Return what of the source earlier epochs have quarantined, and none has made good since."""
+    def _count_again(self) -> int:
+        """Return how many rows of the source earlier epochs have quarantined, and none has made good since."""
         if self._again is None:
-            return _EMPTY
+            return 0
         sources = [source.keys for source in self._sources]
         if self._earlier is not None:
             earlier = self._earlier
             sources = [earlier.remove_from(each, number, tuple(each.columns)) for number, each in enumerate(sources)]
-        return anti_join.count_matching(sources, self._again.frame, self._again.strategy)
+        return anti_join.count_matching(sources, self._again.frame, self._again.strategy).rows
 
     def _output_schema(self, ready: DataFrame, key_names: tuple[str, ...]) -> pa.Schema:
         """Run the steps on some rows of the source, to see what columns they give."""

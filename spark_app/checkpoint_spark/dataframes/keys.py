@@ -54,6 +54,15 @@ def text_of(names: Sequence[str], values: Sequence[Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in zip(names, texts_of(values), strict=True))
 
 
+def value_at(column: pa.Array | pa.ChunkedArray, row: int) -> Any:
+    """Return a key's value for people: of what Python cannot hold (text that is no UTF-8, the year 10000) its bytes or number."""
+    found = column[row]
+    try:
+        return found.as_py()
+    except (ValueError, OverflowError):
+        return found.value if hasattr(found, "value") else found.as_buffer().to_pybytes()
+
+
 def texts_of(values: Sequence[Any]) -> tuple[str, ...]:
     """Write the values of a key for people."""
     return tuple(str(value)[:MAX_KEY_LENGTH] for value in values)
@@ -160,7 +169,7 @@ def _refuse_duplicates(names: tuple[str, ...], keys: pa.Table) -> None:
     twice = counted.filter(pc.greater(counted["count_all"], 1)).slice(0, 3)
     if twice.num_rows:
         examples = [
-            text_of(names, [twice[column_of(n)][row].as_py() for n in range(len(names))]) for row in range(twice.num_rows)
+            text_of(names, [value_at(twice[column_of(n)], row) for n in range(len(names))]) for row in range(twice.num_rows)
         ]
         raise not_unique(examples)
 

@@ -277,7 +277,7 @@ class Rows:
         starts, ends = np.searchsorted(first, piece.first, "left"), np.searchsorted(first, piece.first, "right")
         for row in np.flatnonzero(starts < ends):
             if piece.second[row] in second[starts[row] : ends[row]]:
-                values = [column[int(row)].as_py() for column in piece.keys.columns[1:]]
+                values = [keys.value_at(column, int(row)) for column in piece.keys.columns[1:]]
                 raise keys.not_unique([keys.text_of(self.key_names, values)])
 
     def _cut(self) -> Iterator[Piece]:
@@ -369,7 +369,7 @@ class _Segment:
         quarantine = self.quarantine
 
         def set_apart(row: int, step: str, error: Exception) -> None:
-            source, *values = (column[row].as_py() for column in piece.keys.columns)
+            source, *values = (keys.value_at(column, row) for column in piece.keys.columns)
             failed.append(row)
             quarantine.add(RowKey(source=source, values=keys.texts_of(values)), place.of_row(row), step, error)
 
@@ -389,7 +389,7 @@ class KeyedPlace(Place):
     def of_row(self, row: int) -> str:
         if row >= self.key_values.num_rows:
             return Place.of_row(self, row)
-        values = [column[row].as_py() for column in self.key_values.columns[1:]]
+        values = [keys.value_at(column, row) for column in self.key_values.columns[1:]]
         return f"the row with {keys.text_of(self.key_names, values)}"
 
 

@@ -728,6 +728,28 @@ def test_many_staged_files_are_checked_by_one_listing(real: RealWorld) -> None:
     assert missing.reason == reasons.STAGED_FILE_MISSING
 
 
+@pytest.mark.parametrize(("age_s", "sees_the_stranger"), [(1.0, False), (60.0, True)])
+def test_the_look_after_packing_takes_the_table_as_it_was_loaded_unless_that_is_long_ago(
+    real: RealWorld, age_s: float, sees_the_stranger: bool
+) -> None:
+    """A claim should not name a head that the table has left, and may have expired."""
+    now = [100.0]
+    port = PyicebergTable(real.place.catalog, real.place.name, real.place.settings, clock=lambda: now[0])
+    before = real.port().look(KEY)
+    assert before is not None
+    port.pack(KEY, [real.target()], real.stage(1))
+    real.append_as_stranger()
+    now[0] += age_s
+
+    look, after = port.look(KEY), real.port().look(KEY)
+
+    assert look is not None
+    assert after is not None
+    assert look.head == (after if sees_the_stranger else before).head
+    assert before.head != after.head
+    assert port.look(KEY) == after
+
+
 @pytest.mark.parametrize("names", [999, 1_000, 2_500])
 def test_however_many_files_are_looked_for_each_that_is_there_is_found_with_its_size(real: RealWorld, names: int) -> None:
     """A listing of many names is cut in parts from its beginning."""

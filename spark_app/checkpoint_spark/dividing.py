@@ -24,7 +24,17 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
 from checkpoint_spark.fitting import ValueMisfit, fit
-from checkpoint_spark.steps import Pipeline, Place, Row, WrongResult, call_on_batch, call_on_row, code_failed, to_arrow
+from checkpoint_spark.steps import (
+    Pipeline,
+    Place,
+    Row,
+    WrongResult,
+    call_on_batch,
+    call_on_row,
+    code_failed,
+    rows_as_python,
+    to_arrow,
+)
 
 #: The label of what is no step: making the steps' results fit the table.
 OUTPUT: Final = "(output)"
@@ -98,7 +108,10 @@ class _Given:
 def _row_by_row(steps: Sequence[_Step], batch: pa.RecordBatch, place: Place, set_apart: SetApart) -> _Given:
     """Take each source row through the row steps before any batch step. Of one that raises half way nothing is kept."""
     numbers, results = [], []
-    for number, row in enumerate(batch.to_pylist()):
+    for number, row in enumerate(rows_as_python(batch)):
+        if isinstance(row, Exception):
+            set_apart(number, steps[0][0].label, row)
+            continue
         made = [row]
         try:
             for step, function in steps:
@@ -118,8 +131,8 @@ def _finish(
     """Do the rest of the steps and fit the result to the table; None where no rows are left."""
     for step, function in steps:
         if step.input == "row":
-            rows = [row for row, _ in pending] if isinstance(pending, list) else pending.to_pylist()
-            pending = [(one, None) for row in rows for one in _on_row(step, function, row, partial(_made_of, place))]
+            given = [row for row, _ in pending] if isinstance(pending, list) else _rows_of(step, pending)
+            pending = [(one, None) for row in given for one in _on_row(step, function, row, partial(_made_of, place))]
         else:
             pending = _on_batch(step, function, to_arrow(pending, None, step), place)
         if len(pending) == 0:
@@ -128,6 +141,15 @@ def _finish(
     if result.num_rows == 0:
         return None
     return result if schema is None else fit(result, schema)
+
+
+def _rows_of(step: Step, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for row in rows_as_python(batch):
+        if isinstance(row, Exception):
+            raise _RowsFailed(step.label, row)
+        rows.append(row)
+    return rows
 
 
 def _made_of(place: Place) -> str:

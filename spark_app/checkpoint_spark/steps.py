@@ -143,7 +143,7 @@ class Pipeline:
         is_source = True
         for step, function in self._steps:
             if step.input == "row":
-                rows = pending if isinstance(pending, list) else _numbered(pending, is_source)
+                rows = pending if isinstance(pending, list) else _numbered(step, pending, is_source, place)
                 pending = list(_apply_to_rows(step, function, rows, place))
             else:
                 pending = _apply_to_batch(step, function, to_arrow(pending, None, step), place)
@@ -174,8 +174,37 @@ class WrongResult(TypeError):
     """A batch step gives what is no batch at all."""
 
 
-def _numbered(batch: pa.RecordBatch, is_source: bool) -> list[Row]:
-    return [(row, number if is_source else None) for number, row in enumerate(batch.to_pylist())]
+def rows_as_python(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Exception]:
+    """Give each row as a dict; in place of one that Python cannot hold (text that is no UTF-8, the year 10000), why not."""
+    try:
+        rows: Iterable[dict[str, Any] | Exception] = batch.to_pylist()
+    except (ValueError, OverflowError):
+        rows = (_as_python(batch.slice(number, 1)) for number in range(batch.num_rows))
+    yield from rows
+
+
+def _as_python(row: pa.RecordBatch) -> dict[str, Any] | Exception:
+    try:
+        (found,) = row.to_pylist()
+    except (ValueError, OverflowError) as error:
+        return error
+    return cast(dict[str, Any], found)
+
+
+def _numbered(step: Step, batch: pa.RecordBatch, is_source: bool, place: Place) -> list[Row]:
+    rows: list[Row] = []
+    for index, row in enumerate(rows_as_python(batch)):
+        number = index if is_source else None
+        if isinstance(row, Exception):
+            raise code_failed(step, _where(place, index, number), row) from row
+        rows.append((row, number))
+    return rows
+
+
+def _where(place: Place, index: int, number: int | None) -> str:
+    """Name a row that a step gets: a source row by its number, or what the steps before made."""
+    made_of = f"row {index} of what the steps before made of a batch that begins at {place.of_row(0)}"
+    return made_of if number is None else place.of_row(number)
 
 
 def _apply_to_rows(step: Step, function: _Callable, rows: list[Row], place: Place) -> Iterator[Row]:
@@ -185,9 +214,7 @@ def _apply_to_rows(step: Step, function: _Callable, rows: list[Row], place: Plac
         except CheckpointError:
             raise
         except Exception as error:
-            made_of = f"row {index} of what the steps before made of a batch that begins at {place.of_row(0)}"
-            where = made_of if number is None else place.of_row(number)
-            raise code_failed(step, where, error) from error
+            raise code_failed(step, _where(place, index, number), error) from error
         yield from ((result, number) for result in made)
 
 

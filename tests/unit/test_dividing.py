@@ -62,6 +62,11 @@ def without(*numbers: int) -> list[int]:
     return [number for number in range(10) if number not in numbers]
 
 
+def with_a_text_that_is_no_utf8(row: int) -> pa.RecordBatch:
+    texts = [b"\xff\xfe" if number == row else b"t%d" % number for number in range(10)]
+    return pa.record_batch({"id": list(range(10)), "text": pa.array(texts, pa.binary()).view(pa.string())})
+
+
 # --- row steps ------------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +114,28 @@ def test_of_a_row_whose_second_result_fails_in_the_next_step_none_is_kept(code: 
 
     assert ids(rows) == [number for number in without(5) for _ in range(2)]
     assert [(number, name) for number, name, _ in apart] == [(5, f"{module}:check")]
+
+
+@pytest.mark.parametrize("before", [(), ("arrow",)], ids=["first", "after a batch step"])
+def test_a_row_with_a_text_that_is_no_utf8_is_set_apart_by_a_row_step(code: Write, before: tuple[str, ...]) -> None:
+    module = code("def work(given):\n    return given\n")
+    steps = [step(f"{module}:work", kind) for kind in (*before, "row")]
+
+    rows, apart = apply(*steps, to=with_a_text_that_is_no_utf8(4))
+
+    assert ids(rows) == without(4)
+    ((number, _, error),) = apart
+    assert number == 4
+    assert error.startswith("UnicodeDecodeError")
+
+
+def test_a_row_with_a_text_that_is_no_utf8_is_named_where_no_row_may_fail(code: Write) -> None:
+    module = code("def work(row):\n    return row\n")
+    pipeline = Pipeline([step(f"{module}:work")])
+
+    with pytest.raises(NeedsChange, match=r"row 104 of /in/a\.parquet.*UnicodeDecodeError") as caught:
+        list(pipeline.apply(with_a_text_that_is_no_utf8(4), PLACE, TABLE))
+    assert caught.value.reason == reasons.CODE_FAILED
 
 
 def test_a_row_step_that_gives_no_dict_for_one_row_sets_it_apart(code: Write) -> None:

@@ -285,7 +285,7 @@ EPOCHS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(EPOCHS)
 def test_whatever_fails_and_is_taken_again_each_row_that_once_worked_is_there_once(
     epochs: list[tuple[frozenset[int], frozenset[int], frozenset[int], frozenset[int], Retry, bool]],

@@ -22,6 +22,7 @@ from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
+from checkpoint_spark.dividing import schema_without_failures
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input, look_at_source
 from checkpoint_spark.output import await_target
@@ -122,4 +123,6 @@ def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: Sele
             sample = chunk.batch.slice(0, Pace(launch.interval_s).rows)
             place = Place(file.path, file.unit, chunk.start, chunk.kept)
             break
+    if launch.on_row_error == "Quarantine":
+        return schema_without_failures(pipeline, sample, place)
     return pipeline.schema_of(sample, place)

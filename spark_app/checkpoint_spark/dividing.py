@@ -92,6 +92,13 @@ def apply_apart(
             parts += [(middle, stop), (start, middle)]
 
 
+def schema_without_failures(pipeline: Pipeline, batch: pa.RecordBatch, place: Place) -> pa.Schema:
+    """Return the schema of what the steps make of a batch, as `Pipeline.schema_of` does, passing over rows that fail."""
+    for made in apply_apart(pipeline, batch, place, None, lambda _number, _step, _error: None):
+        return made.schema
+    return pipeline.schema_of(batch.slice(0, 0), place)
+
+
 @dataclass(frozen=True, slots=True)
 class _Given:
     """What the steps are given, by source row: it is divided between these and nowhere else. `numbers` are theirs."""

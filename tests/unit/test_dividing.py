@@ -14,7 +14,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import Step
-from checkpoint_spark.dividing import OUTPUT, apply_apart
+from checkpoint_spark.dividing import OUTPUT, apply_apart, schema_without_failures
 from checkpoint_spark.steps import Pipeline, Place
 
 PLACE = Place("/in/a.parquet", "rows", 100)
@@ -316,6 +316,14 @@ def test_a_limit_that_is_reached_ends_the_division_at_once(code: Write) -> None:
 
 
 # --- nothing to do --------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_tables_columns_are_those_of_the_rows_that_do_not_fail(code: Write) -> None:
+    module = code("def work(row):\n    if row['id'] < 9: raise ValueError('bad')\n    return {'twice': row['id'] * 2}\n")
+
+    assert schema_without_failures(Pipeline([step(f"{module}:work")]), TEN, PLACE) == pa.schema([("twice", pa.int64())])
+    with pytest.raises(NeedsChange, match="create the table yourself"):
+        schema_without_failures(Pipeline([step(f"{module}:work")]), TEN.slice(0, 9), PLACE)
 
 
 def test_no_rows_call_no_step(code: Write) -> None:

@@ -36,6 +36,7 @@ from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
 from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
 from checkpoint_spark.dataframes.tasks import KeyedPlace, PartitionOrder, task_function
+from checkpoint_spark.dividing import schema_without_failures
 from checkpoint_spark.failures import of_spark
 from checkpoint_spark.output import await_target
 from checkpoint_spark.steps import Pipeline, Place
@@ -353,7 +354,10 @@ class _Work:
             return pipeline.schema_of(pa.RecordBatch.from_pylist([], schema=rows.schema), Place("(no rows)", "rows", 0))
         sample = batches[0]
         key_values = sample.select([sample.schema.names[0], *key_names])
-        return pipeline.schema_of(sample, KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=key_values))
+        place = KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=key_values)
+        if self.launch.on_row_error == "Quarantine":
+            return schema_without_failures(pipeline, sample, place)
+        return pipeline.schema_of(sample, place)
 
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.

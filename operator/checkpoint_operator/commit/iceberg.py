@@ -1,7 +1,8 @@
 """The Iceberg commit: claim, then one compare-and-swap at a time, looking before each.
 
     look: is the key in the table?                     yes: already committed
-    claim-0, naming the head that was looked at        no claim = never tried, which needs no catalog to know
+    claim-0, naming the head that was looked at        no claim = never tried, which needs no catalog to know;
+                                                       another's claim: look again, as it may have landed since
     loop, bounded:
         was the write deleted? does it still fit?      deleted, or no fit: rejected
         ONE request: requirements are exactly what was looked at

@@ -7,7 +7,6 @@ and with its retries off it deletes the manifest list of a commit that was answe
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,7 +64,6 @@ _TOMBSTONE_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
 _BURIED_SUFFIX: Final = ".deleted"
 #: A table that was loaded so long ago is loaded again before a claim names its head.
 _YOUNG_S: Final = 5.0
-_FILE_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+")
 _CODECS: Final = frozenset({"zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"})
 
 

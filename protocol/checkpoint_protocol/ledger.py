@@ -193,6 +193,14 @@ class ChainTally:
         self.rows_quarantined += seal.rows_quarantined
         self.files += len(seal.files)
 
+    def add_chain(self, chain: ChainTally) -> None:
+        self.length += chain.length
+        self.is_whole = self.is_whole or chain.is_whole
+        self.rows_read += chain.rows_read
+        self.rows_written += chain.rows_written
+        self.rows_quarantined += chain.rows_quarantined
+        self.files += chain.files
+
 
 @dataclass(slots=True)
 class _CheckedBundles:
@@ -435,10 +443,24 @@ class Ledger:
         """Return the sums of all seals that count of a closed attempt. They are read once in the life of the ledger."""
         if attempt not in self._closed_tallies:
             tally = ChainTally()
-            for seal in self.counted_seals([attempt]):
+            known = self._tally_as_closed(attempt)
+            for chain in known or ():
+                tally.add_chain(chain)
+            for seal in self.counted_seals([attempt] if known is None else []):
                 tally.add(seal)
             self._closed_tallies[attempt] = tally
         return self._closed_tallies[attempt]
+
+    def _tally_as_closed(self, attempt: int) -> list[ChainTally] | None:
+        """Return the sums of the chains as they were closed, if the seals were tallied one by one before; else None."""
+        closed = self.read_closed(attempt)
+        if closed is None or not self._tallies.get(attempt) or self._tallied_bundles.get(attempt):
+            return None
+        chains = self.tally(attempt)
+        known = [chains.get(task, ChainTally()) for task in range(len(closed.chain_lengths))]
+        # A driver that is thought dead may have sealed more, in vain.
+        is_same = all(chain.length == length for chain, length in zip(known, closed.chain_lengths, strict=True))
+        return known if is_same and not self._tallied_bundles.get(attempt) else None
 
     def shows_every_last(self, attempt: int, tasks: int, listing: SealListing) -> bool:
         """Whether each task's newest seal in a listing is its last one. Asks for as few as it can, and for none of them twice."""

@@ -13,8 +13,10 @@ _TASKS_PER_CORE: Final = 3
 _SMALLEST_TASK_BYTES: Final = 512
 #: A file is not cut for less than this part of a task: that is a file more to open, twice.
 _SLACK: Final = 1 / 16
+#: A border is moved by this part of a task at the most, to where reading starts with less to read.
+_NEAR: Final = 1 / 8
 
-Align = Callable[[SourceFile, int], int]
+Align = Callable[[SourceFile, int, int], int]
 
 
 def whole(files: Sequence[SourceFile]) -> tuple[Range, ...]:
@@ -50,7 +52,7 @@ def plan_tasks(
             dealing.deal(Range(file=rest.file, start=rest.start, end=border), size_bytes)
             dealing.begin_another()
             rest, rest_bytes = Range(file=rest.file, start=border, end=rest.end), rest_bytes - size_bytes
-        if rest_bytes > 2 * dealing.room_bytes:
+        if rest_bytes > 2 * dealing.room_bytes and not _can_be_cut(files[rest.file], rest):
             dealing.begin_afresh()
         dealing.deal(rest, rest_bytes)
         if dealing.room_bytes <= dealing.slack_bytes:
@@ -104,16 +106,23 @@ class _Dealing:
 def _border(files: Sequence[SourceFile], rest: Range, rest_bytes: float, align: Align, dealing: _Dealing) -> int | None:
     """Return where to cut the rest of a piece so that the task is full; None: it is to be dealt as it is."""
     file = files[rest.file]
-    if file.unit == "records" or rest.end is None:
+    if not _can_be_cut(file, rest):
         return None
     room_bytes = dealing.room_bytes
     while rest_bytes > room_bytes + dealing.slack_bytes:
-        border = align(file, rest.start + round((rest.end - rest.start) * room_bytes / rest_bytes))
-        if rest.start < border < rest.end:
+        near_bytes = min(dealing.share_bytes * _NEAR, room_bytes / 2)
+        room, near = (round((_end(rest) - rest.start) * part / rest_bytes) for part in (room_bytes, near_bytes))
+        border = align(file, rest.start + room, near)
+        if rest.start < border < _end(rest):
             return border
         # Not a single row of it fits: then more than there is room for.
         room_bytes += dealing.share_bytes
     return None
+
+
+def _can_be_cut(file: SourceFile, piece: Range) -> bool:
+    """Whether reading may start within it; where it is a single row, it is small."""
+    return file.unit != "records" and piece.end is not None
 
 
 def _end(piece: Range) -> int:

@@ -91,8 +91,9 @@ def read_in_pieces(
     for index, file in enumerate(files):
         assert file.end is not None
         cuts = data.draw(st.lists(st.integers(0, file.end), max_size=2))
+        slack = data.draw(st.integers(0, file.end))
         reader = reader_for(source, STORAGE, table)
-        borders = sorted({0, file.end, *(reader.align(file, cut) for cut in cuts)})
+        borders = sorted({0, file.end, *(reader.align(file, cut, slack) for cut in cuts)})
         for start, end in itertools.pairwise(borders):
             while start < end:
                 stop_after = data.draw(st.integers(1, 4))

@@ -112,7 +112,7 @@ class SimulatedReader:
         )
         return self.scheduler.at("describe-input", "", lambda _: (files, SOURCE_SCHEMA))
 
-    def align(self, file: SourceFile, position: int) -> int:
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:

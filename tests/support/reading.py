@@ -61,7 +61,7 @@ def cut(reader: Reader, file: SourceFile, positions: Sequence[int]) -> list[Rang
     assert file.end is not None
     borders = {file.start, file.end}
     for position in positions:
-        aligned = reader.align(file, min(position, file.end))
+        aligned = reader.align(file, min(position, file.end), 0)
         assert min(position, file.end) <= aligned <= file.end or aligned == file.start
         borders.add(aligned)
     ordered = sorted(borders)

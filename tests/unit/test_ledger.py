@@ -31,6 +31,7 @@ from checkpoint_protocol.records import (
     WriteRecord,
     encode,
 )
+from checkpoint_protocol.store import ObjectStore
 from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, rows_file, seal
 from tests.support.stores import ListHides, ListInvents, LosesAnswers, MemoryStore, RetriesItsPuts, SaysExists, Wrapped
 
@@ -464,7 +465,7 @@ def test_many_seals_are_read_at_once_and_in_their_order() -> None:
 # --- closing --------------------------------------------------------------------------------------------------------------
 
 
-def sealed(store: MemoryStore, *lengths: tuple[int, bool]) -> None:
+def sealed(store: ObjectStore, *lengths: tuple[int, bool]) -> None:
     """Put a plan of as many tasks, and for each a chain of a length that ends in `last` or not."""
     ledger = ledger_over(store)
     ledger.put_plan(plan(*([(task, 0, 10)] for task in range(len(lengths)))))
@@ -493,6 +494,34 @@ def test_an_attempt_with_an_open_chain_is_closed_as_incomplete_with_what_it_has(
 
     assert not closed.complete
     assert closed.chain_lengths == tuple(length for length, _ in lengths)
+
+
+def test_what_was_tallied_while_an_attempt_was_open_is_not_read_again_when_it_is_closed() -> None:
+    store = CountsGets()
+    sealed(store, (2, False), (1, True))
+    ledger = ledger_over(store)
+    ledger.tally(1)
+    ledger.put_seal(seal(0, 2, rows=7))  # sealed after the last look, and before its driver died
+    ledger.close(1)
+    store.gets.clear()
+
+    tally = ledger.tally_closed(1)
+
+    assert (tally.length, tally.rows_read, tally.is_whole) == (4, 3 * seal(0, 0).rows_read + 7, True)
+    assert [path for path in store.gets if "/seals/" in path] == [ledger.at.seal(1, 0, 2)]
+
+
+def test_what_is_sealed_after_an_attempt_was_closed_is_not_tallied_as_closed() -> None:
+    store = MemoryStore()
+    sealed(store, (2, False), (1, True))
+    ledger = ledger_over(store)
+    ledger.tally(1)
+    ledger.close(1)
+    ledger_over(store).put_seal(seal(0, 2, rows=7))
+
+    tally = ledger.tally_closed(1)
+
+    assert (tally.length, tally.rows_read) == (3, 3 * seal(0, 0).rows_read)
 
 
 def test_an_attempt_without_a_plan_is_closed_with_nothing_whatever_was_sealed() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from checkpoint_protocol.positions import Range, merge, overlap, subtract
 from checkpoint_protocol.records import SourceFile
 from checkpoint_spark.planning import plan_tasks, whole
+from checkpoint_spark.sources.parquet_rows import nearest_start
 
 MB = 1 << 20
 
@@ -21,13 +22,20 @@ def records(size_bytes: int) -> SourceFile:
     return SourceFile(path="f", etag="e", size_bytes=size_bytes, unit="records", start=0, end=None)
 
 
-def anywhere(_: SourceFile, position: int) -> int:
+def anywhere(_: SourceFile, position: int, _slack: int) -> int:
     return position
 
 
-def at_cuts(file: SourceFile, position: int) -> int:
+def at_cuts(file: SourceFile, position: int, _slack: int) -> int:
+    """As text is cut: at the next line only, however far it is."""
     assert file.end is not None
     return min((cut for cut in file.cuts if cut >= position), default=file.end)
+
+
+def near_cuts(file: SourceFile, position: int, slack: int) -> int:
+    """As Parquet is cut: at a row group, if one is near."""
+    assert file.end is not None
+    return nearest_start(file.cuts, file.end, position, slack)
 
 
 # --- whatever the input is ------------------------------------------------------------------------------------------------
@@ -58,7 +66,7 @@ def coverings(draw: st.DrawFn, files: list[SourceFile]) -> list[Range]:
     return covered
 
 
-@given(st.data(), st.lists(source_files(), max_size=5), st.sampled_from([anywhere, at_cuts]), st.integers(1, 64))
+@given(st.data(), st.lists(source_files(), max_size=5), st.sampled_from([anywhere, at_cuts, near_cuts]), st.integers(1, 64))
 @settings(deadline=None, max_examples=100)
 def test_the_plan_covers_exactly_what_remains_without_overlap_and_without_an_empty_task(
     data: st.DataObject, files: list[SourceFile], align: object, parallelism: int
@@ -164,6 +172,27 @@ def test_splits_begin_where_the_reader_can_start_cheaply() -> None:
     tasks = plan_tasks([rows(1_000, 100 * MB, cuts=cuts)], [], at_cuts, 4, MB)
 
     assert [(piece.start, piece.end) for task in tasks for piece in task] == [(0, 400), (400, 1_000)]
+
+
+def test_tasks_begin_at_row_groups_where_these_are_small_beside_a_task() -> None:
+    """What begins inside a row group is fetched from its beginning, and by the task before to its end."""
+    files = [rows(10_000, 10 * MB, cuts=tuple(range(0, 10_000, 130))) for _ in range(4)]
+
+    tasks = plan_tasks(files, [], near_cuts, 2, 1 << 40)
+
+    assert len(tasks) == 6
+    assert all(piece.start % 130 == 0 for task in tasks for piece in task)
+    sizes = [sum(piece.end - piece.start for piece in task if piece.end is not None) for task in tasks]
+    assert max(sizes) - min(sizes) <= 2 * 130, "what one has too much, the next has less"
+
+
+def test_a_row_group_that_is_large_beside_a_task_is_shared_out() -> None:
+    tasks = plan_tasks([rows(1_000, 100 * MB, cuts=(0, 500))], [], near_cuts, 4, 1 << 40)
+
+    assert [(piece.start, piece.end) for task in tasks for piece in task] == [
+        *[(0, 83), (83, 167), (167, 250), (250, 333), (333, 417), (417, 500)],
+        *[(500, 583), (583, 667), (667, 750), (750, 833), (833, 917), (917, 1_000)],
+    ]
 
 
 def test_text_that_is_read_from_its_start_only_is_never_cut() -> None:

@@ -173,7 +173,7 @@ def test_line_of_many_blocks_is_one_row(tmp_path: Path) -> None:
     chunks = chunks_of(reader, file, whole(file), schema, [2**-16])
     assert [chunk.batch.num_rows for chunk in chunks] == [1, 1, 1]
     assert rows_of(chunks)[1] == {"a": 2, "b": long}
-    assert reader.align(file, 100) == len(f"a,b\n1,x\n2,{long}\n")
+    assert reader.align(file, 100, 0) == len(f"a,b\n1,x\n2,{long}\n")
 
 
 def test_row_longer_than_a_block_of_compressed_text_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,21 +244,26 @@ def test_old_spark_timestamps_are_microseconds(tmp_path: Path) -> None:
     ("groups", "position", "aligned"),
     [
         ([100] * 10, 0, 0),
-        ([100] * 10, 95, 100),  # 5 of 1,000 rows on: near
-        ([100] * 10, 85, 85),  # 15: far
+        ([100] * 10, 90, 100),
+        ([100] * 10, 110, 100),
+        ([100] * 10, 89, 89),
+        ([100] * 10, 111, 111),
         ([100] * 10, 995, 1000),
         ([1000], 500, 500),  # one row group: shared out all the same
         ([1] * 1000, 500, 500),
+        ([6, 6], 5, 6),  # the nearer one
         ([], 0, 0),
     ],
 )
-def test_split_begins_at_a_row_group_if_one_is_near(tmp_path: Path, groups: list[int], position: int, aligned: int) -> None:
+def test_split_begins_at_the_nearest_row_group_within_the_slack(
+    tmp_path: Path, groups: list[int], position: int, aligned: int
+) -> None:
     with pq.ParquetWriter(tmp_path / "x.parquet", numbers(0).schema) as writer:
         for count in groups:
             writer.write_table(numbers(count))
     reader = open_reader("parquet")
     (file,), _ = reader.describe([str(tmp_path / "x.parquet")])
-    assert reader.align(file, position) == aligned
+    assert reader.align(file, position, 10) == aligned
 
 
 def test_splits_of_one_large_row_group_are_balanced(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.planning import plan_tasks
 from checkpoint_spark.sources.files import SourceFiles
+from checkpoint_spark.sources.parquet_rows import nearest_start
 from checkpoint_spark.sources.reader import file_reader_for
 from checkpoint_spark.sources.type_names import parse_type
 from tests.services.s3_server import S3Server
@@ -206,6 +206,7 @@ _FILES = st.lists(_FILE, min_size=1, max_size=20)
 )
 @example(files=[(1_000, "records", 1)] * 20, scale=1 << 10, cores=2, split_bytes=100_000, opened=20)
 @example(files=[(9_000, "rows", 1), *[(50_000, "empty", 1)] * 5], scale=1 << 10, cores=4, split_bytes=100_000, opened=1)
+@example(files=[(size, "rows", 1) for size in (1, 470, 83, 1, 388, 81)], scale=1, cores=1, split_bytes=400, opened=0)
 @settings(deadline=None)
 def test_the_planned_tasks_are_within_the_bounds(
     files: list[tuple[int, str, int]], scale: int, cores: int, split_bytes: int, opened: int
@@ -219,13 +220,11 @@ def test_the_planned_tasks_are_within_the_bounds(
         plain = {"path": f"/in/{number}", "etag": "e", "size_bytes": size_bytes, "end": end, "cuts": cuts}
         records.append(SourceFile.model_validate({**plain, "unit": "rows" if unit == "empty" else unit}))
 
-    def align(file: SourceFile, position: int) -> int:
+    def align(file: SourceFile, position: int, slack: int) -> int:
         end = file.end or 0
         if file.unit == "bytes":
             return min(end, -(-position // 100) * 100)
-        index = bisect_left(file.cuts, position)
-        cut = file.cuts[index] if index < len(file.cuts) else end
-        return cut if cut - position <= end / 100 else position
+        return nearest_start(file.cuts, end, position, slack)
 
     found = tuple(FoundFile("", record.path, record.size_bytes) for record in records)
     filled = tuple(file for file, record in zip(found[:opened], records, strict=False) if record.end != 0)

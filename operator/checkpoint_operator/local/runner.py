@@ -28,7 +28,9 @@ from checkpoint_protocol.manifest import CheckpointedWrite, Spec
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore, local_path, open_store, probe
 
-_POLL_S: Final = 0.25
+_POLL_S: Final = 0.1
+#: A look costs work too, with many seals seconds of it: one takes a tenth of the time at the most.
+_LOOK_SHARE: Final = 10
 #: How soon the end of a driver is noticed: to ask takes a system call, and no request.
 _TICK_S: Final = 0.02
 #: A look at an object store costs some requests, which are paid for.
@@ -104,6 +106,7 @@ class Runner:
     store: ObjectStore | None = None
     sink: Sink | None = None
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
     master: str | None = None
     drivers: DriverProcesses = field(init=False)
 
@@ -134,14 +137,16 @@ class Runner:
             with hold(folder / "runner.lock") as is_ours:
                 if is_ours:
                     return self._drive(reconciler)
+            started = self.clock()
             if (ended := self._watch(reconciler)) is not None:
                 return ended
-            self.sleep(_POLL_S)
+            self.sleep(_patience_s(store, self.clock() - started))
 
     def _drive(self, reconciler: Reconciler) -> Round:
         troubles = 0
         try:
             while True:
+                started = self.clock()
                 try:
                     done = reconciler.step()
                     troubles = 0
@@ -156,15 +161,14 @@ class Runner:
                 if done.outcome is not None:
                     return done
                 if isinstance(done.actions[-1], Wait):
-                    self._wait_for_a_change(reconciler.store)
+                    self._wait_for_a_change(reconciler.store, self.clock() - started)
         finally:
             self.drivers.stop_all()
 
-    def _wait_for_a_change(self, store: ObjectStore) -> None:
-        """Wait until a driver ends, or for as long as looking again is worth its requests."""
-        patience_s = _POLL_S if local_path(store.uri) is not None else _REMOTE_POLL_S
+    def _wait_for_a_change(self, store: ObjectStore, look_s: float) -> None:
+        """Wait until a driver ends, or until it is time to look again."""
         running = self.drivers.count_running()
-        for _ in range(round(patience_s / _TICK_S)):
+        for _ in range(round(_patience_s(store, look_s) / _TICK_S)):
             self.sleep(_TICK_S)
             if self.drivers.count_running() != running:
                 return
@@ -174,3 +178,8 @@ class Runner:
         ledger = reconciler.current_ledger()
         self.report(Report(None, measure(ledger), attached=True))
         return reconciler.step() if ledger.read_mark() is not None else None
+
+
+def _patience_s(store: ObjectStore, look_s: float) -> float:
+    """Return for how long looking again is not worth its requests, nor the time that a look takes."""
+    return max(_POLL_S if local_path(store.uri) is not None else _REMOTE_POLL_S, look_s * _LOOK_SHARE)

@@ -17,14 +17,13 @@ from checkpoint_protocol.quantities import format_duration, format_size
 
 _TASKS_PER_CORE: Final = 3
 _SMALLEST_TASK_BYTES: Final = 512
-#: A task is filled up to this many times its share, what the one before has left over included ...
-_FULLEST_TASK: Final = 1.125
+#: A task is filled up to this many times its share: both its borders may have been moved by an eighth to a row group ...
+_FULLEST_TASK: Final = 1.25
 #: ... or to this many times with a file that cannot be cut, if that is not too large for the room that is left.
 _FULLEST_TASK_WITH_WHOLE_FILE: Final = 2.25
 #: What would be less than this part of a last task goes to the one before.
 _CRUMBS: Final = 1 / 16
-#: Each border is then moved to the next row group, if that is within this part of the file, or to the next line.
-_BORDER_SHIFT: Final = 1 / 100
+#: Text is cut at the next line.
 _LONGEST_LINE_BYTES: Final = 64 << 10
 
 
@@ -98,9 +97,8 @@ def _tasks(source: SourceSeen, cores: int, most_bytes: int) -> Bounds:
     largest = max(2 * _SMALLEST_TASK_BYTES, min(all_bytes / (cores * _TASKS_PER_CORE), most_bytes * 7 / 6))
     whole = [file.size_bytes for file in source.filled if file.path in source.whole]
     alone = [size_bytes for size_bytes in whole if size_bytes > largest * _FULLEST_TASK_WITH_WHOLE_FILE]
-    cut = [file.size_bytes for file in source.filled if file.path not in source.whole]
     fullest = _FULLEST_TASK_WITH_WHOLE_FILE if whole else _FULLEST_TASK
-    fullest_bytes = largest * fullest + max(cut, default=0) * _BORDER_SHIFT + _LONGEST_LINE_BYTES
+    fullest_bytes = largest * fullest + _LONGEST_LINE_BYTES
     shared_bytes = filled_bytes - sum(alone) - largest * _CRUMBS
     least = max(len(alone) + ceil(max(0, shared_bytes) / fullest_bytes), 1 if filled_bytes else 0)
     can_be_cut = any(file.path not in source.whole for file in (*source.filled, *source.unopened))

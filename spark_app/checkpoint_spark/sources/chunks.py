@@ -53,8 +53,11 @@ def in_chunks(batch: pa.RecordBatch | None, start: int, end: int, schema: pa.Sch
 class Reader(Protocol):
     """One format."""
 
-    def align(self, file: SourceFile, position: int) -> int:
-        """Return the smallest position >= the given one at which reading may start (`file.end` at the most)."""
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        """Return the smallest position >= the given one at which reading may start (`file.end` at the most).
+
+        Or another one, at most `slack` away on either side, at which it starts with less to read.
+        """
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
         """Give the rows at the positions of the piece, in order, without gaps; at least one chunk, which may be empty.

@@ -64,7 +64,7 @@ class CsvReader:
         types = merge_types([self._types, *samples])
         return described, pa.schema([(name, types.get(name, pa.string())) for name in self._columns or names])
 
-    def align(self, file: SourceFile, position: int) -> int:
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position if file.unit == "records" else line_start(self._files, file, position)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,7 +31,7 @@ from checkpoint_spark.sources.chunks import Chunk, in_chunks
 from checkpoint_spark.sources.failures import reading
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.numbering import empty_chunk
-from checkpoint_spark.sources.parquet_rows import open_parquet, row_batches, row_group_starts
+from checkpoint_spark.sources.parquet_rows import nearest_start, open_parquet, row_batches, row_group_starts
 from checkpoint_spark.sources.plain_types import as_plain
 from checkpoint_spark.sources.tables import gone
 from checkpoint_spark.sources.where import Filter
@@ -40,8 +39,6 @@ from checkpoint_spark.sources.where import Filter
 _PROBLEM: Final = "it cannot be read as a data file of the table"
 _WAY_OUT: Final = "repair the table, or read another snapshot of it"
 _KEEP: Final = "keep the table's snapshots until its writes have committed (expire_snapshots removes files of old ones)"
-#: A split may begin this part of the file later than asked, if it then begins at a row group.
-_SHIFT: Final = 1 / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +69,13 @@ class IcebergReader:
         self._deleted: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
         self._starts: tuple[str, tuple[int, ...]] = ("", ())
 
-    def align(self, file: SourceFile, position: int) -> int:
-        """Take the next row group if it is near, as for Parquet files. Only a file that is cut is opened for that."""
-        end = file.end or 0
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        """Take the nearest row group, as for Parquet files. Only a file that is cut is opened for that."""
         if self._starts[0] != file.path:
             self.check_unchanged(file)
             with self._reading(file), self._files.open_arrow(file.path) as opened, pq.ParquetFile(opened) as parquet:
                 self._starts = (file.path, row_group_starts(parquet.metadata))
-        starts = self._starts[1]
-        index = bisect_left(starts, position)
-        start = starts[index] if index < len(starts) else end
-        return start if start - position <= end * _SHIFT else position
+        return nearest_start(self._starts[1], file.end or 0, position, slack)
 
     def check_unchanged(self, file: SourceFile) -> None:
         """A data file is never written again, so that it is the same if it is there with its size."""

@@ -61,7 +61,7 @@ class JsonReader:
             )
         return described, pa.schema([schema.field(name) for name in names])
 
-    def align(self, file: SourceFile, position: int) -> int:
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position if file.unit == "records" else line_start(self._files, file, position)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:

@@ -40,7 +40,7 @@ class LanceReader:
         self._dataset: Any = None
         self._alive: tuple[int | None, np.ndarray[Any, Any]] = (None, np.empty(0))
 
-    def align(self, file: SourceFile, position: int) -> int:
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position
 
     def check_unchanged(self, file: SourceFile) -> None:

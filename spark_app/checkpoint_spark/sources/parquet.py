@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,15 +21,12 @@ from checkpoint_spark.sources.failures import changed, reading, unreadable
 from checkpoint_spark.sources.files import SourceFiles, for_each
 from checkpoint_spark.sources.locations import FoundFile
 from checkpoint_spark.sources.numbering import empty_chunk
-from checkpoint_spark.sources.parquet_rows import INT96_UNIT, open_parquet, row_batches, row_group_starts
+from checkpoint_spark.sources.parquet_rows import INT96_UNIT, nearest_start, open_parquet, row_batches, row_group_starts
 from checkpoint_spark.sources.plain_types import as_plain, plain_schema
 from checkpoint_spark.sources.where import Filter
 
 _PROBLEM: Final = "it cannot be read as Parquet"
 _WAY_OUT: Final = "replace or remove it, or let the path match the Parquet files only (folder/*.parquet)"
-
-#: A split may begin this part of the file later than asked, if it then begins at a row group.
-_SHIFT: Final = 1 / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +56,8 @@ class ParquetReader:
         )
         return described, schema
 
-    def align(self, file: SourceFile, position: int) -> int:
-        """Any row will do, but a split that begins inside a row group decodes and drops what is before it.
-
-        So the next row group is taken if it is near. Not if it is far: a file of one large row group must still be shared out
-        among the cores, since what takes time is the steps.
-        """
-        end = file.end or 0
-        index = bisect_left(file.cuts, position)
-        cut = file.cuts[index] if index < len(file.cuts) else end
-        return cut if cut - position <= end * _SHIFT else position
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        return nearest_start(file.cuts, file.end or 0, position, slack)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
         self._files.check_unchanged(file)

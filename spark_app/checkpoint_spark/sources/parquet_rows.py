@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -46,6 +47,19 @@ def row_group_starts(metadata: pq.FileMetaData) -> tuple[int, ...]:
             starts.append(rows)
         rows += rows_in_group
     return tuple(starts)
+
+
+def nearest_start(starts: Sequence[int], end: int, position: int, slack: int) -> int:
+    """Return the first row of the row group (or the file's end) that is nearest to a row, if it is within the slack.
+
+    Else the row itself: any will do, but what begins inside a row group fetches and decodes it from its beginning. A file of one
+    large row group must still be shared out among the cores, since what takes time is the steps.
+    """
+    index = bisect_left(starts, position)
+    after = starts[index] if index < len(starts) else end
+    before = starts[index - 1] if index else after
+    nearest = before if position - before < after - position else after
+    return nearest if abs(nearest - position) <= slack else position
 
 
 def row_batches(

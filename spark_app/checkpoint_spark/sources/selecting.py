@@ -48,8 +48,8 @@ class SelectingReader:
     def given_schema(self, schema: pa.Schema) -> pa.Schema:
         return schema if self._columns is None else pa.schema([schema.field(name) for name in self._columns])
 
-    def align(self, file: SourceFile, position: int) -> int:
-        return self._inner.align(file, position)
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        return self._inner.align(file, position, slack)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._inner.check_unchanged(file)

@@ -98,6 +98,7 @@ def _results(source: Input, full: list[Rest], rests: dict[float, list[Rest]]) ->
         sealed = statistics.median(rest.sealed for rest in some)
         start_s = statistics.median(rest.driver_start_s for rest in some)
         rest_s = [round(rest.seconds, 3) for rest in some]
+        more_s = statistics.median(rest.seconds - (1 - rest.sealed) * statistics.median(full_s) for rest in some)
         raw = {
             "sealed": [round(rest.sealed, 5) for rest in some],
             "seconds": {"full": full_s, "rest": rest_s},
@@ -116,7 +117,10 @@ def _results(source: Input, full: list[Rest], rests: dict[float, list[Rest]]) ->
             1 - sealed + _TIME_SLACK,
             len(some),
             raw=raw,
-            seen=[f"{sealed:.2%} were sealed when the driver was dead (median); a driver start, {start_s:.2f} s, is taken off"],
+            seen=[
+                f"{sealed:.2%} were sealed when the driver was dead (median); a driver start, {start_s:.2f} s, is taken off",
+                f"it took {more_s:.2f} s more than its share of a full run of {statistics.median(full_s):.1f} s (medians)",
+            ],
         )
         yield with_ratio(
             f"{name}-bytes",

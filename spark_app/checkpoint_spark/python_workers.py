@@ -18,7 +18,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,7 @@ def main() -> None:
     """Become the daemon: Spark speaks to it by its standard input and output."""
     home = home_of_spark(os.environ)
     if home is not None:
-        sys.path[:] = without_archives(sys.path, home)
+        leave_out(set(sys.path) - set(without_archives(sys.path, home)))
     _import_ahead()
     from pyspark.daemon import manager
 
@@ -50,6 +50,13 @@ def without_archives(path: Sequence[str], home: Path) -> list[str]:
     is_installed = any((Path(part) / "pyspark").resolve() == home for part in rest)
     has_py4j = any((Path(part) / "py4j").is_dir() for part in rest)
     return rest if is_installed and has_py4j else list(path)
+
+
+def leave_out(archives: Collection[str]) -> None:
+    """Import nothing from these any more. Python also lists anew what it has looked into before, if it is on the path or not."""
+    sys.path[:] = [part for part in sys.path if part not in archives]
+    for archive in archives:
+        sys.path_importer_cache.pop(archive, None)
 
 
 def conf(given: Mapping[str, str]) -> dict[str, str]:

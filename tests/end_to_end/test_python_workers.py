@@ -18,7 +18,8 @@ from checkpoint_spark import python_workers
 
 def look(numbers):
     loaded = [name for name in ("pandas", "pyiceberg.io.pyarrow", "checkpoint_spark.executor", "lance") if name in sys.modules]
-    archives = [part for part in sys.path if part.endswith((".zip", ".jar")) and "pyspark" in part]
+    looked_into = [*sys.path, *sys.path_importer_cache]
+    archives = [part for part in looked_into if part.endswith((".zip", ".jar")) and "pyspark" in part]
     import time
     import numpy
     drawn = numpy.random.random()

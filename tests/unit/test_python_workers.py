@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,22 @@ def test_all_archives_stay_where_py4j_is_in_one_of_them_only(packages: Path) -> 
     home = packages / "pyspark"
 
     assert python_workers.without_archives(path_of(packages, home), home) == path_of(packages, home)
+
+
+def test_what_is_left_out_is_not_listed_anew_by_python_before_each_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """importlib.invalidate_caches reads the directory of every archive that anything was looked for in."""
+    archive = tmp_path / "spark.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("of_the_archive.py", "")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(archive)])
+    assert importlib.util.find_spec("of_the_archive") is not None
+    assert str(archive) in sys.path_importer_cache
+
+    python_workers.leave_out({str(archive)})
+
+    assert str(archive) not in sys.path
+    assert str(archive) not in sys.path_importer_cache
+    assert importlib.util.find_spec("of_the_archive") is None
 
 
 def test_a_daemon_that_the_user_names_is_his() -> None:

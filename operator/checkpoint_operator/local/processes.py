@@ -56,7 +56,8 @@ class DriverProcesses:
         return DriverSight(DriverState.UNBORN if (key, attempt) in self._recorded else DriverState.GONE)
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
-        check_java()
+        if not self._started:
+            check_java()
         self.state_folder.mkdir(parents=True, exist_ok=True)
         with self.log_of(key, launch.attempt).open("ab") as log:
             self._started[key, launch.attempt] = subprocess.Popen(

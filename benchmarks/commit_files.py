@@ -34,22 +34,36 @@ from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.store import open_store
 
 _TARGETS: Final = {1: 1.5, 1_000: 1.2, 100_000: 0.5}
+_FEW: Final = (1, 1_000)
+_MANY: Final = 100_000
 _SMALL: Final = (1, 50)
 _STEPS: Final = ("close", "gather", "commit")
 
 
 def measure(bench: Bench) -> Iterator[Result]:
+    """Commit few files, in both places."""
     with ExitStack() as stack:
         rigs = {
             suffix: stack.enter_context(place(_folder(bench, place.__name__))) for place, suffix in ((local, ""), (slow, "-50ms"))
         }
         spark = stack.enter_context(spark_commits(_folder(bench, "spark"), bench.cores))
-        # The small ones of both places first: a hundred thousand take most of the time.
-        for count in _SMALL if bench.small else _TARGETS:
+        for count in _SMALL if bench.small else _FEW:
             # What takes milliseconds is asked more often.
             rounds = bench.rounds * (3 if count < 1_000 and not bench.small else 1)
             for suffix, rig in rigs.items():
                 yield from _compare(bench, rig, count, rounds, suffix, None if suffix else spark)
+
+
+def measure_many(bench: Bench) -> Iterator[Result]:
+    """Commit many files on disk."""
+    with local(_folder(bench, "local")) as rig, spark_commits(_folder(bench, "spark"), bench.cores) as spark:
+        yield from _compare(bench, rig, _SMALL[-1] if bench.small else _MANY, bench.rounds, "", spark)
+
+
+def measure_many_slowly(bench: Bench) -> Iterator[Result]:
+    """Commit many files where each request waits. Setting the scene takes most of the time."""
+    with slow(_folder(bench, "slow")) as rig:
+        yield from _compare(bench, rig, _SMALL[-1] if bench.small else _MANY, bench.rounds, "-50ms", None)
 
 
 def _folder(bench: Bench, name: str) -> Path:

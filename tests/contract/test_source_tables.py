@@ -208,6 +208,23 @@ def test_files_and_manifests_are_pruned_by_partitions_and_by_statistics(tmp_path
     assert count("f is not null") == 0
 
 
+@pytest.mark.parametrize("where", ["i is null or i > 3", "moment < '2026-01-31T12:00:00+00:00' or s is null"])
+def test_a_condition_on_a_partition_whose_value_is_null_is_judged_row_by_row(tmp_path: Path, where: str) -> None:
+    catalog = in_folder(tmp_path)
+    table = catalog.create_table("db.source", COLUMNS)
+    table.update_spec().add_field("moment", "day", "at_day").add_identity("i").commit()
+    catalog.load_table("db.source").append(pa.Table.from_pylist([dict.fromkeys(COLUMNS.names)], schema=COLUMNS))
+    source = iceberg_source(where=where)
+    pinned = pinned_in(catalog, source)
+
+    (file,) = find_files(pinned, condition_of(source), STORAGE, None, "Fail")
+
+    chunks = reader_for(source, STORAGE, pinned).read(
+        file, Range(file=0, start=0, end=1), columns_of(pinned, as_read(source)), Pace(60.0)
+    )
+    assert sum(chunk.batch.num_rows for chunk in chunks) == 1
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_path: Path) -> None:
     catalog = in_folder(tmp_path)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyiceberg.expressions
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, Or
+from pyiceberg.expressions.visitors import ResidualEvaluator, UnpartitionedResidualEvaluator
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
@@ -98,6 +99,17 @@ def find_files(
     return tuple(sorted((plan.described(task) for task in tasks), key=lambda file: file.path))
 
 
+class _Planner(ManifestGroupPlanner):
+    """Finds files, and not what is left of the condition in each of them: every row that is read is judged by it anyhow.
+
+    pyiceberg 0.12 cannot tell what is left where a partition value is NULL and the condition compares its column: TypeError.
+    """
+
+    def _build_residual_evaluator(self, spec_id: int) -> Callable[[DataFile], ResidualEvaluator]:
+        evaluator = UnpartitionedResidualEvaluator(schema=self.table_metadata.schema(), expr=AlwaysTrue())
+        return lambda _: evaluator
+
+
 class _Plan:
     """The table's metadata, bound to the schema that is read."""
 
@@ -151,7 +163,7 @@ class _Plan:
         metadata = self.metadata.model_copy(
             update={"current_schema_id": self._schema.schema_id, "schemas": [*_others(self.metadata, self._schema), self._schema]}
         )
-        planner = ManifestGroupPlanner(metadata, self._io, self._expression)
+        planner = _Planner(metadata, self._io, self._expression)
 
         def wanted(entry: ManifestEntry) -> bool:
             if not is_wanted(entry):

@@ -68,7 +68,7 @@ def test_what_is_left_out_is_not_listed_anew_by_python_before_each_task(tmp_path
     archive = tmp_path / "spark.zip"
     with zipfile.ZipFile(archive, "w") as zipped:
         zipped.writestr("of_the_archive.py", "")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(archive)])
+    monkeypatch.syspath_prepend(archive)
     assert importlib.util.find_spec("of_the_archive") is not None
     assert str(archive) in sys.path_importer_cache
 

@@ -61,6 +61,15 @@ def long(number: int) -> str:
     return base64.b64encode(struct.pack("<q", number)).decode()
 
 
+def metrics_of(number: int) -> tuple[FieldMetrics, ...]:
+    count = BIG[number % len(BIG)]
+    return (
+        FieldMetrics(field_id=1, column_size=count, value_count=count, null_count=0, lower=long(-number), upper=long(number)),
+        FieldMetrics(field_id=2, column_size=7, nan_count=number % 2 or None, upper=base64.b64encode(b"z" * 200).decode()),
+        FieldMetrics(field_id=20_000),
+    )
+
+
 def data_file(folder: Path, number: int, kind: str | None = None) -> IcebergFile:
     encoded = None if kind is None else base64.b64encode(kind.encode()).decode()
     count = BIG[number % len(BIG)]
@@ -71,11 +80,7 @@ def data_file(folder: Path, number: int, kind: str | None = None) -> IcebergFile
         schema_id=0,
         spec_id=0,
         partition=() if kind is None else (encoded,),
-        metrics=(
-            FieldMetrics(field_id=1, column_size=count, value_count=count, null_count=0, lower=long(-number), upper=long(number)),
-            FieldMetrics(field_id=2, column_size=7, nan_count=number % 2 or None, upper=base64.b64encode(b"z" * 200).decode()),
-            FieldMetrics(field_id=20_000),
-        ),
+        metrics=metrics_of(number),
         split_offsets=(4, count) if number % 3 else (),
     )
 
@@ -136,6 +141,34 @@ def manifests_of(folder: Path, metadata: TableMetadata, files: list[IcebergFile]
 def test_entries_are_the_bytes_that_pyiceberg_writes(tmp_path: Path, version: int, kinds: tuple[str, ...]) -> None:
     metadata = table(tmp_path, version, BY_KIND if kinds else PLAIN)
     files = [data_file(tmp_path, number, kinds[number % 2] if kinds else None) for number in range(len(BIG))]
+
+    packed = pack(metadata, KEY, {(f"file://{tmp_path}/data", 0)}, files)
+
+    (block,) = packed.by_spec[0].blocks
+    assert zlib.decompress(block.data, wbits=-zlib.MAX_WBITS) == b"".join(
+        as_pyiceberg_writes_it(file, metadata) for file in files
+    )
+
+
+def test_files_with_few_metrics_or_other_columns_are_the_bytes_that_pyiceberg_writes(tmp_path: Path) -> None:
+    """What is remembered of one file must not show in the next."""
+    metadata = table(tmp_path, 2, PLAIN)
+    first, *others = metrics_of(3)
+    all_metrics: list[tuple[FieldMetrics, ...]] = [
+        (),
+        (first, *others),
+        (*others, first),
+        (first._replace(null_count=5), *others),
+        (first._replace(null_count=None), *others),
+        (first._replace(field_id=20_000),),
+        (FieldMetrics(field_id=1),),
+        (FieldMetrics(field_id=1, lower="", upper=base64.b64encode(b"z" * 20_000).decode()),),
+        (FieldMetrics(field_id=2_147_483_546, null_count=1, nan_count=1),),
+        (FieldMetrics(field_id=-1, null_count=1),),
+        (),
+    ]
+    plain = [data_file(tmp_path, number) for number in range(len(all_metrics))]
+    files = [file.model_copy(update={"metrics": metrics}) for file, metrics in zip(plain, all_metrics, strict=True)]
 
     packed = pack(metadata, KEY, {(f"file://{tmp_path}/data", 0)}, files)
 

@@ -16,6 +16,7 @@ import struct
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from io import BytesIO
 from typing import Final
 
@@ -64,6 +65,9 @@ _DATA: Final = b"\x00"
 _PARQUET: Final = b"\x0ePARQUET"
 #: Field ids, lengths, counts of a row group: most numbers are met again and again.
 _KNOWN_COUNTS: Final = 1 << 14
+#: The columns of a table are the same for its files, and a write has one table.
+_KNOWN_FIELDS: Final = 64
+_KNOWN_MAPS: Final = 1_024
 
 _Partition = tuple[str | None, ...]
 
@@ -96,44 +100,73 @@ def _text(text: str) -> bytes:
     return _count(len(data)) + data
 
 
-def _map(pairs: list[bytes], width: int) -> bytes:
+def _map(pairs: Sequence[bytes], width: int) -> bytes:
     """Return an optional map or list that is there: one block, or none. `pairs` has `width` pieces for each item."""
     return b"".join((_PRESENT, _count(len(pairs) // width), *pairs, _END)) if pairs else _NOTHING
 
 
+@lru_cache(maxsize=_KNOWN_FIELDS)
+def _keys(field_ids: tuple[int, ...]) -> tuple[bytes, ...]:
+    return tuple(_long(field_id) for field_id in field_ids)
+
+
+@lru_cache(maxsize=_KNOWN_MAPS)
+def _few_counts(field_ids: tuple[int, ...], counts: tuple[int | None, ...]) -> bytes:
+    """Return a map of counts that are the same for many files: of NULL and NaN most have none."""
+    present = ((key, _count(count)) for key, count in zip(_keys(field_ids), counts, strict=True) if count is not None)
+    return _map([piece for pair in present for piece in pair], 2)
+
+
+def _add_counts(parts: list[bytes], keys: tuple[bytes, ...], counts: tuple[int | None, ...]) -> None:
+    numbers, known = _COUNTS, _KNOWN_COUNTS
+    present = len(counts) - counts.count(None)
+    if not present:
+        parts.append(_NOTHING)
+        return
+    add = parts.append
+    add(_PRESENT)
+    add(_count(present))
+    for key, count in zip(keys, counts, strict=True):
+        if count is not None:
+            add(key)
+            add(numbers[count] if count < known else _count(count))
+    add(_END)
+
+
+def _add_bounds(parts: list[bytes], keys: tuple[bytes, ...], bounds: tuple[str | None, ...]) -> None:
+    decode = binascii.a2b_base64
+    present = len(bounds) - bounds.count(None)
+    if not present:
+        parts.append(_NOTHING)
+        return
+    add = parts.append
+    add(_PRESENT)
+    add(_count(present))
+    for key, bound in zip(keys, bounds, strict=True):
+        if bound is not None:
+            data = decode(bound)
+            add(key)
+            add(_count(len(data)))
+            add(data)
+    add(_END)
+
+
 def _metrics(file: IcebergFile) -> bytes:
     """Return the fields from column_sizes to split_offsets."""
-    sizes: list[bytes] = []
-    values: list[bytes] = []
-    nulls: list[bytes] = []
-    nans: list[bytes] = []
-    lowers: list[bytes] = []
-    uppers: list[bytes] = []
-    decode, count, counts, known = binascii.a2b_base64, _count, _COUNTS, _KNOWN_COUNTS
-    for field_id, size, value_count, null_count, nan_count, lower, upper in file.metrics:
-        key = counts[field_id] if 0 <= field_id < known else _long(field_id)
-        if size is not None:
-            sizes += (key, counts[size] if size < known else count(size))
-        if value_count is not None:
-            values += (key, counts[value_count] if value_count < known else count(value_count))
-        if null_count is not None:
-            nulls += (key, counts[null_count] if null_count < known else count(null_count))
-        if nan_count is not None:
-            nans += (key, counts[nan_count] if nan_count < known else count(nan_count))
-        if lower is not None:
-            data = decode(lower)
-            lowers += (key, count(len(data)), data)
-        if upper is not None:
-            data = decode(upper)
-            uppers += (key, count(len(data)), data)
-    offsets = [_count(offset) for offset in file.split_offsets]
-    return b"".join(
-        (
-            *(_map(sizes, 2), _map(values, 2), _map(nulls, 2), _map(nans, 2), _map(lowers, 3), _map(uppers, 3)),
-            _NULL,
-            _map(offsets, 1) if offsets else _NULL,
-        )
-    )
+    parts: list[bytes] = []
+    if file.metrics:
+        field_ids, sizes, values, nulls, nans, lowers, uppers = zip(*file.metrics, strict=True)
+        keys = _keys(field_ids)
+        _add_counts(parts, keys, sizes)
+        _add_counts(parts, keys, values)
+        parts += (_few_counts(field_ids, nulls), _few_counts(field_ids, nans))
+        _add_bounds(parts, keys, lowers)
+        _add_bounds(parts, keys, uppers)
+    else:
+        parts += [_NOTHING] * 6
+    parts.append(_NULL)
+    parts.append(_map([_count(offset) for offset in file.split_offsets], 1) if file.split_offsets else _NULL)
+    return b"".join(parts)
 
 
 def _check_schema(format_version: int) -> None:

@@ -4,8 +4,8 @@ Ours is timed from "the last seal is put" to "the snapshot is in the table": a p
 gathers its seals, looks whether the staged files are there with their sizes, and commits. pyiceberg's is timed from the opening
 of the table; it gets the files as objects that were made beforehand.
 
-On disk, and with everything on an S3 server behind a proxy that lets each request wait for 50 ms; the catalog is a file. On
-disk Spark's Iceberg appends the same files too (see commit_spark.py).
+On disk, and with everything on an S3 server behind a proxy that lets each request wait for 50 ms; the catalog is a file.
+Spark's Iceberg appends the same files too (see commit_spark.py).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from benchmarks.bench import Bench
 from benchmarks.commit_scene import ROWS, Rig, Staged, local, remove, set_the_scene, slow
-from benchmarks.commit_spark import SparkCommits, spark_commits
+from benchmarks.commit_spark import SparkCommits, spark_for_commits
 from benchmarks.pairs import OutputsDiffer
 from benchmarks.results import Result, result_of
 from checkpoint_operator.catalogs import open_catalog
@@ -32,6 +32,9 @@ from checkpoint_operator.sinks import open_sink
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _TARGETS: Final = {1: 1.5, 1_000: 1.2, 100_000: 0.5}
 _FEW: Final = (1, 1_000)
@@ -46,24 +49,24 @@ def measure(bench: Bench) -> Iterator[Result]:
         rigs = {
             suffix: stack.enter_context(place(_folder(bench, place.__name__))) for place, suffix in ((local, ""), (slow, "-50ms"))
         }
-        spark = stack.enter_context(spark_commits(_folder(bench, "spark"), bench.cores))
+        spark = stack.enter_context(spark_for_commits(_folder(bench, "spark"), bench.cores))
         for count in _SMALL if bench.small else _FEW:
             # What takes milliseconds is asked more often.
             rounds = bench.rounds * (3 if count < 1_000 and not bench.small else 1)
             for suffix, rig in rigs.items():
-                yield from _compare(bench, rig, count, rounds, suffix, None if suffix else spark)
+                yield from _compare(bench, rig, count, rounds, suffix, spark)
 
 
 def measure_many(bench: Bench) -> Iterator[Result]:
     """Commit many files on disk."""
-    with local(_folder(bench, "local")) as rig, spark_commits(_folder(bench, "spark"), bench.cores) as spark:
+    with local(_folder(bench, "local")) as rig, spark_for_commits(_folder(bench, "spark"), bench.cores) as spark:
         yield from _compare(bench, rig, _SMALL[-1] if bench.small else _MANY, bench.rounds, "", spark)
 
 
 def measure_many_slowly(bench: Bench) -> Iterator[Result]:
     """Commit many files where each request waits. Setting the scene takes most of the time."""
-    with slow(_folder(bench, "slow")) as rig:
-        yield from _compare(bench, rig, _SMALL[-1] if bench.small else _MANY, bench.rounds, "-50ms", None)
+    with slow(_folder(bench, "slow")) as rig, spark_for_commits(_folder(bench, "spark"), bench.cores) as spark:
+        yield from _compare(bench, rig, _SMALL[-1] if bench.small else _MANY, bench.rounds, "-50ms", spark)
 
 
 def _folder(bench: Bench, name: str) -> Path:
@@ -72,9 +75,9 @@ def _folder(bench: Bench, name: str) -> Path:
     return folder
 
 
-def _compare(bench: Bench, rig: Rig, count: int, rounds: int, suffix: str, spark: SparkCommits | None) -> Iterator[Result]:
-    sides = ("pyiceberg", "ours", *_STEPS, *(("spark",) if spark else ()))
-    times: dict[str, list[float]] = {name: [] for name in sides}
+def _compare(bench: Bench, rig: Rig, count: int, rounds: int, suffix: str, spark: SparkSession) -> Iterator[Result]:
+    times: dict[str, list[float]] = {name: [] for name in ("pyiceberg", "ours", *_STEPS, "spark")}
+    commits = SparkCommits(spark, rig)
     for number in range(rounds + 1):
         is_warm_up = number == 0
         staged = set_the_scene(rig, min(count, 100) if is_warm_up else count)
@@ -88,8 +91,7 @@ def _compare(bench: Bench, rig: Rig, count: int, rounds: int, suffix: str, spark
             name: open_catalog("bench", rig.settings).load_table(f"b.{table}")
             for name, table in (("ours", staged.table), ("pyiceberg", bare))
         }
-        if spark is not None:
-            took["spark"], left["spark"] = spark.append(left["pyiceberg"])
+        took["spark"], left["spark"] = commits.append(left["pyiceberg"])
         found = {name: _fingerprint(table) for name, table in left.items()}
         if len(set(found.values())) > 1 or found["ours"][:2] != (len(staged.files), ROWS * len(staged.files)):
             raise OutputsDiffer(f"of {len(staged.files)} files of {ROWS} rows are there (files, rows, names): {found}")
@@ -102,8 +104,7 @@ def _compare(bench: Bench, rig: Rig, count: int, rounds: int, suffix: str, spark
     about = f"close and commit of {count:,} staged files, {rig.name} / "
     target = _TARGETS.get(count, 1.5)
     yield result_of(f"commit-{count}{suffix}", f"{about}pyiceberg's fast append", times, "ours", "pyiceberg", target)
-    if spark is not None:
-        yield result_of(f"commit-{count}-spark", f"{about}the commit of Spark's Iceberg", times, "ours", "spark", target)
+    yield result_of(f"commit-{count}{suffix}-spark", f"{about}the commit of Spark's Iceberg", times, "ours", "spark", target)
 
 
 def ours(rig: Rig, staged: Staged) -> dict[str, float]:

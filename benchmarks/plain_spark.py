@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,8 +43,8 @@ def conf_of(warehouse: Path, memory: str = "4g") -> dict[str, str]:
 
 
 @contextmanager
-def session(warehouse: Path, cores: int, memory: str = "4g") -> Iterator[SparkSession]:
-    """Start Spark in this process, with the paced step on its tasks' import path, and stop it."""
+def session(warehouse: Path, cores: int, memory: str = "4g", more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Start Spark in this process, with the paced step on its tasks' import path, and stop it. `more` are settings besides."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -52,7 +52,7 @@ def session(warehouse: Path, cores: int, memory: str = "4g") -> Iterator[SparkSe
     os.environ["PYTHONPATH"] = os.pathsep.join([str(CODE), *filter(None, [os.environ.get("PYTHONPATH")])])
     sys.path.insert(0, str(CODE))
     builder = SparkSession.builder.master(f"local[{cores}]")
-    for name, value in conf_of(warehouse, memory).items():
+    for name, value in (conf_of(warehouse, memory) | dict(more or {})).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -10,6 +10,7 @@ from typing import Final
 import psutil
 
 from checkpoint_operator.progress import measure
+from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol.ledger import Ledger
 
 _POLL_S: Final = 0.02
@@ -24,14 +25,14 @@ class Killer(threading.Thread):
     def __init__(self, ledger: Ledger, rows: int, count: Callable[[], int] = lambda: 0) -> None:
         super().__init__(name="killer", daemon=True)
         # A view of its own: a ledger keeps what it has read.
-        self._ledger = Ledger(ledger.store, ledger.key)
+        self._tallies = Tallies(Ledger(ledger.store, ledger.key))
         self._rows = rows
         self._count = count
         self.killed_at = 0.0
         self.counted = 0
 
     def run(self) -> None:
-        while (progress := measure(self._ledger)).rows_read < self._rows:
+        while (progress := measure(self._tallies)).rows_read < self._rows:
             if progress.attempt > 1:
                 return
             time.sleep(_POLL_S)

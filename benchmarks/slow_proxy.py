@@ -28,14 +28,12 @@ class Link:
                 await asyncio.sleep(self.delay_s)
             target.write(data)
             await target.drain()
-        target.write_eof()
 
     async def back(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         while data := await source.read(1 << 18):
             self.is_answered = True
             target.write(data)
             await target.drain()
-        target.close()
 
 
 async def serve(port: int, target_port: int, delay_s: float) -> None:
@@ -43,11 +41,17 @@ async def serve(port: int, target_port: int, delay_s: float) -> None:
         link = Link(delay_s)
         with contextlib.suppress(OSError):
             server_reader, server_writer = await asyncio.open_connection(HOST, target_port)
+            ways = {
+                asyncio.create_task(link.forward(reader, server_writer)),
+                asyncio.create_task(link.back(server_reader, writer)),
+            }
             try:
-                await asyncio.gather(
-                    link.forward(reader, server_writer), link.back(server_reader, writer), return_exceptions=True
-                )
+                # Whichever side hangs up, the other has nobody left to talk to.
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
                 server_writer.close()
                 writer.close()
 

@@ -28,12 +28,13 @@ from typing import Final, TypeVar, assert_never
 from checkpoint_operator.commit.outcomes import Buried, Committed, Rejected, TryLater, Unknown
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.reconcile import Sink
-from checkpoint_protocol import layout, reasons
-from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol import layout, reasons, writes
+from checkpoint_protocol.asking import Mapper, in_threads
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.ledger import Ledger, Mapper, in_threads
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import IcebergTarget, LanceTarget, NoTarget, Seal, StagedFile, Target
+from checkpoint_protocol.standing import read
 from checkpoint_protocol.store import ObjectStore
 
 #: Objects that are read or removed at a time, which bounds the memory: a seal of many partitions takes megabytes.
@@ -98,7 +99,7 @@ class _Deletion:
     ask_all: Mapper
 
     def run(self) -> DeletionOutcome:
-        store_rules.put_deleted(self.store, self.uid, self.pause)
+        writes.put_deleted(self.store, self.uid, self.pause)
         committed: list[int] = []
         discardable: dict[int, tuple[Target, ...]] = {}
         for ledger in self._ledgers():
@@ -126,7 +127,7 @@ class _Deletion:
 
         A listing is no snapshot: it is only where the search begins.
         """
-        listed = max(store_rules.list_epochs(self.store, self.uid), default=0)
+        listed = max(writes.list_epochs(self.store, self.uid), default=0)
         epoch = 1
         while True:
             ledger = Ledger(self.store, EpochKey(self.uid, epoch), self.pause, self.ask_all)
@@ -161,7 +162,7 @@ class _Deletion:
     def _files_named_by(self, path: str) -> Collection[StagedFile]:
         """Return the files of a seal. One that cannot be read names none: whoever may put seals must not stop a deletion."""
         try:
-            seal = store_rules.read(self.store, path, Seal)
+            seal = read(self.store, path, Seal)
         except Corrupt:
             return ()
         return seal.files if seal is not None else ()

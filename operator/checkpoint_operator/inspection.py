@@ -23,8 +23,7 @@ from checkpoint_operator.inspected import (
     ShownSums,
     ShownWrite,
 )
-from checkpoint_protocol import layout, reasons
-from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol import layout, reasons, writes
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
@@ -51,6 +50,7 @@ from checkpoint_protocol.records import (
     StagedFile,
     Target,
 )
+from checkpoint_protocol.standing import read
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObjectStore, local_path, open_store, translate_store_error
 
@@ -126,7 +126,7 @@ class Inspector:
 
     def read_write(self, uid: str, names: tuple[str, ...]) -> ShownWrite:
         listed = [*self._list(f"{layout.CONTROL}/{uid}/"), *self._list(f"{layout.STAGED}/{uid}/")]
-        record = self._try(layout.write_path(uid), lambda: store_rules.read_write(self.store, uid))
+        record = self._try(layout.write_path(uid), lambda: writes.read_write(self.store, uid))
         by_epoch = self._by_epoch(uid, listed)
         if by_epoch and layout.write_path(uid) not in listed:
             self._missing(layout.write_path(uid), "the write has epochs")
@@ -292,14 +292,14 @@ class Inspector:
         return shown.model_copy(update=found)
 
     def _read_seals(self, ledger: Ledger, attempt: int, places: list[_Link], found: set[_Link]) -> list[Seal]:
-        def read(place: _Link) -> Seal | None:
+        def read_seal(place: _Link) -> Seal | None:
             path = ledger.at.seal(attempt, *place)
             seal = self._try(path, lambda: ledger.read_seal(attempt, *place))
             if seal is None and place not in found:
                 self._missing(path, "it counts")
             return seal
 
-        return [seal for seal in ledger.ask_all(read, places) if seal is not None]
+        return [seal for seal in ledger.ask_all(read_seal, places) if seal is not None]
 
     def _sum(self, at: EpochLayout, attempts: tuple[ShownAttempt, ...]) -> ShownSums:
         if not attempts:
@@ -320,12 +320,12 @@ class Inspector:
         return [stored.path for stored in self.store.list(folder)]
 
     def _read(self, path: str, model: type[_R]) -> _R | None:
-        return self._try(path, lambda: store_rules.read(self.store, path, model))
+        return self._try(path, lambda: read(self.store, path, model))
 
-    def _try(self, path: str, read: Callable[[], _T | None]) -> _T | None:
+    def _try(self, path: str, ask: Callable[[], _T | None]) -> _T | None:
         """Return what is read; None, with an error noted, if it cannot be. Raises Retryable once the store seems down."""
         try:
-            return read()
+            return ask()
         except CheckpointError as error:
             if isinstance(error, Retryable):
                 self._unanswered += 1
@@ -338,7 +338,7 @@ class Inspector:
         """Whether a write was deleted; None if that cannot be read."""
         if uid not in self._deletions:
             path = layout.deleted_path(uid)
-            note = self._try(path, lambda: store_rules.read_deleted(self.store, uid))
+            note = self._try(path, lambda: writes.read_deleted(self.store, uid))
             self._deletions[uid] = None if path in self._wrong else note is not None
         return self._deletions[uid]
 

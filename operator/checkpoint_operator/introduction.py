@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from checkpoint_protocol import ledger as store_rules
-from checkpoint_protocol import reasons
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.manifest import Spec
@@ -13,7 +12,7 @@ from checkpoint_protocol.store import ObjectStore
 
 def introduce(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec) -> None:
     """Put the write's record, or compare with the one that stands. Idempotent. NeedsChange if its identity has changed."""
-    standing = store_rules.put_write(
+    standing = writes.put_write(
         store,
         WriteRecord(
             token=new_token(),

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.inspection import Inspector
-from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.store import ObjectStore
@@ -66,16 +66,16 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Statu
     """
     uid = None
     if store is not None:
-        uid = store_rules.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
+        uid = writes.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
     if store is None or uid is None:
         return _status(manifest, None, _empty_epoch(1), None, False, (), ())
     inspector = Inspector(store)
-    write = store_rules.read_write(store, uid)
+    write = writes.read_write(store, uid)
     identity = manifest.spec.identity
     changed: tuple[str, ...] = ()
     if write is not None and write.identity_digest != manifest.spec.identity_digest:
         changed = tuple(part for part in identity if identity[part] != write.identity.get(part)) or ("source",)
-    epochs = store_rules.list_epochs(store, uid)
+    epochs = writes.list_epochs(store, uid)
     current = inspector.read_epoch(EpochKey(uid, epochs[-1])) if epochs else _empty_epoch(1)
     is_wanted = current.run_nonce is not None and current.run_nonce != manifest.spec.run_nonce
     committed = (current.epoch, current.commit) if current.commit else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkpoint_protocol.ledger import Ledger
+from checkpoint_operator.tallies import Tallies
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,17 @@ class Progress:
     input_files_done: int = 0
 
 
-def measure(ledger: Ledger) -> Progress:
-    """Return the progress of the epoch. Each seal is read once in the life of the ledger."""
+def measure(tallies: Tallies) -> Progress:
+    """Return the progress of the epoch."""
+    ledger = tallies.ledger
     attempts = ledger.list_attempts()
     if not attempts:
         return Progress(0, None, 0, 0, 0, 0, 0)
     number = attempts[-1]
     launch = ledger.read_launch(number)
     plan = ledger.read_plan(number)
-    earlier = [ledger.tally_closed(counted) for counted in launch.counted] if launch else []
-    chains = ledger.tally(number) if plan else {}
+    earlier = [tallies.of_closed(counted) for counted in launch.counted] if launch else []
+    chains = tallies.of_tasks(number) if plan else {}
     sums = [*earlier, *chains.values()]
     return Progress(
         attempt=number,

@@ -29,11 +29,12 @@ from checkpoint_operator.core.actions import (
 from checkpoint_operator.core.observation import Attempt, DriverSight, DriverState, Failure, Observation
 from checkpoint_operator.core.rules import decide, failed_in_a_row
 from checkpoint_operator.row_errors import count_quarantined, limit_of
-from checkpoint_protocol import ledger as store_rules
-from checkpoint_protocol import reasons
+from checkpoint_operator.tallies import Tallies
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.ledger import Ledger, SealListing
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.listing import SealListing
 from checkpoint_protocol.manifest import Source, Spec
 from checkpoint_protocol.records import (
     FailureRecord,
@@ -143,6 +144,7 @@ class Reconciler:
     commit_turn: Callable[[], AbstractContextManager[object]] = nullcontext
     _closed_at: dict[tuple[int, int], float] = field(default_factory=dict)
     _ledger: Ledger | None = None
+    _tallies: Tallies | None = None
     _progress: tuple[tuple[int, int, int], float] = field(default=((0, 0, 0), 0.0))
 
     def step(self) -> Round:
@@ -164,7 +166,7 @@ class Reconciler:
     def current_ledger(self) -> Ledger:
         """Return the ledger of the current epoch: the latest, or the next if that is marked and runNonce has changed."""
         if self._ledger is None:
-            epochs = store_rules.list_epochs(self.store, self.write.uid)
+            epochs = writes.list_epochs(self.store, self.write.uid)
             self._ledger = Ledger(self.store, EpochKey(self.write.uid, epochs[-1] if epochs else 1))
         key = self._ledger.key
         if self._ledger.read_mark() is not None:
@@ -173,6 +175,15 @@ class Reconciler:
                 self._ledger = Ledger(self.store, EpochKey(key.uid, key.epoch + 1))
         return self._ledger
 
+    def current_tallies(self) -> Tallies:
+        """Return the sums of the current epoch's seals; what was read for them in earlier rounds is kept."""
+        return self._tallies_of(self.current_ledger())
+
+    def _tallies_of(self, ledger: Ledger) -> Tallies:
+        if self._tallies is None or self._tallies.ledger is not ledger:
+            self._tallies = Tallies(ledger)
+        return self._tallies
+
     def observe(self, ledger: Ledger) -> Observation:
         """Read the store and ask for the drivers."""
         numbers = ledger.list_attempts()
@@ -180,7 +191,7 @@ class Reconciler:
             self.first_counted_failure = (numbers[-1] if numbers else 0) + 1
         attempts = tuple(self._observe_attempt(ledger, number, number == numbers[-1]) for number in numbers)
         is_marked = ledger.read_mark() is not None
-        row_errors = None if is_marked else limit_of(ledger, self.write.spec, attempts)
+        row_errors = None if is_marked else limit_of(self._tallies_of(ledger), self.write.spec, attempts)
         if not is_marked and (not attempts or (attempts[-1].is_closed and not attempts[-1].is_complete)):
             # Not where all is sealed: the commit needs nobody's code.
             self.write = self.renew(self.write)
@@ -231,7 +242,7 @@ class Reconciler:
             failure=Failure(failure.family, failure.reason, failure.message) if failure else None,
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
             counted=launch.counted,
-            rows_quarantined=count_quarantined(ledger, launch, closed),
+            rows_quarantined=count_quarantined(self._tallies_of(ledger), launch, closed),
             has_sealed=closed is not None and any(closed.chain_lengths),
         )
 
@@ -251,7 +262,7 @@ class Reconciler:
         progress = (attempt, sum(listing.lengths().values()), int(plan is not None))
         if progress != self._progress[0]:
             self._progress = (progress, self.clock())
-        return plan is not None and ledger.shows_every_last(attempt, plan.task_count, listing)
+        return plan is not None and self._tallies_of(ledger).shows_every_last(attempt, plan.task_count, listing)
 
     def _awaits_table(self, ledger: Ledger, launch: LaunchRecord) -> bool:
         if launch.target is not None or ledger.read_plan(launch.attempt) is not None:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from checkpoint_operator.core.observation import Attempt, RowErrorLimit
+from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.quarantine import describe_limit, key_of, key_text, most_rows
@@ -16,7 +17,7 @@ _EXAMPLES: Final = 3
 _MOST_OF_A_MESSAGE: Final = 300
 
 
-def count_quarantined(ledger: Ledger, launch: LaunchRecord, closed: ClosedRecord | None) -> int:
+def count_quarantined(tallies: Tallies, launch: LaunchRecord, closed: ClosedRecord | None) -> int:
     """Return how many rows an attempt's own seals quarantine, of those that count or that show by now.
 
     Costs no request where the attempt may not quarantine any. What is committed is counted anew, from what was closed.
@@ -24,24 +25,24 @@ def count_quarantined(ledger: Ledger, launch: LaunchRecord, closed: ClosedRecord
     if launch.on_row_error != "Quarantine":
         return 0
     if closed is not None:
-        return ledger.tally_closed(launch.attempt).rows_quarantined
-    if ledger.read_plan(launch.attempt) is None:
+        return tallies.of_closed(launch.attempt).rows_quarantined
+    if tallies.ledger.read_plan(launch.attempt) is None:
         return 0
-    return sum(chain.rows_quarantined for chain in ledger.tally(launch.attempt).values())
+    return sum(chain.rows_quarantined for chain in tallies.of_tasks(launch.attempt).values())
 
 
-def limit_of(ledger: Ledger, spec: Spec, attempts: Sequence[Attempt]) -> RowErrorLimit | None:
+def limit_of(tallies: Tallies, spec: Spec, attempts: Sequence[Attempt]) -> RowErrorLimit | None:
     """Return what the manifest allows by now; None where no row was quarantined."""
     if not any(attempt.rows_quarantined for attempt in attempts):
         return None
     last = attempts[-1]
-    record = ledger.read_input()
-    examples = tuple(islice(_examples(ledger, attempts, record), _EXAMPLES))
+    record = tallies.ledger.read_input()
+    examples = tuple(islice(_examples(tallies.ledger, attempts, record), _EXAMPLES))
     if spec.on_row_error != "Quarantine":
         return RowErrorLimit(0, "onRowError: Fail allows none", examples)
     rows_read = None
     if last.is_complete:
-        rows_read = sum(ledger.tally_closed(number).rows_read for number in (*last.counted, last.number))
+        rows_read = sum(tallies.of_closed(number).rows_read for number in (*last.counted, last.number))
     return RowErrorLimit(
         most_rows=most_rows(spec.quarantine, record, rows_read),
         set_by=describe_limit(spec.quarantine, record, rows_read),

@@ -6,17 +6,17 @@ Safety rests here and in the table's compare-and-swap, nowhere else. Everything 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from checkpoint_protocol import layout, reasons
+from checkpoint_protocol.asking import Mapper, in_threads, streamed
 from checkpoint_protocol.bundles import Bundle, BundledSeal, decode_bundle, encode_bundle, find_forgery, is_digest, may_be_digest
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.listing import SealListing
 from checkpoint_protocol.records import (
     BundleRecord,
     CheckedBundle,
@@ -27,7 +27,6 @@ from checkpoint_protocol.records import (
     InputRecord,
     LaunchRecord,
     MarkRecord,
-    NameRecord,
     OutputRecord,
     PlanRecord,
     QuarantinedRow,
@@ -35,171 +34,19 @@ from checkpoint_protocol.records import (
     Record,
     Seal,
     TargetRecord,
-    WriteRecord,
     decode,
-    encode,
 )
+from checkpoint_protocol.standing import PUT_PAUSE_S, PUT_TRIES, put_once, read
 from checkpoint_protocol.store import ObjectStore
 
 _R = TypeVar("_R", bound=Record)
-_Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
 
-#: How often a put is sent again when the store says "exists" and nothing is there (a put of somebody else's is in flight).
-_PUT_TRIES: Final = 8
-_PUT_PAUSE_S: Final = 0.25
-_READERS: Final = 16
 #: A bundle takes some megabytes.
 _BUNDLE_READERS: Final = 4
 #: Enough to cut a listing at.
 _BORDERS: Final = 512
-
-
-class Mapper(Protocol):
-    """Asks the same of many items, in any order, and returns the answers in theirs. Raises what one of them raises."""
-
-    def __call__(self, function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]: ...
-
-
-def in_threads(function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
-    """Ask many at a time: each answer is a round trip to the store."""
-    if not items:
-        return []
-    with ThreadPoolExecutor(min(_READERS, len(items))) as readers:
-        return list(readers.map(function, items))
-
-
-def streamed(
-    ask_all: Mapper, function: Callable[[_Item], _Answer], items: Sequence[_Item], at_once: int = _READERS
-) -> Iterator[_Answer]:
-    """Give the answers in the order of the items, so many at a time: with threads, the next are asked for meanwhile."""
-    if ask_all is not in_threads:
-        for start in range(0, len(items), at_once):
-            yield from ask_all(function, items[start : start + at_once])
-        return
-    if not items:
-        return
-    with ThreadPoolExecutor(min(at_once, len(items))) as readers:
-        asked: deque[Future[_Answer]] = deque()
-        for item in items:
-            asked.append(readers.submit(function, item))
-            if len(asked) > at_once:
-                yield asked.popleft().result()
-        while asked:
-            yield asked.popleft().result()
-
-
-def read(store: ObjectStore, path: str, model: type[_R]) -> _R | None:
-    """Return a record, or None if there surely is none. Corrupt if it cannot be read."""
-    data = store.get(path)
-    return None if data is None else decode(model, data, f"{store.uri}/{path}")
-
-
-def put_once(store: ObjectStore, path: str, record: _R, pause: Callable[[float], None] = time.sleep) -> _R:
-    """Put a record unless one is there, and return the one that stands: ours if the tokens are equal.
-
-    Idempotent: putting the same record again returns it. Raises Retryable when the store does not answer; the put may then
-    still land, and the same call with the same record tells.
-    """
-    data = encode(record)
-    for _ in range(_PUT_TRIES):
-        if store.put_if_absent(path, data):
-            return record
-        standing = read(store, path, type(record))
-        if standing is not None:
-            return standing
-        pause(_PUT_PAUSE_S)
-    raise Retryable(
-        reasons.STORE_UNAVAILABLE,
-        f"{store.uri}/{path}: the store says that the object exists, and returns none; it may be held by an unfinished put",
-    )
-
-
-def name_write(store: ObjectStore, namespace: str, name: str, uid: str) -> str:
-    """Return the uid that this name means from now on: the given one, unless the name has one already."""
-    return put_once(store, layout.name_path(namespace, name), NameRecord(token=new_token(), uid=uid)).uid
-
-
-def look_up_name(store: ObjectStore, namespace: str, name: str) -> str | None:
-    """Return the uid of a name, or None."""
-    record = read(store, layout.name_path(namespace, name), NameRecord)
-    return record.uid if record else None
-
-
-def read_write(store: ObjectStore, uid: str) -> WriteRecord | None:
-    return read(store, layout.write_path(uid), WriteRecord)
-
-
-def put_write(store: ObjectStore, record: WriteRecord) -> WriteRecord:
-    return put_once(store, layout.write_path(record.uid), record)
-
-
-def put_deleted(store: ObjectStore, uid: str, pause: Callable[[float], None] = time.sleep) -> DeletedRecord:
-    """Note that a write is deleted; from then on no new claim of it leads to a commit.
-
-    Idempotent. Claims that were put before must be looked for afterwards, by `Ledger.read_claim`: see `Ledger.is_deleted`.
-    """
-    return put_once(store, layout.deleted_path(uid), DeletedRecord(token=new_token(), uid=uid), pause)
-
-
-def read_deleted(store: ObjectStore, uid: str) -> DeletedRecord | None:
-    """Return the note that a write is deleted, or None."""
-    return read(store, layout.deleted_path(uid), DeletedRecord)
-
-
-def list_epochs(store: ObjectStore, uid: str) -> list[int]:
-    """Return the numbers of the epochs that have any control record, ascending."""
-    folder = layout.control_folder(uid)
-    return sorted({epoch for stored in store.list(folder) if (epoch := layout.epoch_of(stored.path, folder)) is not None})
-
-
-@dataclass(slots=True)
-class SealListing:
-    """What a listing shows of an attempt's seals: of each task and link the size and the etag; and the bundles that are there."""
-
-    bundles: list[int] = field(default_factory=list)
-    _links: dict[int, dict[int, tuple[int, str | None]]] = field(default_factory=dict)
-
-    def add(self, task: int, link: int, size_bytes: int, etag: str | None) -> None:
-        self._links.setdefault(task, {})[link] = (size_bytes, etag)
-
-    def get(self, task: int, link: int) -> tuple[int, str | None] | None:
-        """Return size and etag of a seal, or None if it is not shown."""
-        return self._links.get(task, {}).get(link)
-
-    def lengths(self) -> dict[int, int]:
-        """Return, for each task with seals, how many links are shown without a gap."""
-        return {task: next(link for link in range(len(links) + 1) if link not in links) for task, links in self._links.items()}
-
-
-@dataclass(slots=True)
-class ChainTally:
-    """What the seals of a task, or of an attempt, amount to. `is_whole`: the last one is among them."""
-
-    length: int = 0
-    is_whole: bool = False
-    rows_read: int = 0
-    rows_written: int = 0
-    rows_quarantined: int = 0
-    files: int = 0
-
-    def add(self, seal: Seal) -> None:
-        self.length += 1
-        self.is_whole = self.is_whole or seal.last
-        self.rows_read += seal.rows_read
-        self.rows_written += seal.rows_written
-        self.rows_quarantined += seal.rows_quarantined
-        self.files += len(seal.files)
-
-    def add_chain(self, chain: ChainTally) -> None:
-        self.length += chain.length
-        self.is_whole = self.is_whole or chain.is_whole
-        self.rows_read += chain.rows_read
-        self.rows_written += chain.rows_written
-        self.rows_quarantined += chain.rows_quarantined
-        self.files += chain.files
 
 
 @dataclass(slots=True)
@@ -212,8 +59,8 @@ class _CheckedBundles:
 class Ledger:
     """The records of one epoch of one write.
 
-    No record ever changes, so each is remembered once it was read or put; of the seals, which are many, only their sums. That one
-    is not there is asked anew each time.
+    No record ever changes, so each is remembered once it was read or put; but not the seals, which are many. That one is not
+    there is asked anew each time.
     """
 
     store: ObjectStore
@@ -221,10 +68,6 @@ class Ledger:
     pause: Callable[[float], None] = time.sleep
     ask_all: Mapper = in_threads
     _known: dict[str, Record] = field(default_factory=dict)
-    _tallies: dict[int, dict[int, ChainTally]] = field(default_factory=dict)
-    _tallied_bundles: dict[int, set[int]] = field(default_factory=dict)
-    _closed_tallies: dict[int, ChainTally] = field(default_factory=dict)
-    _newest: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
 
     @property
     def at(self) -> EpochLayout:
@@ -319,18 +162,18 @@ class Ledger:
 
         Raises Retryable when the store does not answer; then nobody names the object, if it is there.
         """
-        for _ in range(_PUT_TRIES):
+        for _ in range(PUT_TRIES):
             if self.store.put_if_absent(path, data) or self.store.get(path) == data:
                 return
-            self.pause(_PUT_PAUSE_S)
+            self.pause(PUT_PAUSE_S)
         raise Retryable(reasons.STORE_UNAVAILABLE, f"{self.store.uri}/{path} cannot be put, and is not there")
 
     def read_seal(self, attempt: int, task: int, link: int) -> Seal | None:
         """Return a seal. Corrupt if it says that it belongs elsewhere. Not remembered: there may be a million of them."""
         data = self.store.get(self.at.seal(attempt, task, link))
-        return None if data is None else self._decode_seal(attempt, task, link, data)
+        return None if data is None else self.decode_seal(attempt, task, link, data)
 
-    def _decode_seal(self, attempt: int, task: int, link: int, data: bytes, folder: str | None = None) -> Seal:
+    def decode_seal(self, attempt: int, task: int, link: int, data: bytes, folder: str | None = None) -> Seal:
         where = f"{self.store.uri}/{folder or self.at.seals(attempt)}{task}/{link}.json"
         seal = decode(Seal, data, where)
         if (seal.attempt, seal.task, seal.link) != (attempt, task, link):
@@ -375,11 +218,11 @@ class Ledger:
         """Return the first `lengths[task]` seals of each task, many at a time. Corrupt if one of them is gone."""
         wanted = [(task, link) for task, length in lengths.items() for link in range(length)]
         found: dict[int, list[Seal]] = {task: [] for task in lengths}
-        for seal in self._read_one_by_one(attempt, wanted):
+        for seal in self.read_links(attempt, wanted):
             found[seal.task].append(seal)
         return {task: tuple(chain) for task, chain in found.items()}
 
-    def _read_one_by_one(self, attempt: int, places: Sequence[tuple[int, int]]) -> Iterator[Seal]:
+    def read_links(self, attempt: int, places: Sequence[tuple[int, int]]) -> Iterator[Seal]:
         """Give these seals, in this order, many at a time. Corrupt if one of them is gone."""
         seals = streamed(self.ask_all, lambda place: self.read_seal(attempt, *place), places)
         for place, seal in zip(places, seals, strict=True):
@@ -422,86 +265,11 @@ class Ledger:
         is_ours = (bundle.record.attempt, bundle.record.plan_token) == (attempt, plan.token)
         return bundle if is_ours else None
 
-    # --- what the seals say so far, for people ------------------------------------------------------------------------------
-
-    def tally(self, attempt: int) -> dict[int, ChainTally]:
-        """Return the sums of each task's seals as far as a listing shows them. Each is read once in the life of the ledger."""
-        listing = self.list_seals(attempt)
-        self._take_in_bundles(attempt, listing)
-        chains = self._tallies.setdefault(attempt, {})
-        lengths = listing.lengths()
-        missing = [
-            (task, link)
-            for task, length in lengths.items()
-            for link in range(chains.setdefault(task, ChainTally()).length, length)
-        ]
-        for seal in self._read_one_by_one(attempt, missing):
-            chains[seal.task].add(seal)
-        return chains
-
-    def tally_closed(self, attempt: int) -> ChainTally:
-        """Return the sums of all seals that count of a closed attempt. They are read once in the life of the ledger."""
-        if attempt not in self._closed_tallies:
-            tally = ChainTally()
-            known = self._tally_as_closed(attempt)
-            for chain in known or ():
-                tally.add_chain(chain)
-            for seal in self.counted_seals([attempt] if known is None else []):
-                tally.add(seal)
-            self._closed_tallies[attempt] = tally
-        return self._closed_tallies[attempt]
-
-    def _tally_as_closed(self, attempt: int) -> list[ChainTally] | None:
-        """Return the sums of the chains as they were closed, if the seals were tallied one by one before; else None."""
-        closed = self.read_closed(attempt)
-        if closed is None or not self._tallies.get(attempt) or self._tallied_bundles.get(attempt):
-            return None
-        chains = self.tally(attempt)
-        known = [chains.get(task, ChainTally()) for task in range(len(closed.chain_lengths))]
-        # A driver that is thought dead may have sealed more, in vain.
-        is_same = all(chain.length == length for chain, length in zip(known, closed.chain_lengths, strict=True))
-        return known if is_same and not self._tallied_bundles.get(attempt) else None
-
-    def shows_every_last(self, attempt: int, tasks: int, listing: SealListing) -> bool:
-        """Whether each task's newest seal in a listing is its last one. Asks for as few as it can, and for none of them twice."""
-        lengths = listing.lengths()
-        if any(lengths.get(task, 0) == 0 for task in range(tasks)):
-            return False
-        chains = self._tallies.setdefault(attempt, {})
-
-        def unknown() -> list[tuple[int, int]]:
-            known = (self._is_known(chains, attempt, task, lengths[task]) for task in range(tasks))
-            return [(task, lengths[task] - 1) for task, is_known in enumerate(known) if not is_known]
-
-        if len(unknown()) > _READERS:
-            self._take_in_bundles(attempt, listing)
-        places = unknown()
-        to_be_read = {task for task, _ in places}
-        if any(not self._is_last(chains, attempt, task) for task in range(tasks) if task not in to_be_read):
-            return False
-        for seal in self._read_one_by_one(attempt, places):
-            self._newest[attempt, seal.task] = (seal.link, seal.last)
-            if not seal.last:
-                return False
-        return True
-
-    def _is_known(self, chains: dict[int, ChainTally], attempt: int, task: int, length: int) -> bool:
-        return (task in chains and chains[task].length >= length) or self._newest.get((attempt, task), (-1,))[0] == length - 1
-
-    def _is_last(self, chains: dict[int, ChainTally], attempt: int, task: int) -> bool:
-        return (task in chains and chains[task].is_whole) or self._newest.get((attempt, task), (-1, False))[1]
-
-    def _take_in_bundles(self, attempt: int, listing: SealListing) -> None:
-        """Tally what bundles hold that were not seen before. Unchecked: no rule rests on it."""
-        seen = self._tallied_bundles.setdefault(attempt, set())
-        new = [number for number in listing.bundles if number not in seen]
-        chains = self._tallies.setdefault(attempt, {})
-        for bundle in streamed(self.ask_all, lambda number: self.read_bundle(attempt, number), new, _BUNDLE_READERS):
-            for place, data in bundle.seals() if bundle is not None else ():
-                chain = chains.setdefault(place.task, ChainTally())
-                if place.link == chain.length:
-                    chain.add(self._decode_seal(attempt, place.task, place.link, data))
-        seen.update(new)
+    def read_bundles(self, attempt: int, numbers: Sequence[int]) -> Iterator[Bundle]:
+        """Give those of these bundles that `read_bundle` does, in their order, a few of them ahead."""
+        for bundle in streamed(self.ask_all, lambda number: self.read_bundle(attempt, number), numbers, _BUNDLE_READERS):
+            if bundle is not None:
+                yield bundle
 
     # --- bundles that may be believed ---------------------------------------------------------------------------------------
 
@@ -517,7 +285,7 @@ class Ledger:
             if bundle is None or find_forgery(bundle, listing.get, self._etags_are_digests(attempt, bundle, listing)) is not None:
                 return None
             newest = {
-                seal.task: self._decode_seal(attempt, seal.task, seal.link, data)
+                seal.task: self.decode_seal(attempt, seal.task, seal.link, data)
                 for seal, data in bundle.seals()
                 if seal.link == lengths.get(seal.task, 0) - 1
             }
@@ -642,7 +410,7 @@ class Ledger:
             given = [bytearray(length) for length in closed.chain_lengths]
             yield from self._read_from_bundles(attempt, closed, given)
             missing = [(task, link) for task, links in enumerate(given) for link, is_given in enumerate(links) if not is_given]
-            yield from self._read_one_by_one(attempt, missing)
+            yield from self.read_links(attempt, missing)
 
     def _read_from_bundles(self, attempt: int, closed: ClosedRecord, given: list[bytearray]) -> Iterator[Seal]:
         """Give the seals that count and that checked bundles hold, each once, and note them in `given`."""
@@ -656,7 +424,7 @@ class Ledger:
             for place, data in bundle.seals() if bundle is not None else ():
                 if place.task < len(given) and place.link < len(given[place.task]) and not given[place.task][place.link]:
                     given[place.task][place.link] = 1
-                    yield self._decode_seal(attempt, place.task, place.link, data, folder)
+                    yield self.decode_seal(attempt, place.task, place.link, data, folder)
 
     # --- commit -----------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from checkpoint_protocol import ledger as rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -14,6 +13,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstanding
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, SourceFile
+from checkpoint_protocol.standing import read
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.sources.chunks import FileReader
@@ -154,7 +154,7 @@ def _inputs_of_earlier_epochs(ledger: Ledger) -> list[InputRecord]:
     found = []
     for epoch in range(1, ledger.key.epoch):
         where = EpochLayout(EpochKey(ledger.key.uid, epoch)).input
-        record = rules.read(ledger.store, where, InputRecord)
+        record = read(ledger.store, where, InputRecord)
         if record is None:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,

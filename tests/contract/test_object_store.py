@@ -16,10 +16,11 @@ from obstore.store import MemoryStore as ObstoreMemory
 from pydantic import SecretStr
 
 from checkpoint_protocol import layout, reasons
+from checkpoint_protocol.asking import in_threads
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.ledger import in_threads, put_once
 from checkpoint_protocol.records import NameRecord
+from checkpoint_protocol.standing import put_once
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.store import ObjectStore, ObstoreStore, open_store, probe
 from tests.services.s3_server import S3Server

@@ -17,10 +17,11 @@ import psutil
 import yaml
 
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.ledger import Ledger, look_up_name
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import open_store
+from checkpoint_protocol.writes import look_up_name
 from tests.support.places import IcebergPlace, LancePlace, Place
 
 PATIENCE_S = 180.0

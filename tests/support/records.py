@@ -96,6 +96,15 @@ def plan(*tasks: Sequence[tuple[int, int, int | None]], attempt: int = 1, token:
     )
 
 
+def put_chains(store: ObjectStore, *lengths: tuple[int, bool]) -> None:
+    """Put a plan of as many tasks, and for each a chain of seals of a length, that ends in `last` or not."""
+    ledger = ledger_over(store)
+    ledger.put_plan(plan(*([(task, 0, 10)] for task in range(len(lengths)))))
+    for task, (length, is_whole) in enumerate(lengths):
+        for link in range(length):
+            ledger.put_seal(seal(task, link, last=is_whole and link == length - 1))
+
+
 def launch(
     attempt: int = 1, counted: tuple[int, ...] = (), target: Target | None = ICEBERG, code_digest: str = DIGEST
 ) -> LaunchRecord:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from checkpoint_protocol import layout
-from checkpoint_protocol import ledger as rules
+from checkpoint_protocol import layout, writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite, parse_manifest
@@ -69,9 +68,9 @@ class StoredWrite:
         return file
 
     def begin(self) -> None:
-        rules.name_write(self.store, "default", self.name, self.uid)
+        writes.name_write(self.store, "default", self.name, self.uid)
         spec = self.manifest.spec
-        rules.put_write(
+        writes.put_write(
             self.store,
             WriteRecord(
                 token=TOKEN,

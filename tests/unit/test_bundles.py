@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol.bundles import BundledSeal
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import Seal, encode
@@ -205,10 +206,11 @@ def test_progress_is_told_from_bundles_and_shows_each_seal_once() -> None:
     store, _ = sealed()
     bundle(store)
     ledger = fresh(store)
+    tallies = Tallies(ledger)
 
     for _ in range(2):
-        assert sum(chain.rows_read for chain in ledger.tally(1).values()) == TASKS * LINKS
-        assert ledger.shows_every_last(1, TASKS, ledger.list_seals(1))
+        assert sum(chain.rows_read for chain in tallies.of_tasks(1).values()) == TASKS * LINKS
+        assert tallies.shows_every_last(1, TASKS, ledger.list_seals(1))
     assert store.gets_of_seals() == 0
     assert store.gets[ledger.at.bundle(1, 0)] == 1
 

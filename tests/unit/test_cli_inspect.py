@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from checkpoint_operator.cli.main import main
 from checkpoint_operator.inspection import inspect_store
-from checkpoint_protocol import ledger as rules
+from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -176,7 +176,7 @@ def write_with_two_attempts_and_two_epochs(folder: Path) -> StoredWrite:
 
 def test_a_store_with_all_that_there_is_gives_the_golden_json(tmp_path: Path) -> None:
     write = write_with_two_attempts_and_two_epochs(tmp_path)
-    rules.name_write(write.store, "default", "planned", "00000000000000bb")
+    writes.name_write(write.store, "default", "planned", "00000000000000bb")
     (write.uri / "control" / "notes.txt").write_text("what is this?")
 
     result = run(str(write.uri), "-o", "json")
@@ -260,7 +260,7 @@ def test_an_unreadable_record_is_named_and_the_rest_is_shown(path: str, field: s
     write.begin()
     write.commit()
     write.fail("Retryable", "DriverFailed", "late")
-    rules.put_deleted(write.store, write.uid)
+    writes.put_deleted(write.store, write.uid)
     other = StoredWrite(tmp_path, name="other", uid="00000000000000bb")
     other.begin()
     other.commit()
@@ -337,7 +337,7 @@ def test_a_deleted_write_is_shown_as_such_and_what_deletion_has_removed_is_not_m
     write = StoredWrite(tmp_path)
     write.begin()
     write.commit()
-    rules.put_deleted(write.store, write.uid)
+    writes.put_deleted(write.store, write.uid)
     shutil.rmtree(write.uri / "staged")
 
     result = run(str(write.uri))
@@ -368,7 +368,7 @@ def test_a_store_that_stops_answering_ends_the_inspection_instead_of_asking_for_
 
     inner = MemoryStore()
     for number in range(100):
-        rules.name_write(inner, "default", f"write-{number}", "00000000000000aa")
+        writes.name_write(inner, "default", f"write-{number}", "00000000000000aa")
     store = Silent(inner)
 
     with pytest.raises(Retryable):
@@ -409,7 +409,7 @@ def test_an_unknown_write_is_an_error_that_lists_the_known_names(tmp_path: Path)
 def test_a_name_of_two_namespaces_is_refused_until_the_namespace_is_said(tmp_path: Path) -> None:
     write = StoredWrite(tmp_path)
     write.begin()
-    rules.name_write(write.store, "team", "nightly", "00000000000000bb")
+    writes.name_write(write.store, "team", "nightly", "00000000000000bb")
 
     assert run(str(write.uri), "--write", "nightly").exit_code == 1
     assert shown(str(write.uri), "--write", "team/nightly")["writes"][0]["uid"] == "00000000000000bb"

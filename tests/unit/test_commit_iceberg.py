@@ -21,8 +21,7 @@ from checkpoint_operator.commit.outcomes import (
     Unknown,
 )
 from checkpoint_operator.commit.results import Results
-from checkpoint_protocol import ledger as store_rules
-from checkpoint_protocol import reasons
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
@@ -409,7 +408,7 @@ def test_a_look_that_is_older_than_another_committers_claim_is_not_judged_by_it(
 
 def test_that_a_write_was_deleted_goes_before_what_cannot_be_compared() -> None:
     world = with_history()
-    store_rules.put_deleted(world.store, KEY.uid)
+    writes.put_deleted(world.store, KEY.uid)
     world.table.misfit = NeedsChange(reasons.TABLE_UNSUPPORTED, "format version 3")
 
     outcome = world.commit()
@@ -485,7 +484,7 @@ class DiesAfterItsSwap:
 
 def delete(world: World) -> None:
     """Put the note, as deletion does before anything else."""
-    store_rules.put_deleted(world.store, KEY.uid)
+    writes.put_deleted(world.store, KEY.uid)
 
 
 def bury(world: World, *faults: Fault) -> BurialOutcome:

@@ -21,8 +21,7 @@ from checkpoint_operator.commit.outcomes import (
     Unknown,
 )
 from checkpoint_operator.commit.results import Results
-from checkpoint_protocol import ledger as store_rules
-from checkpoint_protocol import reasons
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
@@ -573,7 +572,7 @@ def test_a_committer_that_died_at_any_request_is_taken_over_and_one_copy_lands(n
 
 def delete(world: World) -> None:
     """Put the note, as deletion does before anything else."""
-    store_rules.put_deleted(world.store, KEY.uid)
+    writes.put_deleted(world.store, KEY.uid)
 
 
 def bury(world: World, *faults: Fault) -> BurialOutcome:

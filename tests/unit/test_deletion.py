@@ -12,8 +12,7 @@ from checkpoint_operator.commit import iceberg
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, Rejected, TryLater, Unknown
 from checkpoint_operator.commit.results import Files, Results, as_they_are
 from checkpoint_operator.deletion import Deleted, DeletionOutcome, Kept, delete_write
-from checkpoint_protocol import layout, reasons
-from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol import layout, reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
@@ -383,7 +382,7 @@ def test_where_a_person_must_act_nothing_is_removed_also_not_of_other_epochs(out
 
     assert world.staged == before
     assert world.sink.discarded == []
-    assert store_rules.read_deleted(world.store, KEY.uid) is not None, "no new commit begins meanwhile"
+    assert writes.read_deleted(world.store, KEY.uid) is not None, "no new commit begins meanwhile"
 
 
 def test_a_table_that_does_not_answer_is_retryable_and_nothing_is_removed() -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_protocol import layout, reasons
-from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol import layout, reasons, writes
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.ledger import Ledger, put_once
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import (
     ClaimRecord,
     ClosedRecord,
@@ -31,9 +28,9 @@ from checkpoint_protocol.records import (
     WriteRecord,
     encode,
 )
-from checkpoint_protocol.store import ObjectStore
-from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, rows_file, seal
-from tests.support.stores import ListHides, ListInvents, LosesAnswers, MemoryStore, RetriesItsPuts, SaysExists, Wrapped
+from checkpoint_protocol.standing import put_once
+from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, put_chains, rows_file, seal
+from tests.support.stores import ListHides, ListInvents, LosesAnswers, MemoryStore, RetriesItsPuts, SaysExists
 
 PATH = "names/a/b.json"
 TASKS = [[(0, 0, 10)], [(0, 10, 20)], [(1, 0, 5)]]
@@ -146,54 +143,54 @@ def test_of_many_threads_that_put_one_record_all_get_the_same_back() -> None:
 def test_a_name_means_the_uid_that_was_given_first() -> None:
     store = MemoryStore()
 
-    assert store_rules.look_up_name(store, "team", "flights") is None
-    assert store_rules.name_write(store, "team", "flights", "uid1") == "uid1"
-    assert store_rules.name_write(store, "team", "flights", "uid2") == "uid1"
-    assert store_rules.name_write(store, "other", "flights", "uid3") == "uid3"
-    assert store_rules.look_up_name(store, "team", "flights") == "uid1"
+    assert writes.look_up_name(store, "team", "flights") is None
+    assert writes.name_write(store, "team", "flights", "uid1") == "uid1"
+    assert writes.name_write(store, "team", "flights", "uid2") == "uid1"
+    assert writes.name_write(store, "other", "flights", "uid3") == "uid3"
+    assert writes.look_up_name(store, "team", "flights") == "uid1"
 
 
 def test_who_a_write_is_stands_from_its_first_record() -> None:
     store = MemoryStore()
     first = write_record()
 
-    assert store_rules.put_write(store, first) == first
-    assert store_rules.put_write(store, write_record()) == first
-    assert store_rules.read_write(store, "u") == first
-    assert store_rules.read_write(store, "u2") is None
+    assert writes.put_write(store, first) == first
+    assert writes.put_write(store, write_record()) == first
+    assert writes.read_write(store, "u") == first
+    assert writes.read_write(store, "u2") is None
 
 
 def test_epochs_are_those_with_a_control_record_in_numeric_order() -> None:
     store = MemoryStore()
-    store_rules.put_write(store, write_record(KEY.uid))
+    writes.put_write(store, write_record(KEY.uid))
     for epoch in (10, 9, 1):
         Ledger(store, EpochKey(KEY.uid, epoch)).put_launch(launch())
     Ledger(store, EpochKey(KEY.uid, 11)).put_input(input_of())  # by a driver: no control record
     Ledger(store, EpochKey(f"{KEY.uid}0", 12)).put_launch(launch())  # another write's
 
-    assert store_rules.list_epochs(store, KEY.uid) == [1, 9, 10]
+    assert writes.list_epochs(store, KEY.uid) == [1, 9, 10]
 
 
 @pytest.mark.parametrize("stray", ["²/x.json", "0/launch/1.json", "007/launch/1.json", "-1/x", "x/1.json", "5"])
 def test_a_stray_object_beside_the_epochs_is_nobodys_epoch(stray: str) -> None:
     store = MemoryStore(objects={f"control/{KEY.uid}/{stray}": b""})
 
-    assert store_rules.list_epochs(store, KEY.uid) == []
+    assert writes.list_epochs(store, KEY.uid) == []
 
 
 def test_a_deletion_is_noted_once_and_every_epochs_ledger_sees_it_from_then_on() -> None:
     store = MemoryStore()
     before = ledger_over(store)
     assert not before.is_deleted()
-    assert store_rules.read_deleted(store, KEY.uid) is None
+    assert writes.read_deleted(store, KEY.uid) is None
 
-    note = store_rules.put_deleted(store, KEY.uid)
+    note = writes.put_deleted(store, KEY.uid)
 
-    assert store_rules.put_deleted(store, KEY.uid) == note == store_rules.read_deleted(store, KEY.uid)
+    assert writes.put_deleted(store, KEY.uid) == note == writes.read_deleted(store, KEY.uid)
     assert before.is_deleted(), "that it was not there is not remembered"
     assert Ledger(store, EpochKey(KEY.uid, 7)).is_deleted()
     assert not Ledger(store, EpochKey(f"{KEY.uid}0", 1)).is_deleted()
-    assert store_rules.list_epochs(store, KEY.uid) == []
+    assert writes.list_epochs(store, KEY.uid) == []
 
 
 def test_an_unreadable_note_of_a_deletion_is_corrupt_and_never_no() -> None:
@@ -427,28 +424,6 @@ def test_a_counted_seal_that_is_gone_is_corrupt() -> None:
         ledger_over(store).read_seals(1, {0: 2})
 
 
-def test_a_seal_is_tallied_once_in_the_life_of_a_ledger() -> None:
-    """A write may have a hundred thousand, and is looked at again and again."""
-    store = CountsGets()
-    for task in range(5):
-        ledger_over(store).put_seal(seal(task, 0, rows=task))
-    ledger = ledger_over(store)
-    asked_at_once: list[int] = []
-
-    def ask_all(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        asked_at_once.append(len(items))
-        return [function(item) for item in items]
-
-    ledger.ask_all = ask_all
-    for _ in range(3):
-        assert {task: chain.rows_read for task, chain in ledger.tally(1).items()} == {task: task for task in range(5)}
-
-    assert asked_at_once == [5]
-    assert {path: count for path, count in store.gets.items() if "/seals/" in path} == {
-        ledger.at.seal(1, task, 0): 1 for task in range(5)
-    }
-
-
 def test_many_seals_are_read_at_once_and_in_their_order() -> None:
     store = MemoryStore()
     for task in range(20):
@@ -465,18 +440,9 @@ def test_many_seals_are_read_at_once_and_in_their_order() -> None:
 # --- closing --------------------------------------------------------------------------------------------------------------
 
 
-def sealed(store: ObjectStore, *lengths: tuple[int, bool]) -> None:
-    """Put a plan of as many tasks, and for each a chain of a length that ends in `last` or not."""
-    ledger = ledger_over(store)
-    ledger.put_plan(plan(*([(task, 0, 10)] for task in range(len(lengths)))))
-    for task, (length, is_whole) in enumerate(lengths):
-        for link in range(length):
-            ledger.put_seal(seal(task, link, last=is_whole and link == length - 1))
-
-
 def test_an_attempt_whose_chains_all_end_in_last_is_closed_as_complete() -> None:
     store = MemoryStore()
-    sealed(store, (1, True), (3, True))
+    put_chains(store, (1, True), (3, True))
 
     closed = ledger_over(store).close(1)
 
@@ -488,40 +454,12 @@ def test_an_attempt_whose_chains_all_end_in_last_is_closed_as_complete() -> None
 @pytest.mark.parametrize("lengths", [[(1, True), (3, False)], [(1, True), (0, False)], [(0, False)]])
 def test_an_attempt_with_an_open_chain_is_closed_as_incomplete_with_what_it_has(lengths: list[tuple[int, bool]]) -> None:
     store = MemoryStore()
-    sealed(store, *lengths)
+    put_chains(store, *lengths)
 
     closed = ledger_over(store).close(1)
 
     assert not closed.complete
     assert closed.chain_lengths == tuple(length for length, _ in lengths)
-
-
-def test_what_was_tallied_while_an_attempt_was_open_is_not_read_again_when_it_is_closed() -> None:
-    store = CountsGets()
-    sealed(store, (2, False), (1, True))
-    ledger = ledger_over(store)
-    ledger.tally(1)
-    ledger.put_seal(seal(0, 2, rows=7))  # sealed after the last look, and before its driver died
-    ledger.close(1)
-    store.gets.clear()
-
-    tally = ledger.tally_closed(1)
-
-    assert (tally.length, tally.rows_read, tally.is_whole) == (4, 3 * seal(0, 0).rows_read + 7, True)
-    assert [path for path in store.gets if "/seals/" in path] == [ledger.at.seal(1, 0, 2)]
-
-
-def test_what_is_sealed_after_an_attempt_was_closed_is_not_tallied_as_closed() -> None:
-    store = MemoryStore()
-    sealed(store, (2, False), (1, True))
-    ledger = ledger_over(store)
-    ledger.tally(1)
-    ledger.close(1)
-    ledger_over(store).put_seal(seal(0, 2, rows=7))
-
-    tally = ledger.tally_closed(1)
-
-    assert (tally.length, tally.rows_read) == (3, 3 * seal(0, 0).rows_read)
 
 
 def test_an_attempt_without_a_plan_is_closed_with_nothing_whatever_was_sealed() -> None:
@@ -543,7 +481,7 @@ def test_a_plan_of_no_tasks_is_complete() -> None:
 
 def test_a_seal_of_a_task_that_the_plan_does_not_have_does_not_count() -> None:
     store = MemoryStore()
-    sealed(store, (1, True))
+    put_chains(store, (1, True))
     ledger_over(store).put_seal(seal(1, 0, last=True))
 
     assert ledger_over(store).close(1).chain_lengths == (1,)
@@ -551,7 +489,7 @@ def test_a_seal_of_a_task_that_the_plan_does_not_have_does_not_count() -> None:
 
 def test_closing_takes_the_gap_free_prefix_of_each_chain() -> None:
     store = MemoryStore()
-    sealed(store, (2, False))
+    put_chains(store, (2, False))
     ledger_over(store).put_seal(seal(0, 3, last=True))  # a hostile driver: link 2 was never put
 
     closed = ledger_over(store).close(1)
@@ -564,7 +502,7 @@ def test_closing_takes_the_gap_free_prefix_of_each_chain() -> None:
 @settings(deadline=None, max_examples=60)
 def test_closing_counts_the_whole_chain_whatever_a_listing_hides(lengths: list[tuple[int, bool]], data: st.DataObject) -> None:
     store = MemoryStore()
-    sealed(store, *lengths)
+    put_chains(store, *lengths)
     hidden = {path for path in store.objects if "/seals/" in path and data.draw(st.booleans())}
 
     closed = ledger_over(ListHides(store, hidden)).close(1)
@@ -575,7 +513,7 @@ def test_closing_counts_the_whole_chain_whatever_a_listing_hides(lengths: list[t
 
 def test_a_listing_that_shows_a_seal_which_is_not_there_stops_the_close() -> None:
     store = MemoryStore()
-    sealed(store, (1, False))
+    put_chains(store, (1, False))
     at = ledger_over(store).at
 
     with pytest.raises(Corrupt, match="is listed, and cannot be found"):
@@ -585,7 +523,7 @@ def test_a_listing_that_shows_a_seal_which_is_not_there_stops_the_close() -> Non
 
 def test_an_unreadable_seal_stops_the_close_and_is_not_the_end_of_a_chain() -> None:
     store = MemoryStore()
-    sealed(store, (1, False))
+    put_chains(store, (1, False))
     store.objects[ledger_over(store).at.seal(1, 0, 1)] = b"\x00"
 
     with pytest.raises(Corrupt, match=r"seals/0/1\.json"):
@@ -595,7 +533,7 @@ def test_an_unreadable_seal_stops_the_close_and_is_not_the_end_of_a_chain() -> N
 
 def test_closing_again_returns_the_same_and_what_was_sealed_since_does_not_count() -> None:
     store = MemoryStore()
-    sealed(store, (1, False))
+    put_chains(store, (1, False))
     first = ledger_over(store).close(1)
     ledger_over(store).put_seal(seal(0, 1, last=True))
 
@@ -606,7 +544,7 @@ def test_closing_again_returns_the_same_and_what_was_sealed_since_does_not_count
 def test_the_first_closer_wins_and_the_other_goes_on_with_what_stands() -> None:
     """One has read the chain; one more seal lands; the other reads, and puts first."""
     store = MemoryStore()
-    sealed(store, (1, False))
+    put_chains(store, (1, False))
 
     def close_before_the_other() -> None:
         ledger_over(store).put_seal(seal(0, 1, last=True))
@@ -624,7 +562,7 @@ def test_the_first_closer_wins_and_the_other_goes_on_with_what_stands() -> None:
 
 def test_a_close_whose_answer_was_lost_is_found_by_the_next_call() -> None:
     store = MemoryStore()
-    sealed(store, (1, True))
+    put_chains(store, (1, True))
     lossy = LosesAnswers(store)
 
     with pytest.raises(Retryable):
@@ -634,7 +572,7 @@ def test_a_close_whose_answer_was_lost_is_found_by_the_next_call() -> None:
 
 def test_the_seals_of_several_closed_attempts_are_those_of_each_in_turn() -> None:
     store = MemoryStore()
-    sealed(store, (2, False), (1, True))
+    put_chains(store, (2, False), (1, True))
     ledger = ledger_over(store)
     ledger.put_plan(plan([(0, 5, 10)], attempt=2))
     ledger.put_seal(seal(0, 0, attempt=2, last=True))
@@ -648,7 +586,7 @@ def test_the_seals_of_several_closed_attempts_are_those_of_each_in_turn() -> Non
 
 def test_an_attempt_that_is_not_closed_has_no_seals_that_count() -> None:
     store = MemoryStore()
-    sealed(store, (1, True))
+    put_chains(store, (1, True))
 
     with pytest.raises(Corrupt, match=r"closed/1\.json is gone"):
         list(ledger_over(store).counted_seals([1]))
@@ -662,16 +600,6 @@ def test_the_closed_list_of_an_attempt_that_says_what_it_cannot_is_corrupt() -> 
 
     with pytest.raises(Corrupt, match=r"closed/1\.json"):
         ledger.read_closed(1)
-
-
-class CountsGets(Wrapped):
-    def __init__(self) -> None:
-        super().__init__()
-        self.gets: Counter[str] = Counter()
-
-    def get(self, path: str) -> bytes | None:
-        self.gets[path] += 1
-        return super().get(path)
 
 
 class MidClose(ListHides):

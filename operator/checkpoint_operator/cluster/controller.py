@@ -190,8 +190,7 @@ class Controller:
         return done
 
     def _after(self, key: WriteName, session: Session, done: Round) -> float | None:
-        ledger = session.reconciler.current_ledger()
-        progress = measure(ledger)
+        progress = measure(session.reconciler.current_tallies())
         self.metrics.staged_rows.inc(max(0, progress.rows_written - session.rows_sealed))
         session.rows_sealed = max(session.rows_sealed, progress.rows_written)
         self.metrics.quarantined_rows.inc(max(0, progress.rows_quarantined - session.rows_quarantined))

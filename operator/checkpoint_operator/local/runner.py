@@ -20,8 +20,7 @@ from checkpoint_operator.progress import Progress, measure
 from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
 from checkpoint_operator.sinks import open_sink
 from checkpoint_operator.source_tables import open_source
-from checkpoint_protocol import ledger as store_rules
-from checkpoint_protocol import reasons
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token, new_uid
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
@@ -60,7 +59,7 @@ def machine_id() -> str:
 def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
     """Return the uid of the write, giving it one at first sight. NeedsChange if its identity is another than then."""
     metadata, spec = manifest.metadata, manifest.spec
-    uid = store_rules.name_write(store, metadata.namespace, metadata.name, new_uid())
+    uid = writes.name_write(store, metadata.namespace, metadata.name, new_uid())
     introduce(store, uid, metadata.namespace, metadata.name, spec)
     return uid
 
@@ -157,7 +156,7 @@ class Runner:
                     self.report(Report(None, Progress(0, None, 0, 0, 0, 0, 0), trouble=trouble.message))
                     self.sleep(_TROUBLE_PAUSE_S)
                     continue
-                self.report(Report(done, measure(reconciler.current_ledger())))
+                self.report(Report(done, measure(reconciler.current_tallies())))
                 if done.outcome is not None:
                     return done
                 if isinstance(done.actions[-1], Wait):
@@ -176,7 +175,7 @@ class Runner:
     def _watch(self, reconciler: Reconciler) -> Round | None:
         """Tell what the runner at work has sealed; return the end if it has come to one. Acts on nothing."""
         ledger = reconciler.current_ledger()
-        self.report(Report(None, measure(ledger), attached=True))
+        self.report(Report(None, measure(reconciler.current_tallies()), attached=True))
         return reconciler.step() if ledger.read_mark() is not None else None
 
 

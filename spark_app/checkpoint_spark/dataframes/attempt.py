@@ -21,7 +21,6 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from checkpoint_protocol import ledger as rules
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -30,6 +29,7 @@ from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quantities import parse_size_bytes
 from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
+from checkpoint_protocol.standing import read
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.dataframes import anti_join, keys
@@ -283,7 +283,7 @@ class _Work:
         """The keys of every attempt and epoch are of the same types: exact values of others do not compare."""
         for epoch in range(1, self.ledger.key.epoch + 1):
             where = EpochLayout(EpochKey(self.ledger.key.uid, epoch)).input
-            record = rules.read(self.ledger.store, where, InputRecord)
+            record = read(self.ledger.store, where, InputRecord)
             if record is not None and record.keys != self._types:
                 raise NeedsChange(
                     reasons.SOURCE_CHANGED,

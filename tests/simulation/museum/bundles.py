@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from checkpoint_protocol.bundles import Bundle, BundledSeal
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.ledger import Ledger, SealListing, _CheckedBundles
+from checkpoint_protocol.ledger import Ledger, _CheckedBundles
+from checkpoint_protocol.listing import SealListing
 from checkpoint_protocol.records import CheckedBundle, ClosedRecord, Seal, encode
 from checkpoint_spark.bundling import Bundler
 
@@ -61,7 +62,7 @@ class CountsEachCopy(Ledger):
             for place, data in _seals(self.read_bundle(attempt, checked.number)):
                 if place.link < len(given[place.task]):
                     given[place.task][place.link] = 1
-                    yield self._decode_seal(attempt, place.task, place.link, data)
+                    yield self.decode_seal(attempt, place.task, place.link, data)
 
 
 class CountsWhatIsBundled(Ledger):
@@ -74,7 +75,7 @@ class CountsWhatIsBundled(Ledger):
                 for place, data in _seals(self.read_bundle(attempt, number)):
                     if (place.task, place.link) not in given:
                         given.add((place.task, place.link))
-                        yield self._decode_seal(attempt, place.task, place.link, data)
+                        yield self.decode_seal(attempt, place.task, place.link, data)
             for seal in super().counted_seals([attempt]):
                 if (seal.task, seal.link) not in given:
                     yield seal

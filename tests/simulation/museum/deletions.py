@@ -10,7 +10,7 @@ from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.lance import LanceLook
 from checkpoint_operator.commit.outcomes import BurialOutcome, Buried, Committed
 from checkpoint_operator.deletion import DeletionOutcome, delete_write
-from checkpoint_protocol import ledger as store_rules
+from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
@@ -65,7 +65,7 @@ class _ClaimsAsListed(_StoreWrapper):
 
 def claims_before_the_note(store: ObjectStore, uid: str, sink: Any, **ports: Any) -> DeletionOutcome:
     """Looks whether anybody has claimed, and notes the deletion then."""
-    epochs = store_rules.list_epochs(store, uid)
+    epochs = writes.list_epochs(store, uid)
     seen = _AsItWas(store, [EpochLayout(EpochKey(uid, epoch)).claim(0) for epoch in epochs])
     return delete_write(seen, uid, sink, **ports)
 

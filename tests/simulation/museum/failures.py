@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from checkpoint_protocol.ledger import Ledger, put_once, read
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import InputRecord, Quarantined, QuarantineRecord, Seal
+from checkpoint_protocol.standing import put_once, read
 
 
 class QuarantinesApart(Ledger):

@@ -41,7 +41,7 @@ FIGURES = (
     ),
     Figure("commit", "commit_files", 5, "close and commit of 1 and 1,000 staged files / pyiceberg's fast append"),
     Figure("commit-100000", "commit_files", 15, "the same of 100,000 staged files, on disk", "measure_many"),
-    Figure("commit-100000-50ms", "commit_files", 45, "the same of 100,000 staged files, 50 ms a request", "measure_many_slowly"),
+    Figure("commit-100000-50ms", "commit_files", 30, "the same of 100,000 staged files, 50 ms a request", "measure_many_slowly"),
     Figure("commit-memory", "commit_memory", 2, "memory of close and commit of 100,000 staged files / 64 MB"),
     Figure("crash", "crash", 45, "a job killed at 50 % and run again: ours / Ray Data, Daft, plain Spark"),
     Figure("driver-pods", "driver_pods", 3, "driver pods of 1,000 writes on a real API server: the operator / a bare client"),

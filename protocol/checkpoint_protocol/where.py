@@ -20,10 +20,12 @@ complements.
 from __future__ import annotations
 
 import datetime
+import math
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Final, Literal, NoReturn
 
 from checkpoint_protocol import reasons
@@ -141,10 +143,16 @@ def check_where(condition: Condition, types: Mapping[str, str]) -> None:
 
 
 _TEXTS: Final = frozenset({"string", "large_string", "string_view"})
-_FLOATS: Final = frozenset({"float", "double"})
+#: How a float and a double are laid out, as struct says it.
+_LAYOUTS: Final = {"float": "<f", "double": "<d"}
+_FLOATS: Final = frozenset(_LAYOUTS)
 _INTEGER: Final = re.compile(r"(u?)int(8|16|32|64)")
 _DECIMAL: Final = re.compile(r"decimal\d*\((\d+), (-?\d+)\)")
 _TIMESTAMP: Final = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
+#: More than the widest decimal of Arrow has (76): nothing is rounded before it is known to fit.
+_MOST_DIGITS: Final = 100
+#: What Python's reading of ISO 8601 drops.
+_BELOW_MICROSECONDS: Final = re.compile(r"[.,]\d{6}(\d+)")
 _YEARS_IN_NANOSECONDS: Final = range(1678, 2262)
 
 
@@ -159,7 +167,7 @@ def value_for(column: str, given: Given, kind: str) -> Value:
     if kind in _TEXTS and isinstance(given, str):
         return given
     if kind in _FLOATS and isinstance(given, int | Decimal) and not isinstance(given, bool):
-        return float(given)
+        return _floating(column, given, kind)
     if (integer := _INTEGER.fullmatch(kind)) and isinstance(given, int) and not isinstance(given, bool):
         bits, is_unsigned = int(integer[2]), bool(integer[1])
         least, most = (0, 2**bits - 1) if is_unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -178,11 +186,24 @@ def value_for(column: str, given: Given, kind: str) -> Value:
     raise _refused(f"the column {column!r} is {kind}, with which {_shown(given)} cannot be compared{_hint(kind)}")
 
 
+def _floating(column: str, given: int | Decimal, kind: str) -> float:
+    """Round a number as the column's own values were. One that is infinite then would be equal to what it is not."""
+    try:
+        rounded: float = struct.unpack(_LAYOUTS[kind], struct.pack(_LAYOUTS[kind], float(given)))[0]
+    except OverflowError:
+        rounded = math.inf
+    if math.isinf(rounded):
+        raise _refused(f"{given} is no {kind}, which the column {column!r} is")
+    return float(given)
+
+
 def _decimal(column: str, value: Decimal, kind: str, precision: int, scale: int) -> Decimal:
-    quantum = Decimal(1).scaleb(-scale)
-    if abs(value) >= Decimal(10) ** (precision - scale) or value != value.quantize(quantum):
-        raise _refused(f"{value} is no {kind}, which the column {column!r} is")
-    return value.quantize(quantum)
+    # Python's own context rounds to 28 digits.
+    with localcontext(prec=_MOST_DIGITS):
+        quantum = Decimal(1).scaleb(-scale)
+        if value.copy_abs() >= Decimal(10) ** (precision - scale) or value != (quantized := value.quantize(quantum)):
+            raise _refused(f"{value} is no {kind}, which the column {column!r} is")
+    return quantized
 
 
 def _time(column: str, text: str, *, unit: str, has_zone: bool) -> datetime.datetime:
@@ -195,8 +216,13 @@ def _time(column: str, text: str, *, unit: str, has_zone: bool) -> datetime.date
         example = "2026-01-31T12:00:00+00:00" if has_zone else "2026-01-31T12:00:00"
         zone = "with a zone" if has_zone else "without a zone"
         raise _refused(f"the column {column!r} is a time {zone}, and {text!r} is none; write it as '{example}'")
+    if any(finer.strip("0") for finer in _BELOW_MICROSECONDS.findall(text)):
+        raise _refused(f"{text} is finer than a microsecond, and the column {column!r} is compared with no such time")
     if has_zone:
-        value = value.astimezone(datetime.UTC)
+        try:
+            value = value.astimezone(datetime.UTC)
+        except OverflowError:
+            raise _refused(f"{text} is before or after all times (years 1 to 9999 in UTC) that can be compared") from None
     if unit == "ns" and value.year not in _YEARS_IN_NANOSECONDS:
         raise _refused(f"{text} is before or after all that the column {column!r} can hold (it has nanoseconds)")
     return value

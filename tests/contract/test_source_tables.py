@@ -342,6 +342,55 @@ def test_a_column_that_a_file_does_not_have_is_its_partition_value(tmp_path: Pat
     assert [row for chunk in chunks for row in chunk.batch.to_pylist()] == [{"n": 1, "day": day}, {"n": 2, "day": day}]
 
 
+@pytest.mark.parametrize("where", [None, "n < 3"])
+def test_files_of_a_partition_whose_column_was_dropped_are_read(tmp_path: Path, where: str | None) -> None:
+    catalog = in_folder(tmp_path)
+    table = catalog.create_table("db.source", pa.schema([("n", pa.int64()), ("s", pa.string())]))
+    table.update_spec().add_identity("s").commit()
+    catalog.load_table("db.source").append(pa.table({"n": [1, 2], "s": ["a", None]}))
+    catalog.load_table("db.source").update_spec().remove_field("s").commit()
+    catalog.load_table("db.source").update_schema().delete_column("s").commit()
+    source = iceberg_source(where=where)
+    pinned = pinned_in(catalog, source)
+    reader = reader_for(source, STORAGE, pinned)
+
+    rows = [
+        row
+        for file in find_files(pinned, condition_of(source), STORAGE, None, "Fail")
+        for chunk in reader.read(file, Range(file=0, start=0, end=file.end), columns_of(pinned, as_read(source)), Pace(60.0))
+        for row in chunk.batch.to_pylist()
+    ]
+
+    assert sorted(row["n"] for row in rows) == [1, 2]
+
+
+@pytest.mark.parametrize("operator", ["=", "<="])
+def test_a_file_with_finer_times_than_the_table_is_judged_by_what_is_read_of_them(tmp_path: Path, operator: str) -> None:
+    """Rows are cut to microseconds before they are judged, and the file's statistics are not."""
+    catalog = in_folder(tmp_path)
+    catalog.create_table("db.source", pa.schema([("at", pa.timestamp("us"))]))
+    source = iceberg_source(where=f"at {operator} '2026-01-01T00:00:00'")
+    pinned = pinned_in(catalog, source)
+    path = tmp_path / "plain.parquet"
+    ids = pa.schema([pa.field("at", pa.timestamp("ns"), metadata={"PARQUET:field_id": "1"})])
+    just_after = 1_767_225_600_000_000_500
+    pq.write_table(pa.table({"at": pa.array([just_after], pa.timestamp("ns"))}, schema=ids), path)
+    file = SourceFile(
+        path=str(path),
+        etag="",
+        size_bytes=path.stat().st_size,
+        unit="rows",
+        end=1,
+        iceberg=IcebergSourceFile(spec_id=0, partition=(), deletes=()),
+    )
+
+    chunks = reader_for(source, STORAGE, pinned).read(
+        file, Range(file=0, start=0, end=1), columns_of(pinned, as_read(source)), Pace(60.0)
+    )
+
+    assert [str(at) for chunk in chunks for at in chunk.batch.column("at").to_pylist()] == ["2026-01-01 00:00:00"]
+
+
 SPARK_WRITER = """
 import sys
 from pyspark.sql import SparkSession

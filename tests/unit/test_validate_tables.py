@@ -91,6 +91,24 @@ def test_a_wrong_condition_is_told_for_every_format(where: str, problem: str, se
         assert problems[0].startswith(problem)
 
 
+def test_a_condition_is_judged_by_the_types_that_a_run_reads(settings: Settings, tmp_path: Path) -> None:
+    """A dictionary is an encoding, and old times of Parquet (INT96) are read as microseconds, whose years go on beyond 2262."""
+    text = pa.table({"kind": pa.array(["a", "b"]).dictionary_encode()})
+    lance.write_dataset(text, tmp_path / "a.lance")
+    pq.write_table(text, tmp_path / "a.parquet")
+    pq.write_table(
+        pa.table({"at": pa.array([0], pa.timestamp("us"))}), tmp_path / "b.parquet", use_deprecated_int96_timestamps=True
+    )
+
+    answers = [
+        checked(settings, format="lance", lance={"uri": str(tmp_path / "a.lance")}, where="kind in ('a')")[1],
+        checked(settings, format="parquet", path=str(tmp_path / "a.parquet"), where="kind in ('a')")[1],
+        checked(settings, format="parquet", path=str(tmp_path / "b.parquet"), where="at < '2500-01-01T00:00:00'")[1],
+    ]
+
+    assert answers == [[], [], []]
+
+
 def test_a_condition_makes_the_rows_unsure(settings: Settings) -> None:
     seen, problems = iceberg(settings, where="id > 1 and text like 'b%'")
 

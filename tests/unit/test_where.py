@@ -25,6 +25,7 @@ from tests.support.conditions import COLUMNS, conditions
 UTC = datetime.UTC
 AT = datetime.datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
 NOON = AT.replace(microsecond=0, tzinfo=None)
+MOST = "9" * 38
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,15 @@ def _shape(expression: Any) -> Any:
         (pa.timestamp("us"), "a = '2026-01-31T00:00:00Z'", "without a zone"),
         (pa.timestamp("us", "UTC"), "a = '2026-01-31T00:00:00'", "with a zone"),
         (pa.timestamp("ns"), "a < '3000-01-01T00:00:00'", "nanoseconds"),
+        (pa.timestamp("ns"), "a = '2026-01-31T12:00:00.123456789'", "finer than a microsecond"),
+        (pa.timestamp("us", "UTC"), "a in ('2026-01-31T12:00:00.1234567Z')", "finer than a microsecond"),
+        (pa.timestamp("us", "UTC"), "a < '9999-12-31T23:59:59-05:00'", "before or after all"),
+        (pa.timestamp("us", "UTC"), "a > '0001-01-01T00:00:00+05:00'", "before or after all"),
+        (pa.float32(), f"a <= 1{'0' * 39}", "is no float, which"),
+        (pa.float64(), f"a = 1{'0' * 309}", "is no double, which"),
+        (pa.float64(), f"a > -1{'0' * 309}.5", "is no double, which"),
+        (pa.decimal128(38, 0), f"a = 1{'0' * 38}", "is no decimal128(38, 0)"),
+        (pa.decimal128(38, 18), f"a = 0.{'0' * 18}1", "is no decimal128(38, 18)"),
         (pa.string(), "a is nan", "nan is for float"),
         (pa.int64(), "a like '1%'", "like is for strings"),
         (pa.list_(pa.int64()), "a = 1", "only be asked for NULL"),
@@ -149,6 +159,12 @@ NAN = float("nan")
         ("a <= 0.1", pa.float32(), [0.1, 0.2], [pytest.approx(0.1)]),
         ("a is not nan", pa.float32(), [0.5, None, NAN], [0.5]),
         ("a >= 1.50", pa.decimal128(10, 2), [Decimal("1.49"), Decimal("1.50"), None], [Decimal("1.50")]),
+        ("a > 10000000000", pa.decimal128(38, 18), [Decimal(10**10), Decimal(10**10) + 1], [Decimal(10**10) + 1]),
+        (f"a = {MOST}", pa.decimal128(38, 0), [Decimal(MOST), Decimal(1)], [Decimal(MOST)]),
+        (f"a > -{MOST}", pa.decimal128(38, 0), [Decimal(f"-{MOST}"), Decimal(1)], [Decimal(1)]),
+        ("a in (1.5, 2.0)", pa.decimal64(10, 2), [Decimal("1.50"), Decimal(2), Decimal(3), None], [Decimal("1.50"), Decimal(2)]),
+        ("a not in (1.5, 2.0)", pa.decimal32(5, 2), [Decimal("1.50"), Decimal(3), None], [Decimal(3)]),
+        ("a = '2026-01-31T12:00:00.0000000'", pa.timestamp("us"), [NOON], [NOON]),
         ("a > '2026-01-30'", pa.date32(), [datetime.date(2026, 1, 30), datetime.date(2026, 1, 31)], [datetime.date(2026, 1, 31)]),
         ("a = '2026-01-31T13:00:00.000005+01:00'", pa.timestamp("us", "UTC"), [AT, None], [AT]),
         ("a in ('2026-01-31T12:00:00.5')", pa.timestamp("s"), [NOON], []),
@@ -209,6 +225,32 @@ def test_statistics_let_row_groups_be_passed_over() -> None:
     assert kept("s in ('001', '095')") == [0, 9]
     assert kept("i is null") == []
     assert kept("i > 98 or s < '010'") == [0, 9]
+
+
+FAR = 1 << 58
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a = '2026-01-31'", pa.array([-1_000_000_000, 0], pa.int32()).cast(pa.date32())),
+        ("a > '2026-01-31T12:00:00+00:00'", pa.array([0, FAR]).cast(pa.timestamp("us", "UTC"))),
+        ("a in ('2026-01-31T12:00:00')", pa.array([-FAR, FAR]).cast(pa.timestamp("us"))),
+        ("a = 'b'", pa.array([b"a", b"\xff"]).view(pa.string())),
+    ],
+    ids=["date", "zone", "time", "text"],
+)
+def test_statistics_that_are_no_values_of_python_let_a_row_group_be_read(text: str, values: pa.Array) -> None:
+    """A year beyond 9999, or a text that is no UTF-8: Arrow reads such a column, and so do we."""
+    table = pa.table({"a": values})
+    written = io.BytesIO()
+    pq.write_table(table, written)
+    group = pq.ParquetFile(written).metadata.row_group(0)
+    filter = Filter(parse_where(text), table.schema)
+
+    assert group.column(0).statistics.has_min_max
+    assert filter.may_take(group, {"a": "a"})
+    assert len(filter.take(table.to_batches()[0])) == (1 if ">" in text else 0)
 
 
 def test_the_columns_that_a_condition_looks_at() -> None:

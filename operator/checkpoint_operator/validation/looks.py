@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from checkpoint_operator.validation.report import Findings
 
@@ -25,6 +27,11 @@ class Look:
     empty: frozenset[str] = frozenset()
     rows: int | None = None
     types: Mapping[str, str] | None = None
+
+
+def types_of(schema: Any) -> dict[str, str]:
+    """Name the types of an Arrow schema as columns are read: a dictionary is an encoding."""
+    return {field.name: str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type) for field in schema}
 
 
 def say_of_files(messages: Sequence[str], findings: Findings) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkpoint_operator.validation.looks import MOST_FILES, Look, say_of_files
+from checkpoint_operator.validation.looks import MOST_FILES, Look, say_of_files, types_of
 from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.errors import CheckpointError
@@ -45,15 +45,15 @@ def look_at_parquet(listing: SourceListing, files: Sequence[FoundFile], findings
         columns=tuple(first[1].schema.names) if first else None,
         empty=frozenset(path for path, count in rows.items() if count == 0),
         rows=sum(rows.values()) if len(rows) == len(files) else None,
-        types={field.name: _type_name(field.type) for field in first[1].schema} if first else None,
+        types=types_of(first[1].schema) if first else None,
     )
 
 
 def _footer(listing: SourceListing, file: FoundFile) -> _Footer | str:
     try:
         with listing.open(file) as opened:
-            metadata = pq.read_metadata(opened)
-            return _Footer(metadata.num_rows, metadata.schema.to_arrow_schema())
+            parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")  # as a run reads them
+            return _Footer(parquet.metadata.num_rows, parquet.schema_arrow)
     except CheckpointError as error:
         return error.message
     except pa.ArrowException as error:
@@ -85,11 +85,6 @@ def _difference(expected: Any, found: Any) -> str | None:
         if here != there and _is_read_as_it_is(here) and _is_read_as_it_is(there):
             return f"has {here} in the column {name!r} where {there} is in"
     return None
-
-
-def _type_name(kind: Any) -> str:
-    """Name the type that a column is read as: a dictionary is an encoding."""
-    return str(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _is_read_as_it_is(kind: Any) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from checkpoint_operator.validation.looks import types_of
 from checkpoint_operator.validation.paths import FoundFile
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol import reasons
@@ -93,7 +94,7 @@ def _look_at_lance(source: LanceSource, settings: Settings, findings: Findings) 
     files = tuple(
         FoundFile("", f"{uri} fragment {fragment.fragment_id}", _size_bytes(fragment)) for fragment in dataset.get_fragments()
     )
-    return TableLook({field.name: str(field.type) for field in dataset.schema}, files, dataset.count_rows())
+    return TableLook(types_of(dataset.schema), files, dataset.count_rows())
 
 
 def _size_bytes(fragment: Any) -> int:

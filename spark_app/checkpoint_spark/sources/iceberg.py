@@ -43,12 +43,15 @@ _KEEP: Final = "keep the table's snapshots until its writes have committed (expi
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """How the columns of one file become those of the table, by field id."""
+    """How the columns of one file become those of the table, by field id.
+
+    `judged`: of the table's columns whose statistics in the file are of the values that are read, their names there.
+    """
 
     file_schema: Schema
     constants: dict[int, Any]
     columns: tuple[str, ...]
-    names: Mapping[str, str]
+    judged: Mapping[str, str]
 
 
 class IcebergReader:
@@ -108,7 +111,7 @@ class IcebergReader:
             rows = None if self._condition is None else Filter(self._condition, schema)
 
             def may_take(group: pq.RowGroupMetaData) -> bool:
-                return rows is None or rows.may_take(group, projection.names)
+                return rows is None or rows.may_take(group, projection.judged)
 
             for batch, start, stop in row_batches(parquet, piece.start, end, projection.columns, may_take):
                 projected = None if batch is None else self._project(batch, projection, schema)
@@ -124,7 +127,9 @@ class IcebergReader:
         wanted = [field for field in self._schema.fields if field.name in schema.names]
         names = {field.name: by_id[field.field_id] for field in wanted if field.field_id in by_id}
         missing = Schema(*wanted).field_ids - file_schema.field_ids
-        return _Projection(file_schema, self._constants(file, missing), tuple(names.values()), names)
+        # Nanoseconds are cut off when rows are read, and are in the statistics.
+        judged = {name: there for name, there in names.items() if not _has_nanoseconds(physical.field(there).type)}
+        return _Projection(file_schema, self._constants(file, missing), tuple(names.values()), judged)
 
     def _constants(self, file: SourceFile, missing: set[int]) -> dict[int, Any]:
         """Return the identity partition values of columns that the file does not have (tables that were migrated from Hive)."""
@@ -196,6 +201,10 @@ def _positions(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
         paths = paths.combine_chunks()
     numbers, positions = paths.indices.to_numpy(), table.column("pos").to_numpy()
     return {path: positions[numbers == number] for number, path in enumerate(paths.dictionary.to_pylist())}
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
 
 
 def _without(chunk: Chunk, deleted: np.ndarray[Any, Any] | None) -> Chunk:

@@ -25,6 +25,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.types import UnknownType
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
@@ -79,6 +80,7 @@ def find_files(
                     "were changed or deleted are passed over), or Process to take each file that came since as new rows",
                 )
             tasks = plan.appended_files(since) if on_replaced == "Skip" else plan.files_of(since)
+        files = [plan.described(task) for task in tasks]
     except CheckpointError:
         raise
     except FileNotFoundError as error:
@@ -96,7 +98,7 @@ def find_files(
             reasons.SOURCE_UNREADABLE,
             f"source: snapshot {table.snapshot_id} of the table {table.table} cannot be read: {_line(error)}",
         ) from error
-    return tuple(sorted((plan.described(task) for task in tasks), key=lambda file: file.path))
+    return tuple(sorted(files, key=lambda file: file.path))
 
 
 class _Planner(ManifestGroupPlanner):
@@ -212,11 +214,12 @@ class _Plan:
         )
 
     def _partition(self, file: DataFile) -> tuple[str | None, ...]:
+        """Return the values; None for a column that the table has no more, which nobody asks for and whose type is not known."""
         spec: PartitionSpec = self.metadata.specs()[file.spec_id]
         types = [field.field_type for field in spec.partition_type(self._schema).fields]
         values = [file.partition[number] for number in range(len(types))]
         return tuple(
-            None if value is None else base64.b64encode(to_bytes(kind, value)).decode()  # type: ignore[arg-type]
+            None if value is None or isinstance(kind, UnknownType) else base64.b64encode(to_bytes(kind, value)).decode()  # type: ignore[arg-type]
             for kind, value in zip(types, values, strict=True)
         )
 

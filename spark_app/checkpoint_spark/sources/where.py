@@ -72,7 +72,8 @@ class Filter:
 
     def _is_in(self, column: pa.Array, predicate: Predicate, values: tuple[Any, ...]) -> pa.Array:
         kind = self._schema.field(predicate.column).type
-        if pa.types.is_floating(kind):  # by their bits -0.0 and 0.0 would not be equal
+        # By their bits -0.0 and 0.0 would not be equal; and pyarrow looks up no small decimals.
+        if pa.types.is_floating(kind) or pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
             return reduce(pc.or_kleene, (pc.equal(column, self._scalar(predicate, value)) for value in values))
         members = []
         for value in values:
@@ -119,8 +120,8 @@ class Filter:
             return False  # NULL everywhere: no other predicate is true
         if not statistics.has_min_max or not isinstance(condition, Compare | IsIn):
             return True
-        least, most = statistics.min, statistics.max
         try:
+            least, most = statistics.min, statistics.max
             if not least <= most:  # a NaN among them
                 return True
             if isinstance(condition, IsIn):
@@ -137,7 +138,9 @@ class Filter:
                     return bool(most > value)
                 case ">=":
                     return bool(most >= value)
-        except TypeError:  # statistics of another type than the column's values: they say nothing
+        except (TypeError, ValueError, OverflowError):
+            # Statistics of another type than the column's values, or that Python cannot hold (a year beyond 9999, a text
+            # that is no UTF-8): they say nothing.
             return True
         return True
 

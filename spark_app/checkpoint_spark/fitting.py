@@ -99,6 +99,22 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         offset_type = pa.int64() if pa.types.is_large_list(wanted) else pa.int32()
         values = _converted(array.flatten(), wanted.value_type)
         return kind.from_arrays(offsets.cast(offset_type), values, type=wanted, mask=array.is_null())
+    if pa.types.is_fixed_size_list(given) and pa.types.is_fixed_size_list(wanted) and given.list_size == wanted.list_size:
+        # All values, also those below a NULL: they hold the places.
+        values = _converted(array.values.slice(array.offset * given.list_size, len(array) * given.list_size), wanted.value_type)
+        return pa.FixedSizeListArray.from_arrays(values, type=wanted, mask=array.is_null())
+    if _kind(given) == "list" and given.value_type != wanted.value_type:
+        return pc.cast(_converted(array, pa.list_(wanted.value_field)), wanted)
+    if pa.types.is_map(given):
+        first, last = (array.offsets[number].as_py() for number in (0, -1))
+        keys, items = (entries.slice(first, last - first) for entries in (array.keys, array.items))
+        return pa.MapArray.from_arrays(
+            pc.subtract(array.offsets, pa.scalar(first, pa.int32())),
+            _converted(keys, wanted.key_type),
+            _converted(items, wanted.item_type),
+            type=wanted,
+            mask=array.is_null(),
+        )
     if pa.types.is_integer(given) and pa.types.is_decimal(wanted):
         # Arrow asks for room for every number of the integer type; what matters is whether these fit.
         array = pc.cast(array, pa.decimal256(min(76, 20 + wanted.scale), wanted.scale))

@@ -490,6 +490,17 @@ def test_a_gzip_file_is_looked_into_and_is_one_task(name: str, ground: Ground) -
 
 
 @pytest.mark.parametrize(
+    "parts",
+    [(b"", b"id,text\n1,a\n"), (b"id,te", b"xt\n1,a\n"), (b"id,text\n1,\xc3", b"\xbc\n")],
+    ids=["none", "header", "letter"],
+)
+def test_a_gzip_file_of_several_members_is_one_text(parts: tuple[bytes, ...], ground: Ground) -> None:
+    ground.use_text(b"".join(map(gzip.compress, parts)), name="rows.csv.gz")
+
+    assert ground.problems() == []
+
+
+@pytest.mark.parametrize(
     ("content", "options", "path", "message"),
     [
         (b"id,text,id\n", {}, "spec.source", "two columns 'id'"),

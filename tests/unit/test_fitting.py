@@ -105,6 +105,8 @@ def test_null_in_a_required_column_is_refused_although_the_batch_says_that_it_ha
 
 UTC = datetime.UTC
 naive = datetime.datetime.fromisoformat
+INTS, LONGS = pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.int64())
+PAIRS, PAIR_OF_FLOATS = pa.list_(pa.float64(), 2), pa.list_(pa.float32(), 2)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +147,10 @@ naive = datetime.datetime.fromisoformat
             pa.map_(pa.string(), pa.int64()),
             [[("k", 1)]],
         ),
+        (pa.array([[("k", 1)], None, [], [("l", 2), ("m", None)]], INTS).slice(1), LONGS, [None, [], [("l", 2), ("m", None)]]),
+        (pa.array([[1.5, 2.5], None, [3.5, None]], PAIRS).slice(1), pa.list_(pa.float32(), 2), [None, [3.5, None]]),
+        (pa.array([[1.5, 2.5], None]), pa.list_(pa.float32(), 2), [[1.5, 2.5], None]),
+        (pa.array([[1.5, 2.5], None], PAIRS), pa.list_(pa.float32()), [[1.5, 2.5], None]),
         (pa.array([float("nan"), float("inf")]), pa.float32(), None),
     ],
     ids=str,
@@ -211,8 +217,20 @@ def test_a_value_that_does_not_fit_is_refused_and_never_cut_off(given: pa.Array,
     assert str(wanted) in refusal(given, wanted)
 
 
-def test_a_float_that_is_too_large_is_refused_and_does_not_become_infinite() -> None:
-    refusal(pa.array([1e300]), pa.float32())
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (pa.array([1e300]), pa.float32()),
+        (pa.array([[1e300, 1.0]]), pa.list_(pa.float32())),
+        (pa.array([[1e300, 1.0]], PAIRS), pa.list_(pa.float32(), 2)),
+        (pa.array([[1e300, 1.0]]), pa.list_(pa.float32(), 2)),
+        (pa.array([[("k", 1e300)]], pa.map_(pa.string(), pa.float64())), pa.map_(pa.string(), pa.float32())),
+        (pa.array([{"x": [[1e300, 1.0]]}], pa.struct([("x", pa.list_(PAIRS))])), pa.struct([("x", pa.list_(PAIR_OF_FLOATS))])),
+    ],
+    ids=str,
+)
+def test_a_float_that_is_too_large_is_refused_and_does_not_become_infinite(given: pa.Array, wanted: pa.DataType) -> None:
+    refusal(given, wanted)
 
 
 def test_a_null_in_a_list_of_required_elements_is_refused() -> None:

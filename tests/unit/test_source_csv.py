@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,41 @@ def test_file_that_ends_inside_quotes_is_refused(tmp_path: Path, name: str) -> N
     assert "its last quoted field has no end" in message
 
 
+@pytest.mark.parametrize("columns", [None, ["a"]])
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('a,b\n1,5" pipe\n2,"unclosed\n3,foo\n4,bar\n', {"multiLine": True}),
+        ('a,b\n1,"C:\\"\n2,foo\n3,bar\n', {"escape": "\\"}),
+        ('a,b\n1,"""\n2,foo"\n3,"bar"\n4,"\n', {"multiLine": True}),
+    ],
+    ids=["a quote in text", "a path before the quote", "pairs"],
+)
+def test_file_that_ends_inside_quotes_is_refused_whatever_the_number_of_quotes(
+    tmp_path: Path, text: str, options: dict[str, Any], columns: list[str] | None
+) -> None:
+    message = refusal(put(tmp_path, "x.csv", text), types={"a": "string"}, options=options, columns=columns).message
+    assert "its last quoted field has no end" in message
+
+
+@pytest.mark.parametrize("columns", [None, ["a"]])
+def test_line_break_at_the_end_of_the_last_field_is_part_of_it(tmp_path: Path, columns: list[str] | None) -> None:
+    path = put(tmp_path, "x.csv", 'a,b\n1,"x\n"')
+    row = {"a": 1, "b": "x\n"}
+    assert read(path, options={"multiLine": True}, columns=columns) == [{name: row[name] for name in columns or row}]
+
+
+def test_line_break_in_a_field_that_two_blocks_share_is_kept_whole(tmp_path: Path) -> None:
+    start = 'a,b\n1,"'
+    text = "x" * ((8 << 20) - len(start) - 1)
+    path = put(tmp_path, "x.csv", f'{start}{text}\r\nend"\r\n2,y\r\n')
+
+    first, second = read(path, options={"multiLine": True})
+
+    assert first["b"] == f"{text}\r\nend"
+    assert second == {"a": 2, "b": "y"}
+
+
 @pytest.mark.parametrize("multi_line", [False, True])
 def test_odd_quotes_inside_of_unquoted_text_are_text(tmp_path: Path, multi_line: bool) -> None:
     path = put(tmp_path, "x.csv", 'a,b\n1,5" pipe\n2,"ok"\n3,"1"" x"\n4,6" pipe')
@@ -352,6 +388,33 @@ def test_timestamps_have_room_for_fractions(tmp_path: Path, value: str, kind: st
     path = put(tmp_path, "x.csv", f"a,b\n1,{value}\n2,\n")
     assert schema_of(path, options=options)["b"] == kind
     assert read(path, options=options)[0]["b"] is not None
+
+
+@pytest.mark.parametrize("options", [{}, {"multiLine": True}])
+@pytest.mark.parametrize(
+    ("values", "kind", "read_as"),
+    [
+        (["1", "12345678901234567891"], "decimal128(38, 0)", [Decimal(1), Decimal(12345678901234567891)]),
+        (["1" * 38, ""], "decimal128(38, 0)", [Decimal("1" * 38), None]),
+        (["1" * 39, "2"], "string", ["1" * 39, "2"]),
+        (["1.5", "12345678901234567891"], "double", [1.5, 12345678901234567891.0]),
+        (["0xffffffffffffffff", "1"], "string", ["0xffffffffffffffff", "1"]),
+        (["12e4567", "1234567"], "string", ["12e4567", "1234567"]),
+        (["inf", "1e5"], "double", [float("inf"), 1e5]),
+    ],
+)
+def test_what_is_no_number_as_it_is_written_is_not_read_as_another_one(
+    tmp_path: Path, values: list[str], kind: str, read_as: list[Any], options: dict[str, Any]
+) -> None:
+    path = put(tmp_path, "x.csv", "a,n\n" + "".join(f"{number},{value}\n" for number, value in enumerate(values)))
+    assert schema_of(path, options=options)["n"] == kind
+    assert [row["n"] for row in read(path, options=options)] == read_as
+
+
+def test_large_integers_of_one_file_are_the_type_of_all(tmp_path: Path) -> None:
+    put(tmp_path, "1", "n\n1\n")
+    put(tmp_path, "2", "n\n12345678901234567891\n")
+    assert [row["n"] for row in read(str(tmp_path))] == [Decimal(1), Decimal(12345678901234567891)]
 
 
 def test_types_that_are_given_win(tmp_path: Path) -> None:

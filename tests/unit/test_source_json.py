@@ -241,3 +241,45 @@ def test_a_field_that_comes_up_late_is_passed_over_where_columns_are_chosen_and_
 
     assert read(path, columns=["a"])[-1] == {"a": 1}
     assert read(path, columns=["a", "late"], types={"late": "int64"})[-1] == {"a": 1, "late": 2}
+
+
+@pytest.mark.parametrize("inside", ['{"x": 2, "y": "lost"}', '{"x": 2, "v": [{"w": 1, "y": "lost"}]}'])
+@pytest.mark.parametrize("other", ['"text"', "7"])
+def test_a_field_that_comes_up_late_inside_of_a_column_is_refused_also_where_columns_are_chosen(
+    tmp_path: Path, inside: str, other: str
+) -> None:
+    """`z` is not chosen, and may have values of no common type."""
+    known = json.dumps({"u": {"x": 1, "v": [{"w": 1}]}, "z": 1, "pad": "x" * 1000}) + "\n"
+    late = f'{{"u": {inside}, "z": {other}}}\n'
+
+    refused = refusal(put(tmp_path, "a.json", known * 5_000 + late), columns=["u"])
+
+    assert "y is not known" in refused.message
+    assert f"line at byte {5_000 * len(known)}" in refused.message
+
+
+def test_columns_with_fields_are_read_beside_others_that_were_not_chosen(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.json", '{"u": {"x": 1}}\n\n{"u": null, "late": {"y": 1}}\n{"late": {}}\n{"u": {}}\n')
+    assert read(path, columns=["u"], types={})[1:] == [{"u": None}, {"u": None}, {"u": {"x": None}}]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "read_as"),
+    [
+        (["1", "12345678901234567891"], "decimal128(38, 0)", [Decimal(1), Decimal(12345678901234567891)]),
+        (["-12345678901234567891", "null"], "decimal128(38, 0)", [Decimal(-12345678901234567891), None]),
+        (["1.5", "12345678901234567891"], "double", [1.5, 12345678901234567891.0]),
+        (["1e20", "1"], "double", [1e20, 1.0]),
+        (["9" * 39, "1"], "double", [1e39, 1.0]),
+    ],
+)
+def test_integers_that_are_too_large_for_64_bits_are_not_rounded(
+    tmp_path: Path, values: list[str], kind: str, read_as: list[Any]
+) -> None:
+    path = put(tmp_path, "a.json", "".join(f'{{"n": {value}}}\n' for value in values))
+    assert schema_of(path)["n"] == kind
+    assert [row["n"] for row in read(path)] == read_as
+
+
+def test_objects_that_lie_too_deep_are_refused(tmp_path: Path) -> None:
+    assert "too deep" in refusal(put(tmp_path, "a.json", '{"a":' * 1_200 + "1" + "}" * 1_200 + "\n")).message

@@ -144,9 +144,8 @@ def _begin(listing: SourceListing, file: FoundFile, options: SourceOptions) -> _
         head = bytes(opened.read(_HEAD_BYTES))
     is_whole = len(head) == file.size_bytes
     if is_gzip(file.path, options):
-        is_whole = False
         try:
-            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
+            head, is_whole = _decompressed(head, is_whole)
         except zlib.error as error:
             raise _Unreadable(f"is not gzip: {error}; replace or remove it") from error
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -154,15 +153,25 @@ def _begin(listing: SourceListing, file: FoundFile, options: SourceOptions) -> _
     other = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
     if other is not None or b"\0" in head:
         raise _Unreadable(f"is not text but {other or 'has NUL bytes in it'}; correct source.format or the path")
-    if not is_whole and len(head) == _HEAD_BYTES:
+    if not is_whole:
         head = head[: head.rfind(b"\n") + 1] or head  # the last line, and perhaps its last character, are cut off
-    else:
-        is_whole = True
     head = head.removeprefix(_UTF8_MARK).lstrip(b"\r\n")
     try:
         return _Beginning(head.decode("utf-8", errors="strict" if is_whole or head.endswith(b"\n") else "ignore"), is_whole)
     except UnicodeDecodeError as error:
         raise _Unreadable(f"is not UTF-8 text: {error}; convert it") from error
+
+
+def _decompressed(data: bytes, is_whole: bool) -> tuple[bytes, bool]:
+    """Return the beginning of a gzip text, which may have several members, and whether that is all of it."""
+    text = b""
+    while data and len(text) < _HEAD_BYTES:
+        member = zlib.decompressobj(wbits=31)
+        text += member.decompress(data, _HEAD_BYTES - len(text))
+        if not member.eof:
+            return text, False
+        data = member.unused_data
+    return text, is_whole and not data
 
 
 def _csv_names(beginning: _Beginning, options: SourceOptions) -> tuple[str, ...] | None:
@@ -195,7 +204,7 @@ def _json_names(beginning: _Beginning) -> tuple[str, ...] | None:
         return None if line is None else ()
     try:
         first = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _Unreadable(f"has a first line that is not JSON: {error}; one object a line is expected") from error
     if not isinstance(first, dict):
         raise _Unreadable(f"begins with a JSON {type(first).__name__}; one object a line is expected")

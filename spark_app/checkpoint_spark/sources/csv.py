@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -19,12 +19,15 @@ from checkpoint_spark.sources.csv_inference import infer_types, merge_types
 from checkpoint_spark.sources.csv_stream import CsvStream
 from checkpoint_spark.sources.failures import explain, unreadable
 from checkpoint_spark.sources.files import SourceFiles, for_each
-from checkpoint_spark.sources.lines import Lines, first_line, line_start, piece_of_lines
+from checkpoint_spark.sources.lines import first_line, line_start, piece_of_lines
 from checkpoint_spark.sources.locations import FoundFile
 from checkpoint_spark.sources.numbering import empty_chunk, number_rows
 from checkpoint_spark.sources.parsing import NotOneRowALine, parse_or_name_the_line
 from checkpoint_spark.sources.texts import is_gzip
 from checkpoint_spark.sources.type_names import parse_type
+
+#: Gives columns of a file's first rows, with types taken from the values where none is given; None if there is no text.
+_Sampler = Callable[[Mapping[str, pa.DataType], Sequence[str]], pa.Table | None]
 
 _SAMPLE_BYTES: Final = 4 << 20
 _SAMPLE_FILES: Final = 3
@@ -119,25 +122,39 @@ class CsvReader:
         columns = self._columns or names
         given = {name: kind for name, kind in self._types.items() if name in columns}
 
-        def infer(lines: Lines) -> pa.Table:
-            return self._dialect.infer(lines, names, given, columns)
-
         for file in files:
-            if file.unit == "records":
-                table = self._stream.sample(file.path, given, columns)
-            elif file.start < file.size_bytes:
-                lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES))
-                table = parse_or_name_the_line(file.path, lines, infer, WAY_OUT)
-            else:
-                continue
+            sample = self._sampler(file, names)
+            table = sample(given, columns)
             if table is not None and table.num_rows:
-                yield infer_types(file.path, table, given)
+                yield infer_types(file.path, table, given, partial(_texts, sample))
+
+    def _sampler(self, file: SourceFile, names: Sequence[str]) -> _Sampler:
+        """Return what reads the first rows of a file."""
+        if file.unit == "records":
+            return partial(self._stream.sample, file.path)
+        lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES), None)
+
+        def sample(types: Mapping[str, pa.DataType], columns: Sequence[str]) -> pa.Table | None:
+            if lines is None:
+                return None
+            return parse_or_name_the_line(
+                file.path, lines, lambda part: self._dialect.infer(part, names, types, columns), WAY_OUT
+            )
+
+        return sample
 
     def _check_known(self, path: str, names: tuple[str, ...]) -> None:
         for field, asked in (("columns", self._columns or ()), ("types", tuple(self._types))):
             for name in asked:
                 if name not in names:
                     raise unreadable(path, f"it has no column {name!r} (it has {', '.join(names)})", f"correct source.{field}")
+
+
+def _texts(sample: _Sampler, columns: Sequence[str]) -> pa.Table:
+    """Return columns of a sample that has rows, as text."""
+    table = sample(dict.fromkeys(columns, pa.string()), columns)
+    assert table is not None
+    return table
 
 
 def _check_same(first_path: str, expected: tuple[str, ...], path: str, names: tuple[str, ...]) -> None:

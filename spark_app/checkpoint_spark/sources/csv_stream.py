@@ -42,9 +42,13 @@ class CsvStream:
 
     def read(self, path: str, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Give all rows. NeedsChange(SourceUnreadable) says near which row the file is wrong."""
-        convert = self._dialect.convert_options({field.name: field.type for field in schema}, schema.names)
+        types = {field.name: field.type for field in schema}
+        # The last column is read in any case: a field without an end is its last one.
+        last = [name for name in names[-1:] if name not in types]
+        convert = self._dialect.convert_options(types | dict.fromkeys(last, pa.binary()), [*schema.names, *last])
         block_bytes = _BLOCK_BYTES
         given = 0
+        may_be_open = False
         while True:
             rows = 0
             text = self._text(path)
@@ -54,13 +58,14 @@ class CsvStream:
                         fresh = batch.slice(min(batch.num_rows, max(0, given - rows)))
                         rows += batch.num_rows
                         given += fresh.num_rows
-                        yield pa.RecordBatch.from_arrays(fresh.columns, schema=schema)
+                        may_be_open = _ends_in_a_break(batch, names)
+                        yield pa.RecordBatch.from_arrays(fresh.columns[: len(schema)], schema=schema)
                 break
             except pa.ArrowInvalid as error:
                 if self._is_empty(path, error):
                     return
                 block_bytes = self._larger(path, block_bytes, error, given, names)
-        if text.quotes % 2:
+        if text.has_quotes and may_be_open:
             self._check_is_closed(path, block_bytes, names, given)
 
     def _first(self, path: str, block_bytes: int, convert: Any) -> pa.Table | None:
@@ -74,11 +79,11 @@ class CsvStream:
                     return None
                 block_bytes = self._larger(path, block_bytes, error, 0, ())
 
-    def _text(self, path: str, tail: bytes = b"\n") -> _CountedText:
+    def _text(self, path: str, tail: bytes = b"\n") -> _QuotedText:
         # Without a line break at the end, a header and no rows would be nothing to pyarrow.
-        return _CountedText(TextStream(self._files, path, is_gzip(path, self._options), tail), self._options.quote.encode())
+        return _QuotedText(TextStream(self._files, path, is_gzip(path, self._options), tail), self._options.quote.encode())
 
-    def _open(self, text: _CountedText, block_bytes: int, convert: Any) -> Any:
+    def _open(self, text: _QuotedText, block_bytes: int, convert: Any) -> Any:
         return pa.csv.open_csv(
             pa.PythonFile(text, mode="r"),
             pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, autogenerate_column_names=not self._options.header),
@@ -104,7 +109,7 @@ class CsvStream:
     def _check_is_closed(self, path: str, block_bytes: int, names: Sequence[str], rows: int) -> None:
         """Refuse a file that ends inside quotes: pyarrow takes its end for the end of the field, however much that swallowed.
 
-        Quotes inside of unquoted text may be odd in number; so a row is added, and must be found.
+        A field may have a break at its end by right; so a row is added, and must be found.
         """
         convert = pa.csv.ConvertOptions(column_types={name: pa.binary() for name in names})
         found = 0
@@ -122,20 +127,25 @@ class CsvStream:
             )
 
 
-class _CountedText:
-    """A text for pyarrow, in which quotes are counted."""
+class _QuotedText:
+    """A text for pyarrow, of which is known whether it has quotes.
+
+    What is given never ends between \\r and \\n: pyarrow takes that for the end of a row also inside quotes, and drops the \\n.
+    """
 
     closed = False
 
     def __init__(self, stream: TextStream, quote: bytes) -> None:
         self._stream = stream
         self._quote = quote
-        self.quotes = 0
+        self._kept = b""
+        self.has_quotes = False
 
     def read(self, size_bytes: int) -> bytes:
-        data = self._stream.read(size_bytes)
-        if self._quote:
-            self.quotes += data.count(self._quote)
+        data = self._kept + self._stream.read(size_bytes - len(self._kept))
+        self._kept = b"\r" if len(data) > 1 and data.endswith(b"\r") else b""
+        data = data[: len(data) - len(self._kept)]
+        self.has_quotes = self.has_quotes or bool(self._quote and self._quote in data)
         return data
 
     def readable(self) -> bool:
@@ -151,3 +161,11 @@ def _next(reader: Any) -> pa.RecordBatch | None:
         return reader.read_next_batch()
     except StopIteration:
         return None
+
+
+def _ends_in_a_break(batch: pa.RecordBatch, names: Sequence[str]) -> bool:
+    """Whether the last field of the last row ends with a line break, as one without an end does: it has swallowed the text's."""
+    if not batch.num_rows or not names:
+        return False
+    field = batch.column(batch.schema.get_field_index(names[-1]))[batch.num_rows - 1].as_py()
+    return field[-1:] in ("\n", b"\n") if isinstance(field, str | bytes) else False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -20,16 +21,22 @@ WAY_OUT: Final = (
 
 
 _SPACE: Final = re.compile(rb"\s*")
+#: Integers that no int64 holds; pyarrow would make doubles of them, which are others.
+_LARGE_INTEGERS: Final = pa.decimal128(38, 0)
+_NO_INT64: Final = float(1 << 63)
 
 
 def parse_objects(lines: Lines, schema: pa.Schema, others: Literal["error", "ignore"]) -> pa.RecordBatch:
     """Return a row for each line that is not blank. Missing fields are NULL; `others` are fields that the schema lacks.
 
-    ArrowInvalid or NotOneRowALine if the lines are not that.
+    ArrowInvalid or NotOneRowALine if the lines are not that. To ignore others is to ignore whole columns: a field that comes up
+    inside of a column of the schema is an error in any case.
     """
     table = _read(lines, pa.json.ParseOptions(explicit_schema=_as_read(schema), unexpected_field_behavior=others))
     if table is None:
         return pa.RecordBatch.from_pylist([], schema=schema)
+    if others == "ignore" and (lost := _field_inside(lines, schema)) is not None:
+        raise pa.ArrowInvalid(f"the field {lost} is not known")
     arrays = [_converted(field, table.column(field.name).combine_chunks()) for field in schema]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     batch.validate(full=True)  # pyarrow does not look whether the text is UTF-8
@@ -48,7 +55,29 @@ def infer_schema(lines: Lines, given: Mapping[str, pa.DataType]) -> pa.Schema:
             raise
         explicit = _as_read(pa.schema(list(given.items())))
         table = _read(lines, pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer"))
-    return pa.schema([]) if table is None else pa.schema([(field.name, _settled(field.type)) for field in table.schema])
+    if table is None:
+        return pa.schema([])
+    try:
+        return pa.schema([(field.name, _settled(_as_written(lines, table, field, given))) for field in table.schema])
+    except RecursionError:
+        raise pa.ArrowInvalid("its objects lie too deep in one another") from None
+
+
+def _as_written(lines: Lines, table: pa.Table, field: pa.Field, given: Mapping[str, pa.DataType]) -> pa.DataType:
+    """Return the type of a field; where integers are too large for 64 bits and none has a point, one that holds them."""
+    if field.name in given or not pa.types.is_floating(field.type):
+        return field.type
+    most = pc.min_max(pc.abs(table.column(field.name)))["max"].as_py()
+    key = re.escape(json.dumps(field.name, ensure_ascii=False).encode()) + rb"\s*:\s*-?\d+"
+    data = lines.data[lines.begin : lines.end]
+    if most is None or most < _NO_INT64 or re.search(key + rb"[.eE]", data) or not re.search(key + rb"\s*[,}]", data):
+        return field.type
+    large = pa.schema([(field.name, _LARGE_INTEGERS)])
+    try:
+        _read(lines, pa.json.ParseOptions(explicit_schema=large, unexpected_field_behavior="ignore"))
+    except pa.ArrowInvalid:
+        return field.type
+    return _LARGE_INTEGERS
 
 
 def _read(lines: Lines, options: Any) -> pa.Table | None:
@@ -66,6 +95,46 @@ def _read(lines: Lines, options: Any) -> pa.Table | None:
     if not lines.are_as_many_as(rows, spaces_are_blank=True):
         raise NotOneRowALine("a line does not hold exactly one object", "write each object on a line of its own")
     return table.slice(added)
+
+
+def _field_inside(lines: Lines, schema: pa.Schema) -> str | None:
+    """Return a field that lies inside of a column of the schema, and that the column's type lacks."""
+    nested = [field for field in _as_read(schema) if _has_fields(field.type)]
+    if not nested:
+        return None
+    try:
+        options = pa.json.ParseOptions(explicit_schema=_as_read(schema), unexpected_field_behavior="infer")
+        table = _read(lines, options)
+        if table is None or all(table.schema.field(field.name).type == field.type for field in nested):
+            return None
+    except pa.ArrowInvalid:
+        pass  # a column that was not chosen has values of no common type
+    for line in lines.data[lines.begin : lines.end].split(b"\n"):
+        try:
+            values = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError) as error:
+            raise pa.ArrowInvalid(str(error)) from error
+        if not isinstance(values, dict):
+            continue
+        for field in nested:
+            if (found := next(_unknown(values.get(field.name), field.type, field.name), None)) is not None:
+                return found
+    return None
+
+
+def _unknown(value: object, kind: pa.DataType, path: str) -> Iterator[str]:
+    """Give the fields of a value that its type lacks."""
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        for name, inner in value.items():
+            index = kind.get_field_index(name)
+            yield from [f"{path}.{name}"] if index < 0 else _unknown(inner, kind.field(index).type, f"{path}.{name}")
+    elif isinstance(value, list) and pa.types.is_list(kind):
+        for inner in value:
+            yield from _unknown(inner, kind.value_type, path)
+
+
+def _has_fields(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind) or (pa.types.is_list(kind) and _has_fields(kind.value_type)))
 
 
 def _as_read(schema: pa.Schema) -> pa.Schema:

@@ -6,6 +6,7 @@ process and gets `setup()` called before its first batch.
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import inspect
 import sys
@@ -96,6 +97,8 @@ def _make(step: Step) -> _Callable:
             if not callable(instance):
                 raise TypeError(f"{attribute} has no __call__ method")
             return cast(_Callable, instance)
+    except CheckpointError:
+        raise
     except Exception as error:
         raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r}: making {attribute} raised {_cause(error, step)}") from error
     function = cast(_Callable, found)
@@ -221,6 +224,8 @@ def _apply_to_rows(step: Step, function: _Callable, rows: list[Row], place: Plac
 def _apply_to_batch(step: Step, function: _Callable, batch: pa.RecordBatch, place: Place) -> pa.RecordBatch:
     try:
         return call_on_batch(step, function, batch)
+    except CheckpointError:
+        raise
     except Exception as error:
         raise code_failed(step, place.of_rows(batch.num_rows), error) from error
 
@@ -251,7 +256,11 @@ def call_on_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa.
         frame = function(_frame_of(batch))
         if not hasattr(frame, "columns"):
             raise WrongResult(f"a pandas step gives a pandas.DataFrame, not {type(frame).__name__}")
-        return pa.RecordBatch.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        made = pa.RecordBatch.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        for number, name in enumerate(frame.columns):
+            if frame.dtypes.iloc[number].kind == "O":
+                _refuse_mixed_times(frame.iloc[:, number], made.column(number).type, str(name))
+        return made
     result = function(batch)
     if result is None:
         return batch.slice(0, 0)
@@ -319,9 +328,48 @@ def to_arrow(given: pa.RecordBatch | list[Row], schema: pa.Schema | None, step: 
 
 def _array(values: list[Any], wanted: pa.DataType | None) -> pa.Array:
     """Return Python values as Arrow. Told the type, pyarrow would cut 1.5 to 1 and drop unknown fields; so it finds its own."""
-    if wanted is None or _holds_a_map(wanted):
+    if wanted is not None and _holds_a_map(wanted):
         return pa.array(values, type=wanted)
-    return fit_array(pa.array(values), wanted)
+    found = pa.array(values)
+    _refuse_mixed_times(values, found.type)
+    return found if wanted is None else fit_array(found, wanted)
+
+
+def _refuse_mixed_times(values: Iterable[Any], found: pa.DataType, name: str = "") -> None:
+    """Refuse dates beside times, and times with a zone beside those without: pyarrow would take all for the kind of the first."""
+    if not _holds_times(found):
+        return
+    kinds: dict[str, set[str]] = {}
+    for value in values:
+        for path, kind in _kinds_of_times(value, ""):
+            kinds.setdefault(path, set()).add(kind)
+    for path, mixed in kinds.items():
+        if len(mixed) > 1:
+            place = f"{name}{path}"
+            raise ValueError(f"{f'{place!r} has ' if place else ''}{' and '.join(sorted(mixed))} beside one another")
+
+
+def _holds_times(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+        or any(_holds_times(kind.field(number).type) for number in range(kind.num_fields))
+    )
+
+
+def _kinds_of_times(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Give the kind of each time in a value, with the field that it lies in."""
+    if isinstance(value, datetime.datetime):
+        if value == value:  # not pandas' NaT
+            yield path, "times with a zone" if value.tzinfo is not None else "times without a zone"
+    elif isinstance(value, datetime.date):
+        yield path, "dates"
+    elif isinstance(value, dict):
+        for field, part in value.items():
+            yield from _kinds_of_times(part, f"{path}.{field}")
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _kinds_of_times(part, path)
 
 
 def _holds_a_map(kind: pa.DataType) -> bool:

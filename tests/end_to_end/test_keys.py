@@ -350,6 +350,31 @@ def test_a_program_reads_two_sources_whose_keys_never_meet(session: Any, iceberg
     assert found == [("a", number) for number in range(100)] + [("b", number) for number in range(50, 150)]
 
 
+@pytest.mark.parametrize("program", ["tag_apart", "tag_together"])
+def test_no_row_that_a_batch_function_makes_is_lost_wherever_it_gives_it(
+    program: str, session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("origin", pa.string())])
+    iceberg_place.create(schema)
+    write_orc(numbered(*range(300)), tmp_path / "in", 3)
+    os.environ["FOLDERS_OF_THE_TEST"] = str(tmp_path / "in")
+    source = {"format": "program", "program": f"{STEPS}:{program}", "keyColumns": ["id"]}
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, [failing(tmp_path, 250)] if program == "tag_together" else [])
+    if program == "tag_apart":
+        # A segment that ended among the first ones would have passed over what comes of its keys later.
+        write.stall(reasons.KEYS_NOT_UNIQUE, "let it give that one after the other")
+        assert iceberg_place.rows() == []
+        return
+    write.stall(reasons.CODE_FAILED)
+    (tmp_path / "mended").touch()
+
+    write.finish()
+
+    assert 0 < write.sealed_rows(1) < 300
+    found = sorted((row["id"], row["origin"]) for row in iceberg_place.rows())
+    assert found == [(number, origin) for number in range(300) for origin in "ab"]
+
+
 def test_lines_of_text_are_keyed_by_what_sql_cannot_compute_so_it_is_refused(
     session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:

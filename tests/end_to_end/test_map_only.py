@@ -133,7 +133,12 @@ def test_batch_functions_are_accepted_and_take_keys_at_their_names(session: Any,
     frame = session.table("input")
 
     for made in (frame.mapInArrow(_same, frame.schema), frame.mapInPandas(_same, frame.schema)):
-        assert check_map_only(made, views).expands
+        found = check_map_only(made, views)
+        assert (found.expands, found.reorders) == (True, True)
+    exploded = check_map_only(session.sql("SELECT id, explode(array(1, 2)) AS n FROM input"), views)
+    assert (exploded.expands, exploded.reorders) == (True, False)
+    with pytest.raises(NeedsChange, match="declares the key column 'id' as string, and in the source it is bigint"):
+        check_map_only(frame.mapInPandas(_same, "id string, text string"), views)
     with pytest.raises(NeedsChange, match="must come through"):
         check_map_only(frame.select("text").mapInArrow(_same, "text string"), views)
 

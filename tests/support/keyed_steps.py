@@ -47,6 +47,33 @@ def unite(job: Any) -> None:
     job.write(frames[0].unionByName(frames[1]))
 
 
+def tag_apart(job: Any) -> None:
+    """A program whose function makes two rows of each, all first ones before all second ones."""
+
+    def tagged(frames: Iterator[Any]) -> Iterator[Any]:
+        for frame in frames:
+            yield frame[["id", "text"]].assign(origin="a")
+            yield frame[["id", "text"]].assign(origin="b")
+
+    _tag(job, tagged)
+
+
+def tag_together(job: Any) -> None:
+    """A program whose function makes two rows of each, one after the other."""
+
+    def tagged(frames: Iterator[Any]) -> Iterator[Any]:
+        for frame in frames:
+            twice = frame.loc[frame.index.repeat(2), ["id", "text"]]
+            yield twice.assign(origin=["a", "b"] * len(frame))
+
+    _tag(job, tagged)
+
+
+def _tag(job: Any, tagged: Any) -> None:
+    frame = job.read(job.spark.read.orc(os.environ["FOLDERS_OF_THE_TEST"]))
+    job.write(frame.mapInPandas(tagged, "id bigint, text string, origin string"))
+
+
 def poison(given: Any, ids: list[int]) -> Any:
     """Raise on some rows, alone or in a batch."""
     found = [given["id"]] if isinstance(given, dict) else given.column("id").to_pylist()

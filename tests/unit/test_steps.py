@@ -294,6 +294,67 @@ def test_a_value_that_would_be_changed_to_fit_its_column_is_refused(code: Write,
     assert "'value'" in refusal(step(f"{module}:work"), reason=reasons.OUTPUT_SCHEMA_WRONG, schema=pa.schema([("value", type)]))
 
 
+DATE, NAIVE, AWARE = "date(2020, 1, 1)", "datetime(2020, 1, 1, 5)", "datetime(2020, 1, 1, 5, tzinfo=timezone.utc)"
+
+
+@pytest.mark.parametrize("input", ["row", "pandas"])
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [
+        (DATE, NAIVE, pa.timestamp("us")),
+        (NAIVE, DATE, pa.date32()),
+        (AWARE, NAIVE, pa.timestamp("us", "UTC")),
+        (NAIVE, AWARE, pa.timestamp("us")),
+        (f"[{DATE}, {NAIVE}]", "[]", pa.list_(pa.timestamp("us"))),
+        (f"{{'a': {AWARE}}}", f"{{'a': {NAIVE}}}", pa.struct([("a", pa.timestamp("us", "UTC"))])),
+    ],
+)
+def test_times_of_several_kinds_in_one_column_are_refused_and_not_cut(
+    code: Write, first: str, second: str, wanted: pa.DataType, input: str
+) -> None:
+    """pyarrow takes all for what the first is: a time becomes a date, and a zone is dropped or made up."""
+    module = code(
+        "from datetime import date, datetime, timezone\nimport pandas as pd\n"
+        f"def row(row): return {{'value': {second} if row['id'] % 2 else {first}}}\n"
+        f"def pandas(frame): return pd.DataFrame({{'value': pd.Series([{first}, {second}], dtype=object)}})\n"
+    )
+    schema = pa.schema([("value", wanted)])
+
+    reason = reasons.CODE_FAILED if input == "pandas" else reasons.OUTPUT_SCHEMA_WRONG
+    assert refusal(step(f"{module}:{input}", input=input), reason=reason, schema=schema)
+
+
+def test_a_date_and_a_time_of_two_fields_are_not_mixed(code: Write) -> None:
+    module = code(
+        "from datetime import date, datetime\n"
+        "def work(row): return {'value': {'day': date(2020, 1, 1), 'at': datetime(2020, 1, 1, 5) if row['id'] else None}}\n"
+    )
+    schema = pa.schema([("value", pa.struct([("day", pa.date32()), ("at", pa.timestamp("us"))]))])
+
+    assert len(apply(step(f"{module}:work"), schema=schema)) == 10
+
+
+@pytest.mark.parametrize("input", ["arrow", "pandas"])
+def test_a_batch_step_may_say_itself_that_trying_again_is_right(code: Write, input: str) -> None:
+    module = code(
+        "from checkpoint_protocol.errors import Retryable\ndef work(rows): raise Retryable('ApiBusy', 'the API said 429')\n"
+    )
+
+    with pytest.raises(Retryable, match="429"):
+        apply(step(f"{module}:work", input=input))
+
+
+def test_a_class_may_say_while_it_is_made_that_trying_again_is_right(code: Write) -> None:
+    module = code(
+        "from checkpoint_protocol.errors import Retryable\n"
+        "class Work:\n    def setup(self): raise Retryable('ApiBusy', 'the API said 429')\n"
+        "    def __call__(self, row): return row\n"
+    )
+
+    with pytest.raises(Retryable, match="429"):
+        apply(step(f"{module}:Work"))
+
+
 def test_values_become_the_tables_type_and_are_not_guessed_from_each_batch(code: Write) -> None:
     module = code("def work(row): return {'id': None, 'text': None}\n")
     (batch,) = Pipeline([step(f"{module}:work")]).apply(TEN, PLACE, TABLE)

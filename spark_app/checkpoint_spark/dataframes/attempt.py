@@ -215,8 +215,9 @@ class _Work:
             attempt=self.launch.attempt,
             target=target,
             key_names=key_names,
-            # Rows that come through a shuffle come in another order each time.
-            cuts=not _is_shuffled(ready._jdf.queryExecution().executedPlan()),
+            # Rows that come through a shuffle come in another order each time; and what a function gives last may belong to
+            # the row that it got first.
+            cuts=not checked.reorders and not _is_shuffled(ready._jdf.queryExecution().executedPlan()),
             expands=checked.expands,
         )
         self._run(ready, order, skipped)

@@ -103,11 +103,13 @@ Put = Callable[[bytes], str]
 class SegmentKeys:
     """The keys of one segment, put into objects as they come: never more than one object's worth is held.
 
-    Those of rows that failed get objects of their own, so that a later epoch can take just them again.
+    Those of rows that failed get objects of their own, so that a later epoch can take just them again. `expands`: rows of one key
+    may follow one another, and their key is added once.
     """
 
     names: tuple[str, ...]
     put: Put
+    expands: bool = False
     objects: list[KeysObject] = field(default_factory=list)
     _all: _Sums = field(default_factory=_Sums)
     _failed: _Sums = field(default_factory=_Sums)
@@ -151,7 +153,7 @@ class SegmentKeys:
         hashes = np.concatenate(self._hashes)
         hashes.sort()
         if bool((hashes[1:] == hashes[:-1]).any()):
-            _refuse_duplicates(self.names, keys)
+            _refuse_duplicates(self.names, keys, self.expands)
         has_failed = np.zeros(keys.num_rows, np.bool_)
         has_failed[self._held_failed] = True
         for part, quarantined in ((~has_failed, False), (has_failed, True)):
@@ -164,20 +166,21 @@ class SegmentKeys:
         self.objects.append(KeysObject(path=self.put(data), rows=keys.num_rows, size_bytes=len(data), quarantined=quarantined))
 
 
-def _refuse_duplicates(names: tuple[str, ...], keys: pa.Table) -> None:
+def _refuse_duplicates(names: tuple[str, ...], keys: pa.Table, expands: bool) -> None:
     counted = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
     twice = counted.filter(pc.greater(counted["count_all"], 1)).slice(0, 3)
     if twice.num_rows:
         examples = [
             text_of(names, [value_at(twice[column_of(n)], row) for n in range(len(names))]) for row in range(twice.num_rows)
         ]
-        raise not_unique(examples)
+        raise not_unique(examples, expands)
 
 
-def not_unique(examples: Sequence[str]) -> NeedsChange:
-    """Return the error for rows that share a key."""
+def not_unique(examples: Sequence[str], expands: bool = False) -> NeedsChange:
+    """Return the error for rows that share a key. `expands`: the rows were seen behind what makes several of one."""
+    apart = "; or a batch function gives what it makes of one row apart: let it give that one after the other" if expands else ""
     return NeedsChange(
         reasons.KEYS_NOT_UNIQUE,
         f"several rows of the source have one key: {'; '.join(examples)}; if one of them were sealed, the others would be passed "
-        "over: add columns to keyColumns that tell them apart (in a new write), or remove the duplicates from the source",
+        f"over: add columns to keyColumns that tell them apart (in a new write), or remove the duplicates from the source{apart}",
     )

@@ -52,9 +52,13 @@ _SUBQUERIES: Final = frozenset({"ScalarSubquery", "ListQuery", "InSubquery", "Ex
 
 @dataclass(slots=True)
 class Checked:
-    """What the walk has found. `expands`: a row of the source may give several rows, or none that stand where it stood."""
+    """What the walk has found. `expands`: a row of the source may give several rows, or none that stand where it stood.
+
+    `reorders`: a function of the user's may give them anywhere in its partition, those of one row also apart.
+    """
 
     expands: bool = False
+    reorders: bool = False
     sources: list[str] = field(default_factory=list)
 
 
@@ -145,11 +149,8 @@ def _walk(node: Any, sources: Mapping[str, Sequence[str]], checked: Checked) -> 
         case "Union":
             return _through_union(node, [_walk(child, sources, checked) for child in children])
         case _ if name in _BATCH_FUNCTIONS:
-            checked.expands = True
-            below = _walk(children[0], sources, checked)
-            # What a function does with a column nobody sees: it is taken at its name.
-            outputs = {attribute.name(): attribute.exprId().id() for attribute in _items(node.output())}
-            return _Columns({key: frozenset({outputs[key]}) for key in below.keys if key in outputs}, frozenset())
+            checked.expands = checked.reorders = True
+            return _through_function(node, children[0], _walk(children[0], sources, checked))
         case _ if not children:
             raise NeedsChange(
                 reasons.PLAN_NOT_MAP_ONLY,
@@ -178,6 +179,25 @@ def _through_project(node: Any, below: _Columns) -> _Columns:
         if _is_unstable(inner, below.unstable):
             unstable.add(number)
     return _Columns({key: frozenset(numbers) for key, numbers in found.items()}, frozenset(unstable))
+
+
+def _through_function(node: Any, child: Any, below: _Columns) -> _Columns:
+    """What a function does with a column nobody sees: it is taken at its name and type."""
+    given = {attribute.exprId().id(): attribute.dataType().simpleString() for attribute in _items(child.output())}
+    outputs = {attribute.name(): attribute for attribute in _items(node.output())}
+    found: dict[str, frozenset[int]] = {}
+    for key, numbers in below.keys.items():
+        if key not in outputs:
+            continue
+        kind = outputs[key].dataType().simpleString()
+        if other := next((given[number] for number in numbers if given[number] != kind), None):
+            raise NeedsChange(
+                reasons.KEYS_UNSUITABLE,
+                f"a batch function declares the key column {key!r} as {kind}, and in the source it is {other}: as another type "
+                f"it would not be known again; declare it as {other}",
+            )
+        found[key] = frozenset({outputs[key].exprId().id()})
+    return _Columns(found, frozenset())
 
 
 def _through_union(node: Any, branches: list[_Columns]) -> _Columns:

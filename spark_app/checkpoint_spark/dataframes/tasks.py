@@ -178,7 +178,7 @@ def _keys_put_by(ledger: Ledger, order: PartitionOrder, number: int) -> keys.Seg
         ledger.put_keys(path, data)
         return path
 
-    return keys.SegmentKeys(order.key_names, put)
+    return keys.SegmentKeys(order.key_names, put, order.expands)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,12 +117,34 @@ def test_keys_that_do_not_come_through_are_refused(session: Any, views: dict[str
 
 @pytest.mark.parametrize("column", ["monotonically_increasing_id()", "uuid()", "floor(rand() * 100)"])
 def test_a_source_that_depends_on_chance_is_refused(session: Any, views: dict[str, tuple[str, ...]], column: str) -> None:
-    refuse_chance(session.table("input"))
+    refuse_chance(session.table("input"), ["id"])
 
     with pytest.raises(NeedsChange, match="depends on chance") as caught:
-        refuse_chance(session.sql(f"SELECT {column} AS id, text FROM input"))
+        refuse_chance(session.sql(f"SELECT {column} AS id, text FROM input"), ["id"])
 
     assert caught.value.reason == reasons.KEYS_UNSUITABLE
+
+
+def test_a_key_that_a_window_function_has_made_is_refused_and_other_columns_of_it_are_not(session: Any) -> None:
+    numbered = "SELECT id, text, row_number() OVER (PARTITION BY text ORDER BY id) AS place FROM input"
+    frame = session.sql(f"SELECT id, text, place + 1 AS nr FROM ({numbered})")
+    refuse_chance(frame, ["id"])
+
+    with pytest.raises(NeedsChange, match="'nr' is made by a window function") as caught:
+        refuse_chance(frame, ["text", "nr"])
+
+    assert caught.value.reason == reasons.KEYS_UNSUITABLE
+
+
+@pytest.mark.parametrize("made", ["rand()", "current_timestamp()"])
+def test_a_filter_over_what_an_explode_makes_of_chance_is_refused(
+    session: Any, views: dict[str, tuple[str, ...]], made: str
+) -> None:
+    exploded = f"SELECT id, text, explode(array({made})) AS made FROM input"
+    checked(session, views, exploded)
+
+    with pytest.raises(NeedsChange, match="is not the same each time"):
+        checked(session, views, f"SELECT * FROM ({exploded}) WHERE made IS NOT NULL")
 
 
 def _same(batches: Any) -> Any:

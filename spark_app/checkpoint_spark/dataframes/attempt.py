@@ -157,7 +157,7 @@ class _Work:
     def read(self, frame: DataFrame, key_names: tuple[str, ...], is_numbered: bool = False) -> DataFrame:
         """Return the frame without the rows whose keys are sealed."""
         number = len(self._sources)
-        refuse_chance(frame)
+        refuse_chance(frame, key_names)
         for name in frame.columns:
             if name.startswith(keys.HIDDEN_PREFIX):
                 raise NeedsChange(reasons.KEYS_UNSUITABLE, f"the source has a column {name!r}: such names are ours; rename it")

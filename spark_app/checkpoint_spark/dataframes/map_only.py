@@ -97,12 +97,22 @@ def check_map_only(frame: Any, sources: Mapping[str, Sequence[str]]) -> Checked:
     return checked
 
 
-def refuse_chance(frame: Any) -> None:
+def refuse_chance(frame: Any, key_names: Sequence[str]) -> None:
     """Refuse a source whose rows depend on chance: what is a key in one attempt would be another row's in the next.
 
-    Keys of monotonically_increasing_id() are the worst of it: the same set each time, for other rows.
+    Keys of monotonically_increasing_id() are the worst of it: the same set each time, for other rows. Those of row_number() are
+    like them, where rows share a place in its order, or come later.
     """
-    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+    plan = frame._jdf.queryExecution().analyzed()
+    windowed = _made_by_windows(plan)
+    for attribute in _items(plan.output()):
+        if attribute.name() in key_names and attribute.exprId().id() in windowed:
+            raise NeedsChange(
+                reasons.KEYS_UNSUITABLE,
+                f"the key column {attribute.name()!r} is made by a window function, which may number other rows so in the next "
+                "attempt; take columns of the rows themselves as keys, or compute it before, in a table",
+            )
+    for node in _nodes(plan):
         for expression in _items(node.expressions()):
             if not expression.deterministic():
                 raise NeedsChange(
@@ -110,6 +120,20 @@ def refuse_chance(frame: Any) -> None:
                     f"the source depends on chance ({expression.sql()}), so its rows are not known again by their keys; compute "
                     "such columns after the source (in sql, after job.read, or in a step), and keys before it, in a table",
                 )
+
+
+def _made_by_windows(plan: Any) -> set[int]:
+    """Return the attributes that are made of what window functions give."""
+    made: set[int] = set()
+    for node in reversed(list(_nodes(plan))):
+        name = node.getClass().getSimpleName()
+        if name == "Window":
+            made.update(expression.exprId().id() for expression in _items(node.windowExpressions()))
+        elif name == "Project":
+            for expression in _items(node.projectList()):
+                if any(attribute.exprId().id() in made for attribute in _items(expression.references().toSeq())):
+                    made.add(expression.exprId().id())
+    return made
 
 
 def _nodes(node: Any) -> Iterator[Any]:
@@ -145,7 +169,11 @@ def _walk(node: Any, sources: Mapping[str, Sequence[str]], checked: Checked) -> 
             return _walk(children[0], sources, checked)
         case "Generate":
             checked.expands = True
-            return _walk(children[0], sources, checked)
+            below = _walk(children[0], sources, checked)
+            if not _is_unstable(node.generator(), below.unstable):
+                return below
+            made = frozenset(attribute.exprId().id() for attribute in _items(node.generatorOutput()))
+            return _Columns(below.keys, below.unstable | made)
         case "Union":
             return _through_union(node, [_walk(child, sources, checked) for child in children])
         case _ if name in _BATCH_FUNCTIONS:

@@ -227,6 +227,11 @@ def test_file_that_ends_inside_quotes_is_refused_whatever_the_number_of_quotes(
     assert "its last quoted field has no end" in message
 
 
+def test_file_that_ends_inside_quotes_is_refused_also_in_a_column_of_numbers(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.csv", 'a,b\n1,2\n2,"3\n')
+    assert path in refusal(path, types={"b": "int64"}, options={"multiLine": True}).message
+
+
 @pytest.mark.parametrize("columns", [None, ["a"]])
 def test_line_break_at_the_end_of_the_last_field_is_part_of_it(tmp_path: Path, columns: list[str] | None) -> None:
     path = put(tmp_path, "x.csv", 'a,b\n1,"x\n"')

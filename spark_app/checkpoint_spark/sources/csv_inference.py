@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkpoint_spark.sources.failures import unreadable
-
-#: Integers that no int64 holds; pyarrow would make doubles of them, which are others.
-_LARGE_INTEGERS: Final = pa.decimal128(38, 0)
+from checkpoint_spark.sources.parsing import LARGE_INTEGERS
 
 
 def infer_types(
@@ -63,7 +60,7 @@ def _number_type(column: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.DataType
     if pc.any(pc.and_(pc.fill_null(pc.is_inf(column), False), which("[0-9]"))).as_py():
         return pa.string()
     if pc.all(pc.or_(which(r"^\s*[+-]?[0-9]+\s*$"), pc.is_null(texts))).as_py():
-        return _LARGE_INTEGERS if not pc.any(which("[1-9][0-9]{38}")).as_py() else pa.string()
+        return LARGE_INTEGERS if not pc.any(which("[1-9][0-9]{38}")).as_py() else pa.string()
     return column.type
 
 
@@ -85,8 +82,8 @@ def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return other
     if all(_is_number(kind) for kind in (one, other)):
         return pa.float64()
-    if {one, other} == {pa.int64(), _LARGE_INTEGERS}:
-        return _LARGE_INTEGERS
+    if {one, other} == {pa.int64(), LARGE_INTEGERS}:
+        return LARGE_INTEGERS
     times = [kind for kind in (one, other) if kinds.is_timestamp(kind)]
     if len(times) == 2 and one.tz == other.tz:
         return pa.timestamp("ns", one.tz)

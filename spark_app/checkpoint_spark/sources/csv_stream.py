@@ -65,7 +65,8 @@ class CsvStream:
                 if self._is_empty(path, error):
                     return
                 block_bytes = self._larger(path, block_bytes, error, given, names)
-        if text.has_quotes and may_be_open:
+        # An odd number of quotes, or a field that goes on to the end: each may be by right, and is looked at.
+        if text.quotes % 2 or (text.quotes and may_be_open):
             self._check_is_closed(path, block_bytes, names, given)
 
     def _first(self, path: str, block_bytes: int, convert: Any) -> pa.Table | None:
@@ -109,7 +110,8 @@ class CsvStream:
     def _check_is_closed(self, path: str, block_bytes: int, names: Sequence[str], rows: int) -> None:
         """Refuse a file that ends inside quotes: pyarrow takes its end for the end of the field, however much that swallowed.
 
-        A field may have a break at its end by right; so a row is added, and must be found.
+        Quotes inside of unquoted text may be odd in number, and a field may have a break at its end; so a row is added, and must
+        be found.
         """
         convert = pa.csv.ConvertOptions(column_types={name: pa.binary() for name in names})
         found = 0
@@ -128,7 +130,7 @@ class CsvStream:
 
 
 class _QuotedText:
-    """A text for pyarrow, of which is known whether it has quotes.
+    """A text for pyarrow, in which quotes are counted.
 
     What is given never ends between \\r and \\n: pyarrow takes that for the end of a row also inside quotes, and drops the \\n.
     """
@@ -139,13 +141,14 @@ class _QuotedText:
         self._stream = stream
         self._quote = quote
         self._kept = b""
-        self.has_quotes = False
+        self.quotes = 0
 
     def read(self, size_bytes: int) -> bytes:
         data = self._kept + self._stream.read(size_bytes - len(self._kept))
         self._kept = b"\r" if len(data) > 1 and data.endswith(b"\r") else b""
         data = data[: len(data) - len(self._kept)]
-        self.has_quotes = self.has_quotes or bool(self._quote and self._quote in data)
+        if self._quote:
+            self.quotes += data.count(self._quote)
         return data
 
     def readable(self) -> bool:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from checkpoint_spark.sources.lines import Lines
-from checkpoint_spark.sources.parsing import NotOneRowALine
+from checkpoint_spark.sources.parsing import LARGE_INTEGERS, NotOneRowALine
 
 WAY_OUT: Final = (
     "one JSON object a line is expected, with the fields that the first rows have; mend the file, name the field or a type that "
@@ -21,8 +21,6 @@ WAY_OUT: Final = (
 
 
 _SPACE: Final = re.compile(rb"\s*")
-#: Integers that no int64 holds; pyarrow would make doubles of them, which are others.
-_LARGE_INTEGERS: Final = pa.decimal128(38, 0)
 _NO_INT64: Final = float(1 << 63)
 
 
@@ -72,12 +70,12 @@ def _as_written(lines: Lines, table: pa.Table, field: pa.Field, given: Mapping[s
     data = lines.data[lines.begin : lines.end]
     if most is None or most < _NO_INT64 or re.search(key + rb"[.eE]", data) or not re.search(key + rb"\s*[,}]", data):
         return field.type
-    large = pa.schema([(field.name, _LARGE_INTEGERS)])
+    large = pa.schema([(field.name, LARGE_INTEGERS)])
     try:
         _read(lines, pa.json.ParseOptions(explicit_schema=large, unexpected_field_behavior="ignore"))
     except pa.ArrowInvalid:
         return field.type
-    return _LARGE_INTEGERS
+    return LARGE_INTEGERS
 
 
 def _read(lines: Lines, options: Any) -> pa.Table | None:

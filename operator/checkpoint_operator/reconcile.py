@@ -27,7 +27,7 @@ from checkpoint_operator.core.actions import (
     Wait,
 )
 from checkpoint_operator.core.observation import Attempt, DriverSight, DriverState, Failure, Observation
-from checkpoint_operator.core.rules import decide, failed_in_a_row
+from checkpoint_operator.core.rules import decide, in_vain_in_a_row
 from checkpoint_operator.row_errors import count_quarantined, limit_of
 from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol import reasons, writes
@@ -215,8 +215,8 @@ class Reconciler:
         """Counted from when this process first saw the last attempt closed: no clock of anybody else is asked."""
         if not attempts or (closed_at := self._closed_at.get((epoch, attempts[-1].number))) is None:
             return 0.0
-        failures = len(failed_in_a_row(attempts, self.first_counted_failure or 1))
-        return closed_at + self.pause_after(failures) - self.clock()
+        in_vain = len(in_vain_in_a_row(attempts, self.first_counted_failure or 1))
+        return closed_at + self.pause_after(in_vain) - self.clock()
 
     def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool) -> Attempt:
         launch = ledger.read_launch(number)
@@ -252,7 +252,7 @@ class Reconciler:
             return DriverSight(DriverState.ELSEWHERE)
         if sight.state is DriverState.UNBORN and ledger.read_plan(launch.attempt) is not None:
             # Somebody has driven this attempt: another driver of it would end before any task.
-            return DriverSight(DriverState.GONE)
+            return DriverSight(DriverState.GONE, sight.trouble)
         return sight
 
     def _is_sealed(self, ledger: Ledger, attempt: int) -> bool:

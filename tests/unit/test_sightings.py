@@ -49,7 +49,7 @@ CASES: dict[str, tuple[dict[str, Any], DriverState, str | None]] = {
     ),
     "it is failed and no container says why": ({"phase": "Failed"}, DriverState.GONE, reasons.DRIVER_FAILED),
     "it was evicted": ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, DriverState.GONE, reasons.DRIVER_EVICTED),
-    "its node is lost": ({"phase": "Running", "reason": "NodeLost"}, DriverState.GONE, reasons.DRIVER_EVICTED),
+    "its node is lost": ({"phase": "Running", "reason": "NodeLost"}, DriverState.GONE, reasons.NODE_LOST),
     "it is about to be taken away": ({"phase": "Running", **DISRUPTED}, DriverState.GONE, reasons.DRIVER_EVICTED),
     "its image cannot be pulled": (waits("ErrImagePull", "not found"), DriverState.STARTING, reasons.IMAGE_UNAVAILABLE),
     "its image is waited for": (waits("ImagePullBackOff", "back-off"), DriverState.STARTING, reasons.IMAGE_UNAVAILABLE),
@@ -88,7 +88,7 @@ def test_a_pod_that_is_being_deleted_is_gone() -> None:
 
     assert sight.state is DriverState.GONE
     assert sight.trouble is not None
-    assert sight.trouble.reason == reasons.DRIVER_EVICTED
+    assert sight.trouble.reason == reasons.DRIVER_DELETED
 
 
 def test_a_pod_of_an_earlier_manifest_is_outdated() -> None:

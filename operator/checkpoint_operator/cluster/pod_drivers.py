@@ -38,13 +38,18 @@ class PodDrivers:
     record: Callable[[EpochKey, LaunchRecord, str], None]
     note: Callable[[Mapping[str, Any]], None]
     _unborn: set[tuple[EpochKey, int]] = field(default_factory=set)
+    #: Attempts whose pod this process has made, or found: where there is none any more, it was deleted.
+    _made: set[tuple[EpochKey, int]] = field(default_factory=set)
 
     def look(self, key: EpochKey, attempt: int) -> DriverSight:
         sight = sight_of(self._pod(key, attempt), self.owner.generation)
         if sight.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._unborn:
             return sight
         # Before it counts that there is no pod, or that it has ended, the API server itself is asked: a watch lags.
-        return sight_of(self._pod(key, attempt, is_fresh=True), self.owner.generation)
+        sight = sight_of(self._pod(key, attempt, is_fresh=True), self.owner.generation)
+        if sight.state is DriverState.UNBORN and (key, attempt) in self._made:
+            return DriverSight(DriverState.GONE, sight.trouble)
+        return sight
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         """Nobody can have made the pod of an attempt that we have only just recorded. (If somebody has: we find it there.)"""
@@ -56,6 +61,7 @@ class PodDrivers:
         self.record(key, launch, name)
         self._unborn.discard((key, launch.attempt))
         if (made := self.api.create_pod(self.owner.namespace, pod)) is not None:
+            self._made.add((key, launch.attempt))
             self.note(made)
             return
         standing = self.api.get_pod(self.owner.namespace, name)

@@ -18,14 +18,24 @@ _IMAGE_WORDS: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
 )
 _INCOMPLETE_WORDS: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+#: What a DisruptionTarget condition says (kubernetes.io: Pod disruption conditions), where it is not an eviction.
+_DISRUPTIONS: Final = {
+    "PreemptionByScheduler": reasons.DRIVER_PREEMPTED,
+    "DeletionByTaintManager": reasons.NODE_LOST,
+    "DeletionByPodGC": reasons.NODE_LOST,
+}
 _MOST_TEXT: Final = 1000
 _SIGKILL: Final = 137
+_SIGTERM: Final = 143
 
 
 def sight_of(pod: Pod | None, generation: int) -> DriverSight:
-    """Return what a driver's pod says. None: there is no such pod, so nobody has started the driver, or somebody removed it."""
+    """Return what a driver's pod says. None: there is no such pod, so nobody has started the driver, or somebody removed it.
+
+    Only the caller may know which; `trouble` is what to say if it was removed.
+    """
     if pod is None:
-        return DriverSight(DriverState.UNBORN)
+        return DriverSight(DriverState.UNBORN, _failure(reasons.DRIVER_DELETED, "the driver's pod is gone: it was deleted"))
     annotations = pod["metadata"].get("annotations") or {}
     is_outdated = annotations.get(GENERATION_ANNOTATION) != str(generation)
     status = pod.get("status") or {}
@@ -40,19 +50,23 @@ def sight_of(pod: Pod | None, generation: int) -> DriverSight:
 def _end(pod: Pod, status: Mapping[str, Any]) -> Failure | None:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-            return _failure(reasons.DRIVER_EVICTED, f"the driver's pod was taken away: {text}")
-    if status.get("reason") in ("Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"):
-        text = f"{status['reason']}: {status.get('message', '')}"
-        return _failure(reasons.DRIVER_EVICTED, f"the driver's pod was taken away: {text}")
+            word = condition.get("reason", "")
+            text = f"the driver's pod was taken away: {word}: {condition.get('message', '')}"
+            return _failure(_DISRUPTIONS.get(word, reasons.DRIVER_EVICTED), text)
+    if (word := status.get("reason")) in ("Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"):
+        reason = reasons.NODE_LOST if word == "NodeLost" else reasons.DRIVER_EVICTED
+        return _failure(reason, f"the driver's pod was taken away: {word}: {status.get('message', '')}")
+    is_deleted = pod["metadata"].get("deletionTimestamp") is not None
     for container in _containers(status):
         ended = (container.get("state") or {}).get("terminated")
-        if ended is not None and container.get("name") == DRIVER_CONTAINER:
+        # A pod that is deleted has its processes ended by signals: that is no failure of theirs.
+        is_by_signal = ended is not None and ended.get("exitCode") in (_SIGTERM, _SIGKILL) and ended.get("reason") != "OOMKilled"
+        if ended is not None and container.get("name") == DRIVER_CONTAINER and not (is_deleted and is_by_signal):
             return _ended(ended)
+    if is_deleted:
+        return _failure(reasons.DRIVER_DELETED, "the driver's pod was deleted")
     if status.get("phase") in ("Failed", "Succeeded"):
         return _failure(reasons.DRIVER_FAILED, f"the driver's pod ended: {status.get('reason', '')} {status.get('message', '')}")
-    if pod["metadata"].get("deletionTimestamp") is not None:
-        return _failure(reasons.DRIVER_EVICTED, "the driver's pod was deleted")
     return None
 
 

@@ -32,6 +32,10 @@ from checkpoint_protocol.records import LaunchRecord, MarkRecord
 _CAUSES: Final[dict[str, Cause]] = {
     reasons.DRIVER_OUT_OF_MEMORY: "OOMKilled",
     reasons.DRIVER_EVICTED: "Evicted",
+    reasons.DRIVER_PREEMPTED: "Preempted",
+    reasons.DRIVER_DELETED: "Deleted",
+    reasons.NODE_LOST: "NodeLost",
+    reasons.CREDENTIALS_REFUSED: "Credentials",
     reasons.IMAGE_UNAVAILABLE: "Image",
     reasons.POD_UNSCHEDULABLE: "Scheduling",
     reasons.POD_INCOMPLETE: "Scheduling",

@@ -29,8 +29,9 @@ class Failure:
 class DriverSight:
     """What the driver port knows of one driver.
 
-    `trouble`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known. `is_outdated`: it was
-    asked for under an earlier manifest, so that one that cannot start might start now.
+    `trouble`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known; of one that is UNBORN,
+    what must have ended it if it was started all the same. `is_outdated`: it was asked for under an earlier manifest, so that one
+    that cannot start might start now.
     """
 
     state: DriverState

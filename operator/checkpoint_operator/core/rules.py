@@ -23,8 +23,10 @@ from checkpoint_protocol import reasons
 #: After so long without a new seal, the driver of another machine is given up. Too early only costs work, never rows.
 _TAKE_OVER_AFTER_S: Final = 60.0
 
-#: Attempts that were ended by what a person wants do not count as failed.
-_NOT_FAILED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED})
+#: Attempts that were ended by what a person wants do not count as failed, ...
+_WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED})
+#: ... nor do those whose driver's place was taken away: the cluster's doing, as for the pods of a Job that ignores DisruptionTarget.
+_DISRUPTED: Final = frozenset({reasons.DRIVER_EVICTED, reasons.DRIVER_PREEMPTED, reasons.DRIVER_DELETED, reasons.NODE_LOST})
 
 Rule = Callable[[Observation], tuple[Action, ...] | None]
 
@@ -197,7 +199,9 @@ def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
 def pause_before_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
     """What failed by itself may need a moment; code that was changed need not wait."""
     last = seen.last
-    if last is None or seen.pause_left_s <= 0 or not _counts(seen, last) or last.code_digest != seen.code_digest:
+    if last is None or seen.pause_left_s <= 0 or last.code_digest != seen.code_digest:
+        return None
+    if not _counts(seen, last) and not _is_disrupted(last):
         return None
     return (Wait(f"the pause before attempt {last.number + 1}", last.failure),)
 
@@ -243,13 +247,18 @@ def stop_what_was_given_up(seen: Observation) -> tuple[StopDriver, ...]:
 
 def failed_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
     """Return the last attempts that count as failed, back to one that has sealed something."""
-    failed: list[Attempt] = []
+    return [attempt for attempt in in_vain_in_a_row(attempts, first_counted) if _is_failed(attempt)]
+
+
+def in_vain_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
+    """Return the last attempts that failed or were disrupted, back to one that has sealed something: the next waits for longer."""
+    in_vain: list[Attempt] = []
     for attempt in reversed(attempts):
         if attempt.has_sealed or attempt.number < first_counted:
             break
-        if _is_failed(attempt):
-            failed.insert(0, attempt)
-    return failed
+        if _is_failed(attempt) or _is_disrupted(attempt):
+            in_vain.insert(0, attempt)
+    return in_vain
 
 
 def progress_deadline_s(seen: Observation) -> float:
@@ -263,9 +272,14 @@ def _counts(seen: Observation, attempt: Attempt) -> bool:
 
 
 def _is_failed(attempt: Attempt) -> bool:
-    if attempt.failure is not None and attempt.failure.reason in _NOT_FAILED:
+    if attempt.failure is not None and attempt.failure.reason in _WANTED | _DISRUPTED:
         return False
     return attempt.is_closed and not attempt.is_complete
+
+
+def _is_disrupted(attempt: Attempt) -> bool:
+    is_over = attempt.is_closed and not attempt.is_complete
+    return is_over and attempt.failure is not None and attempt.failure.reason in _DISRUPTED
 
 
 def _still_standing(seen: Observation) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ Nothing is remembered between rounds but when progress was last seen, which no s
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -140,6 +141,8 @@ class Reconciler:
     first_counted_failure: int | None = None
     is_past_deadline: bool = False
     pause_after: Callable[[int], float] = lambda failures: 0.0
+    #: The same where the last attempt waits for something outside of the manifest; a person who runs a write again asks by that.
+    look_again_after: Callable[[int], float] = lambda failures: math.inf
     #: Entered around reading what is committed and committing it. Raises Retryable if it is not this write's turn.
     commit_turn: Callable[[], AbstractContextManager[object]] = nullcontext
     _closed_at: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -206,17 +209,18 @@ class Reconciler:
             first_counted_failure=self.first_counted_failure,
             is_suspended=self.write.spec.suspend,
             is_past_deadline=self.is_past_deadline,
-            pause_left_s=self._pause_left_s(ledger.key.epoch, attempts),
+            pause_left_s=self._left_s(ledger.key.epoch, attempts, self.pause_after),
+            look_again_left_s=self._left_s(ledger.key.epoch, attempts, self.look_again_after),
             row_errors=row_errors,
             is_claimed=row_errors is not None and ledger.read_claim(0) is not None,
         )
 
-    def _pause_left_s(self, epoch: int, attempts: Sequence[Attempt]) -> float:
+    def _left_s(self, epoch: int, attempts: Sequence[Attempt], pause_after: Callable[[int], float]) -> float:
         """Counted from when this process first saw the last attempt closed: no clock of anybody else is asked."""
         if not attempts or (closed_at := self._closed_at.get((epoch, attempts[-1].number))) is None:
             return 0.0
         in_vain = len(in_vain_in_a_row(attempts, self.first_counted_failure or 1))
-        return closed_at + self.pause_after(in_vain) - self.clock()
+        return closed_at + pause_after(in_vain) - self.clock()
 
     def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool) -> Attempt:
         launch = ledger.read_launch(number)

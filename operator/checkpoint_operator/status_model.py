@@ -133,6 +133,9 @@ class Status(StatusSection):
     failed_before_generation: Count | None = Field(
         default=None, description="The metadata.generation for which failedBefore was fixed; an edit of the spec fixes it anew."
     )
+    retried: Annotated[str, Field(max_length=128)] | None = Field(
+        default=None, description="The value of the annotation checkpointed.dev/retry that was last acted on."
+    )
     conditions: tuple[Condition, ...] | None = Field(
         default=None, max_length=16, description="Accepted, Running, Sealed, Committed and Stalled."
     )

@@ -47,7 +47,9 @@ API_CONFLICT: Final = "ApiConflict"  # an object was changed since it was read
 # the driver
 DRIVER_FAILED: Final = "DriverFailed"  # a driver ended without telling why
 DRIVER_OUT_OF_MEMORY: Final = "DriverOutOfMemory"  # the kernel ended a driver that took more memory than its limit
-DRIVER_EVICTED: Final = "DriverEvicted"  # the driver's pod was evicted: its node is drained, shut down, or short of memory or disk
+DRIVER_EVICTED: Final = (
+    "DriverEvicted"  # the driver's pod was evicted: its node is drained, shut down, or short of memory or disk
+)
 DRIVER_PREEMPTED: Final = "DriverPreempted"  # the scheduler took the driver's place for a pod of higher priority
 DRIVER_DELETED: Final = "DriverDeleted"  # somebody, or something, deleted the driver's pod
 NODE_LOST: Final = "NodeLost"  # the driver's node does not answer any more, or was removed

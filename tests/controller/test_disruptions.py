@@ -92,7 +92,9 @@ def test_a_driver_that_is_deleted_before_its_plan_is_named_and_followed_after_a_
     assert 10 <= pauses[0] < 20 <= pauses[1] < 40 <= pauses[2] < 80
 
 
-def test_a_pod_that_is_being_deleted_is_named_as_deleted_although_its_driver_ended_by_a_signal(world: World, source: Path) -> None:
+def test_a_pod_that_is_being_deleted_is_named_as_deleted_although_its_driver_ended_by_a_signal(
+    world: World, source: Path
+) -> None:
     def delete_gracefully(pod: dict[str, Any]) -> None:
         if pod["metadata"]["name"].endswith("-1"):
             ended = {"name": "driver", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}}

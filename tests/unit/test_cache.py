@@ -54,3 +54,19 @@ def test_what_is_older_than_what_is_known_is_passed_over() -> None:
     cache.put_write(body(2))
 
     assert not cache.put_write(body(1, generation=2))
+
+
+def test_a_pod_that_is_gone_does_not_come_back_with_the_late_answer_to_the_request_that_made_it() -> None:
+    cache = Cache()
+    cache.remove_pod(body(2))
+
+    assert not cache.put_pod(body(1))
+
+    assert cache.pod("n", "w") is None
+
+
+def test_another_pod_of_the_same_name_is_taken_in() -> None:
+    cache = Cache()
+    cache.remove_pod(body(2))
+
+    assert cache.put_pod(body(3, uid="another"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,7 @@ class WriteName(NamedTuple):
     name: str
 
 
+_MOST_GONE: Final = 1000
 _POD_METADATA: Final = (
     "name",
     "namespace",
@@ -36,6 +38,8 @@ class Cache:
     _writes: dict[WriteName, Mapping[str, Any]] = field(default_factory=dict)
     _pods: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    #: The uids of the last pods that are gone: the answer to the request that made one may come after the end of it.
+    _gone: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_GONE))
 
     def put_write(self, body: Mapping[str, Any]) -> bool:
         """Take a write as it is now; return whether that is a reason to look at it.
@@ -82,7 +86,7 @@ class Cache:
         }
         place = (body["metadata"]["namespace"], body["metadata"]["name"])
         with self._lock:
-            is_news = _is_news(body, self._pods.get(place))
+            is_news = _is_news(body, self._pods.get(place)) and body["metadata"]["uid"] not in self._gone
             if is_news:
                 self._pods[place] = kept
         return is_news
@@ -90,6 +94,7 @@ class Cache:
     def remove_pod(self, body: Mapping[str, Any]) -> None:
         place = (body["metadata"]["namespace"], body["metadata"]["name"])
         with self._lock:
+            self._gone.append(body["metadata"]["uid"])
             known = self._pods.get(place)
             if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
                 del self._pods[place]

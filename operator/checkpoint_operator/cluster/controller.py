@@ -26,7 +26,7 @@ from checkpoint_operator.cluster.object_status import status_of, status_patch
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner, pod_name
 from checkpoint_operator.cluster.session import CommitTurns, Session, open_session
-from checkpoint_operator.cluster.status import Frame
+from checkpoint_operator.cluster.status import RETRY_ANNOTATION, Frame
 from checkpoint_operator.core.actions import Close, Commit, Finish, Stall, StopDriver, Wait
 from checkpoint_operator.deletion import Kept, delete_write
 from checkpoint_operator.progress import measure
@@ -46,6 +46,7 @@ from checkpoint_protocol.store import ObjectStore, local_path
 FINALIZER: Final = "checkpointed.dev/staged-results"
 #: A person who knows that a store is gone for good lets a deletion end without it.
 ABANDON_ANNOTATION: Final = "checkpointed.dev/abandon"
+_MOST_RETRY_TEXT: Final = 128
 
 _MOST_ROUNDS: Final = 50
 _FIRST_LOOK_S, _MOST_LOOK_S = 3.0, 30.0
@@ -171,7 +172,7 @@ class Controller:
             sink=self.open_sink(spec.sink),
             drivers=drivers,
             resolve_code=lambda: self.code_source.resolve(owner, spec, store),
-            failed_before=lambda numbers: _failed_before(status_of(body), owner.generation, numbers),
+            failed_before=lambda numbers: _failed_before(status_of(body), owner, numbers),
             commit_turn=lambda: self._turns.take(lambda: self._record_commit(key)),
             clock=self.clock,
             look_at_source=self.open_source(spec.source),
@@ -389,6 +390,8 @@ class Controller:
             generation=body["metadata"]["generation"],
             now=self.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             spec=spec,
+            name=key.name,
+            retry=_owner(body).retry,
         )
 
     def _body(self, key: WriteName) -> Mapping[str, Any]:
@@ -428,12 +431,13 @@ def _manifest(body: Mapping[str, Any]) -> CheckpointedWrite:
 
 def _owner(body: Mapping[str, Any]) -> Owner:
     metadata = body["metadata"]
-    return Owner(metadata["namespace"], metadata["name"], metadata["uid"], metadata["generation"])
+    retry = str((metadata.get("annotations") or {}).get(RETRY_ANNOTATION, ""))[:_MOST_RETRY_TEXT]
+    return Owner(metadata["namespace"], metadata["name"], metadata["uid"], metadata["generation"], retry)
 
 
-def _failed_before(status: Status, generation: int, numbers: list[int]) -> int:
-    """Return the last attempt whose failure no longer counts: a manifest that was changed asks for new tries."""
-    if status.failed_before_generation not in (None, generation):
+def _failed_before(status: Status, owner: Owner, numbers: list[int]) -> int:
+    """Return the last attempt whose failure no longer counts: a manifest that was changed asks for new tries, as a person may."""
+    if status.failed_before_generation not in (None, owner.generation) or (status.retried or "") != owner.retry:
         return numbers[-1] if numbers else 0
     known = status.failed_before or 0
     return known if numbers and known <= numbers[-1] else 0

@@ -48,12 +48,13 @@ _MERGED_LISTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The CheckpointedWrite that a pod is made for."""
+    """The CheckpointedWrite that a pod is made for. `retry`: what a person has asked for new tries with, last."""
 
     namespace: str
     name: str
     uid: str
     generation: int
+    retry: str = ""
 
 
 def pod_name(owner: Owner, epoch: int, attempt: int) -> str:

@@ -22,6 +22,8 @@ from checkpoint_protocol.store import ObjectStore
 _PAUSE_AFTER_PROGRESS_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 10.0
 _MOST_PAUSE_S: Final = 300.0
+_FIRST_LOOK_AGAIN_S: Final = 300.0
+_MOST_LOOK_AGAIN_S: Final = 3600.0
 
 
 def pause_after(failures: int) -> float:
@@ -33,6 +35,11 @@ def pause_after(failures: int) -> float:
     if failures == 0:
         return _PAUSE_AFTER_PROGRESS_S
     return min(_MOST_PAUSE_S, _FIRST_PAUSE_S * float(1 << min(failures - 1, 10)))
+
+
+def look_again_after(failures: int) -> float:
+    """Return the seconds until something outside of the manifest is looked at again: 5, 10, 20, 40, 60, 60 ... minutes."""
+    return min(_MOST_LOOK_AGAIN_S, _FIRST_LOOK_AGAIN_S * float(1 << min(max(failures, 1) - 1, 10)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,7 @@ def open_session(
         clock=clock,
         renew=renew,
         pause_after=pause_after,
+        look_again_after=look_again_after,
         commit_turn=commit_turn,
         look_at_source=look_at_source,
     )

@@ -11,6 +11,7 @@ from typing import Final
 
 from checkpoint_operator.core.actions import Action, Commit, Finish, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import Attempt, DriverState
+from checkpoint_operator.core.rules import ENVIRONMENT
 from checkpoint_operator.progress import Progress
 from checkpoint_operator.reconcile import Round
 from checkpoint_operator.status_model import (
@@ -51,16 +52,23 @@ _CAUSES: Final[dict[str, Cause]] = {
 }
 
 _STARTING: Final = "DriverStarting"
+#: Another value of it asks for new tries, as an edit of the spec does.
+RETRY_ANNOTATION: Final = "checkpointed.dev/retry"
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a status is made against: the manifest's generation, the time (RFC 3339), and what was there."""
+    """What a status is made against: the manifest's generation, the time (RFC 3339), and what was there.
+
+    `name`, `retry`: the object's, and the value of its retry annotation.
+    """
 
     previous: Status
     generation: int
     now: str
     spec: Spec | None
+    name: str = ""
+    retry: str = ""
 
 
 def after_round(frame: Frame, done: Round, progress: Progress, failed_before: int, pod: str | None) -> Status:
@@ -68,7 +76,7 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
     assert frame.spec is not None
     last_action = done.actions[-1]
     phase = _phase(done, last_action)
-    reason, message = _why(done, last_action, phase, pod)
+    reason, message = _why(frame, done, last_action, phase, pod)
     is_new_epoch = frame.previous.epoch != done.key.epoch
     attempts = done.seen.attempts
     mark = done.mark
@@ -96,6 +104,7 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
             "commit": _commit(frame, done, mark) or frame.previous.commit,
             "failed_before": failed_before,
             "failed_before_generation": frame.generation,
+            "retried": frame.retry or None,
             "conditions": _conditions(frame, done, progress, phase, pod),
         }
     )
@@ -133,6 +142,7 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str, failed
             "attempts": (*known, attempt)[-MAX_ATTEMPTS_SHOWN:],
             "failed_before": failed_before,
             "failed_before_generation": frame.generation,
+            "retried": frame.retry or None,
             "conditions": conditions.result(),
         }
     )
@@ -239,8 +249,14 @@ def _phase(done: Round, last_action: Action) -> Phase:
     return "Pending"
 
 
-def _why(done: Round, last_action: Action, phase: Phase, pod: str | None) -> tuple[str | None, str | None]:
+def _why(frame: Frame, done: Round, last_action: Action, phase: Phase, pod: str | None) -> tuple[str | None, str | None]:
     match last_action:
+        case Stall(reason, message) if reason in ENVIRONMENT:
+            command = (
+                f"kubectl annotate checkpointedwrite {frame.name} {RETRY_ANNOTATION}={done.seen.attempts[-1].number} --overwrite"
+            )
+            ending = f"; it is looked at again within the hour, and at once with: {command}"
+            return reason, f"{_bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
         case Stall(reason, message):
             return reason, message
         case Wait(_, trouble) if trouble is not None:
@@ -322,7 +338,7 @@ def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod
     last_action, last = done.actions[-1], done.seen.last
     is_committed = phase == "Committed"
     is_sealed = is_committed or phase == "Committing" or (last is not None and last.is_complete)
-    reason, message = _why(done, last_action, phase, pod)
+    reason, message = _why(frame, done, last_action, phase, pod)
     conditions = _Conditions(frame)
     conditions.set("Accepted", True, "ManifestValid", _way(frame.spec.source) if frame.spec else "")
     conditions.set("Running", phase == "Running", "DriverAtWork" if phase == "Running" else reason or phase, message or "")
@@ -343,5 +359,5 @@ def _way(source: Source) -> str:
     return f"{'dataframes' if source.is_dataframe else 'splits'}: {source.why_this_way}"
 
 
-def _bounded(text: str | None) -> str | None:
-    return text if text is None or len(text) <= MAX_MESSAGE_LENGTH else f"{text[: MAX_MESSAGE_LENGTH - 3]}..."
+def _bounded(text: str | None, most: int = MAX_MESSAGE_LENGTH) -> str | None:
+    return text if text is None or len(text) <= most else f"{text[: most - 3]}..."

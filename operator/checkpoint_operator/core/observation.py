@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -81,8 +82,9 @@ class Observation:
 
     `attempts` are those of the epoch, ascending. `first_counted_failure` is the first attempt whose failure counts against
     the backoff limit: a person who runs a write again asks for new tries. `pause_left_s`: how long the next attempt waits after a
-    failed one. `is_past_deadline`: the epoch has taken longer than its manifest allows. `row_errors`: None where no row was
-    quarantined. `is_claimed`: a commit may have been tried.
+    failed one. `look_again_left_s`: the same where the last one waits for something outside of the manifest to change; infinite
+    where only a person begins anew. `is_past_deadline`: the epoch has taken longer than its manifest allows. `row_errors`: None
+    where no row was quarantined. `is_claimed`: a commit may have been tried.
     """
 
     epoch: int
@@ -96,6 +98,7 @@ class Observation:
     is_suspended: bool = False
     is_past_deadline: bool = False
     pause_left_s: float = 0.0
+    look_again_left_s: float = math.inf
     row_errors: RowErrorLimit | None = None
     is_claimed: bool = False
 

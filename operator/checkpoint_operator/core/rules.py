@@ -25,8 +25,19 @@ _TAKE_OVER_AFTER_S: Final = 60.0
 
 #: Attempts that were ended by what a person wants do not count as failed, ...
 _WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED})
-#: ... nor do those whose driver's place was taken away: the cluster's doing, as for the pods of a Job that ignores DisruptionTarget.
+#: ... nor do those whose driver's place was taken away, as for the pods of a Job that ignores DisruptionTarget.
 _DISRUPTED: Final = frozenset({reasons.DRIVER_EVICTED, reasons.DRIVER_PREEMPTED, reasons.DRIVER_DELETED, reasons.NODE_LOST})
+
+#: What may be put right outside of the manifest, without anybody telling us: it is looked at again now and then.
+ENVIRONMENT: Final = frozenset(
+    {
+        reasons.SOURCE_MISSING,
+        reasons.SOURCE_CHANGED,
+        reasons.SOURCE_UNREADABLE,
+        reasons.KEYS_NOT_UNIQUE,
+        reasons.CREDENTIALS_REFUSED,
+    }
+)
 
 Rule = Callable[[Observation], tuple[Action, ...] | None]
 
@@ -174,9 +185,9 @@ def stall_past_the_active_deadline(seen: Observation) -> tuple[Action, ...] | No
 def stall_on_what_a_person_must_change(seen: Observation) -> tuple[Action, ...] | None:
     """The last attempt says that trying again cannot help, and nothing has changed since."""
     last = seen.last
-    if last is None or last.failure is None or last.failure.family == "Retryable" or not _counts(seen, last):
+    if last is None or last.failure is None or last.failure.family == "Retryable" or last.number < seen.first_counted_failure:
         return None
-    if last.code_digest != seen.code_digest:
+    if last.code_digest != seen.code_digest or (last.failure.reason in ENVIRONMENT and seen.look_again_left_s <= 0):
         return None
     return (Stall(last.failure.reason, last.failure.message),)
 
@@ -251,12 +262,15 @@ def failed_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Att
 
 
 def in_vain_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
-    """Return the last attempts that failed or were disrupted, back to one that has sealed something: the next waits for longer."""
+    """Return the last attempts that brought nothing, back to one that has sealed something: the next one waits for longer.
+
+    Those that were disrupted, or wait for something outside, are among them.
+    """
     in_vain: list[Attempt] = []
     for attempt in reversed(attempts):
         if attempt.has_sealed or attempt.number < first_counted:
             break
-        if _is_failed(attempt) or _is_disrupted(attempt):
+        if _is_failed(attempt) or _is_disrupted(attempt) or _awaits_others(attempt):
             in_vain.insert(0, attempt)
     return in_vain
 
@@ -272,14 +286,22 @@ def _counts(seen: Observation, attempt: Attempt) -> bool:
 
 
 def _is_failed(attempt: Attempt) -> bool:
-    if attempt.failure is not None and attempt.failure.reason in _WANTED | _DISRUPTED:
+    if attempt.failure is not None and attempt.failure.reason in _WANTED | _DISRUPTED | ENVIRONMENT:
         return False
     return attempt.is_closed and not attempt.is_complete
 
 
 def _is_disrupted(attempt: Attempt) -> bool:
+    return _ended_by(attempt, _DISRUPTED)
+
+
+def _awaits_others(attempt: Attempt) -> bool:
+    return _ended_by(attempt, ENVIRONMENT)
+
+
+def _ended_by(attempt: Attempt, found: frozenset[str]) -> bool:
     is_over = attempt.is_closed and not attempt.is_complete
-    return is_over and attempt.failure is not None and attempt.failure.reason in _DISRUPTED
+    return is_over and attempt.failure is not None and attempt.failure.reason in found
 
 
 def _still_standing(seen: Observation) -> tuple[int, ...]:

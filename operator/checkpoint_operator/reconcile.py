@@ -6,12 +6,13 @@ Nothing is remembered between rounds but when progress was last seen, which no s
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome, Committed, Rejected, TryLater, Unknown
 from checkpoint_operator.commit.results import Files, Results, gather
@@ -49,6 +50,12 @@ from checkpoint_protocol.records import (
     TargetRecord,
 )
 from checkpoint_protocol.store import ObjectStore
+
+#: A driver that has sealed nothing for so long is asked whether it has executors.
+_IDLE_BEFORE_STARVED_S: Final = 15.0
+#: Each attempt's pauses are longer by its own part of this share (shorter, before something outside is looked at again), so that
+#: what failed together is not tried again together.
+_MOST_SPREAD: Final = 0.5
 
 
 class Drivers(Protocol):
@@ -136,6 +143,10 @@ class Reconciler:
     recorder: str = ""
     #: Looks at a source table whose catalog only this process knows.
     look_at_source: Callable[[], PinnedIceberg | None] = lambda: None
+    #: Returns what keeps all executors of a driver at work from running, if anything does: of which attempt, and has it planned.
+    look_at_executors: Callable[[EpochKey, int, bool], Failure | None] = lambda key, attempt, has_plan: None
+    #: Returns how many writes come before this one, where its driver has to wait for a place; None if it has one.
+    ask_for_a_place: Callable[[], int | None] = lambda: None
     #: Gives the write as it is now (its code may have been changed) where a new attempt may depend on that.
     renew: Callable[[Write], Write] = lambda write: write
     first_counted_failure: int | None = None
@@ -149,6 +160,7 @@ class Reconciler:
     _ledger: Ledger | None = None
     _tallies: Tallies | None = None
     _progress: tuple[tuple[int, int, int], float] = field(default=((0, 0, 0), 0.0))
+    _starved_since: float | None = None
 
     def step(self) -> Round:
         """Do one round. Raises CheckpointError where a port does; the next round begins from what is stored."""
@@ -210,17 +222,25 @@ class Reconciler:
             is_suspended=self.write.spec.suspend,
             is_past_deadline=self.is_past_deadline,
             pause_left_s=self._left_s(ledger.key.epoch, attempts, self.pause_after),
-            look_again_left_s=self._left_s(ledger.key.epoch, attempts, self.look_again_after),
+            look_again_left_s=self._left_s(ledger.key.epoch, attempts, self.look_again_after, -_MOST_SPREAD),
             row_errors=row_errors,
             is_claimed=row_errors is not None and ledger.read_claim(0) is not None,
+            queued=self.ask_for_a_place() if self._is_to_be_started(attempts) else None,
         )
 
-    def _left_s(self, epoch: int, attempts: Sequence[Attempt], pause_after: Callable[[int], float]) -> float:
+    def _is_to_be_started(self, attempts: Sequence[Attempt]) -> bool:
+        last = attempts[-1] if attempts else None
+        return last is not None and not last.is_closed and last.driver is DriverState.UNBORN
+
+    def _left_s(
+        self, epoch: int, attempts: Sequence[Attempt], pause_after: Callable[[int], float], most_spread: float = _MOST_SPREAD
+    ) -> float:
         """Counted from when this process first saw the last attempt closed: no clock of anybody else is asked."""
         if not attempts or (closed_at := self._closed_at.get((epoch, attempts[-1].number))) is None:
             return 0.0
         in_vain = len(in_vain_in_a_row(attempts, self.first_counted_failure or 1))
-        return closed_at + pause_after(in_vain) - self.clock()
+        spread = _spread(EpochKey(self.write.uid, epoch), attempts[-1].number)
+        return closed_at + pause_after(in_vain) * (1 + most_spread * spread) - self.clock()
 
     def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool) -> Attempt:
         launch = ledger.read_launch(number)
@@ -233,13 +253,16 @@ class Reconciler:
         sight = self._look(ledger, launch) if may_be_at_work else DriverSight(DriverState.GONE)
         if is_last and closed is not None:
             self._closed_at.setdefault((ledger.key.epoch, number), self.clock())
+        is_sealed = is_open and self._is_sealed(ledger, number)
+        is_at_work = is_open and not is_sealed and sight.state is DriverState.RUNNING
+        starved = self._look_at_executors(ledger, number) if is_at_work else None
         return Attempt(
             number=number,
             code_digest=launch.code_digest,
             driver=sight.state,
             trouble=sight.trouble,
             is_outdated=sight.is_outdated,
-            is_sealed=is_open and self._is_sealed(ledger, number),
+            is_sealed=is_sealed,
             is_closed=closed is not None,
             is_complete=closed is not None and closed.complete,
             awaits_table=is_open and self._awaits_table(ledger, launch),
@@ -248,7 +271,23 @@ class Reconciler:
             counted=launch.counted,
             rows_quarantined=count_quarantined(self._tallies_of(ledger), launch, closed),
             has_sealed=closed is not None and any(closed.chain_lengths),
+            starved=starved,
+            starved_s=self.clock() - self._starved_since if starved is not None and self._starved_since is not None else 0.0,
+            spread=_spread(ledger.key, number),
         )
+
+    def _look_at_executors(self, ledger: Ledger, attempt: int) -> Failure | None:
+        """Ask for the executors of a driver that seals nothing. While it has none it is not idle: it could not do anything."""
+        if self._starved_since is None and self.clock() - self._progress[1] < _IDLE_BEFORE_STARVED_S:
+            return None
+        starved = self.look_at_executors(ledger.key, attempt, ledger.read_plan(attempt) is not None)
+        if starved is None:
+            self._starved_since = None
+            return None
+        if self._starved_since is None:
+            self._starved_since = self._progress[1]
+        self._progress = (self._progress[0], self.clock())
+        return starved
 
     def _look(self, ledger: Ledger, launch: LaunchRecord) -> DriverSight:
         sight = self.drivers.look(ledger.key, launch.attempt)
@@ -290,6 +329,7 @@ class Reconciler:
                 launch = ledger.read_launch(attempt)
                 assert launch is not None
                 self._progress = ((attempt, 0, 0), self.clock())
+                self._starved_since = None
                 self.drivers.start(ledger.key, launch)
             case RecordAttempt(attempt, counted):
                 return self._record(ledger, attempt, counted)
@@ -399,6 +439,12 @@ class Reconciler:
                 rows_quarantined=results.rows_quarantined,
             )
         )
+
+
+def _spread(key: EpochKey, attempt: int) -> float:
+    """Return a number from 0 to 1 that is an attempt's own, and the same whoever asks."""
+    digest = hashlib.sha256(f"{key}/{attempt}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") / 2**32
 
 
 def _is_source(target: Target | None, source: Source, source_table: PinnedIceberg | None) -> bool:

@@ -25,6 +25,7 @@ Cause = Literal[
     "Preempted",
     "Deleted",
     "Credentials",
+    "Source",
     "UserCode",
     "Image",
     "Scheduling",
@@ -120,6 +121,9 @@ class Status(StatusSection):
         default=None, description="The spec.runNonce that the epoch was begun with."
     )
     driver_pod: Annotated[str, Field(max_length=253)] | None = Field(default=None, description="The pod of the driver at work.")
+    queue_position: Count | None = Field(
+        default=None, description="Its place among the writes of the namespace whose drivers wait for room, counted from 1."
+    )
     reason: _Reason | None = Field(default=None, description="Why the phase is what it is, in one word.")
     message: _Text | None = Field(default=None, description="The same in a sentence, and what to do.")
     attempts: tuple[AttemptStatus, ...] | None = Field(

@@ -15,7 +15,14 @@ from typing import Any
 
 from checkpoint_operator.cluster.api import Conflict
 from checkpoint_operator.cluster.cache import Cache, WriteName, name_of, write_of
-from checkpoint_operator.cluster.pods import ATTEMPT_LABEL, DRIVER_CONTAINER, EPOCH_LABEL, ROLE_LABEL, UID_LABEL
+from checkpoint_operator.cluster.pods import (
+    ATTEMPT_LABEL,
+    DRIVER_CONTAINER,
+    EPOCH_LABEL,
+    EXECUTOR_CONTAINER,
+    ROLE_LABEL,
+    UID_LABEL,
+)
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -125,6 +132,19 @@ class FakeApi:
             for place, pod in self.pods.items()
             if namespace in (None, place[0]) and (pod["metadata"].get("labels") or {}).get(ROLE_LABEL) == DRIVER_CONTAINER
         ]
+
+    def list_executor_pods(self, namespace: str, labels: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        self._ask("list pods")
+        chosen = {**labels, ROLE_LABEL: EXECUTOR_CONTAINER}
+        return [
+            pod
+            for place, pod in self.pods.items()
+            if place[0] == namespace and chosen.items() <= (pod["metadata"].get("labels") or {}).items()
+        ]
+
+    def try_pod(self, namespace: str, pod: Mapping[str, Any]) -> str | None:
+        self._ask("try pod")
+        return self.refuse_pods
 
     def create_pod(self, namespace: str, pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
         self._ask("create pod", changes=True)

@@ -39,6 +39,12 @@ REPLACED = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver could not s
 NO_IMAGE = Failure("Retryable", reasons.IMAGE_UNAVAILABLE, "no such image")
 OUT_OF_MEMORY = Failure("Retryable", reasons.DRIVER_OUT_OF_MEMORY, "more than 1 GiB")
 
+NO_ROOM = Failure("Retryable", reasons.EXECUTORS_PENDING, "1 executor waits: no node has room")
+QUOTA = Failure("Retryable", reasons.EXECUTORS_REFUSED, "exceeded quota")
+EVICTED = Failure("Retryable", reasons.DRIVER_EVICTED, "the node is drained")
+MISSING = Failure("NeedsChange", reasons.SOURCE_MISSING, "there is no such file")
+QUEUED = "as many drivers are at work in the namespace as the operator allows (driversPerNamespace); it waits for one to end"
+
 
 def seen(*attempts: Attempt, **fields: object) -> Observation:
     """Each attempt takes over all before it, unless it says what it does."""
@@ -300,6 +306,53 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         "start_the_recorded_driver",
         seen(at_work(driver=UNBORN, idle_s=1e9)),
         (StartDriver(1),),
+    ),
+    # --- give_way_without_executors
+    "a driver without executors gives way to others after its time": (
+        "give_way_without_executors",
+        seen(at_work(starved=NO_ROOM, starved_s=901.0, spread=0.5)),
+        (Close(1, "no executor for 901 s", NO_ROOM), StopDriver(1)),
+    ),
+    "a driver whose executors a quota refuses gives way much sooner": (
+        "give_way_without_executors",
+        seen(at_work(starved=QUOTA, starved_s=91.0, spread=0.5)),
+        (Close(1, "no executor for 91 s", QUOTA), StopDriver(1)),
+    ),
+    "before that it waits, and says for what": (
+        "wait_for_the_driver",
+        seen(at_work(starved=NO_ROOM, starved_s=899.0, spread=0.5)),
+        (Wait("the driver of attempt 1", NO_ROOM),),
+    ),
+    "attempts that had no executors are no failures": (
+        "record_the_next_attempt",
+        seen(*failed(9, NO_ROOM)),
+        (RecordAttempt(10, tuple(range(1, 10))),),
+    ),
+    "nor are drivers whose pods were taken away": (
+        "record_the_next_attempt",
+        seen(*failed(9, EVICTED)),
+        (RecordAttempt(10, tuple(range(1, 10))),),
+    ),
+    "after a driver's pod was taken away the next one pauses": (
+        "pause_before_the_next_attempt",
+        seen(*failed(1, EVICTED), pause_left_s=5.0),
+        (Wait("the pause before attempt 2", EVICTED),),
+    ),
+    "files that are missing are waited for": (
+        "stall_on_what_a_person_must_change",
+        seen(*failed(1, MISSING), look_again_left_s=5.0),
+        (Stall(MISSING.reason, MISSING.message),),
+    ),
+    "files that are missing are looked for again": (
+        "record_the_next_attempt",
+        seen(*failed(9, MISSING), look_again_left_s=0.0),
+        (RecordAttempt(10, tuple(range(1, 10))),),
+    ),
+    # --- wait_for_a_place
+    "a driver waits for a place": (
+        "wait_for_a_place",
+        seen(at_work(driver=UNBORN), queued=3),
+        (Wait("a place for its driver", Failure("Retryable", reasons.DRIVER_QUEUED, QUEUED)),),
     ),
     # --- wait_while_suspended
     "a suspended write closes its attempt and stops its driver": (

@@ -71,6 +71,7 @@ workloads:
   storageSecretName: {{ . }}
   {{- end }}
 commitWorkers: {{ .Values.commitWorkers | int }}
+driversPerNamespace: {{ .Values.driversPerNamespace | int }}
 allowLocalPaths: {{ .Values.allowLocalPaths }}
 resyncSeconds: {{ .Values.resyncSeconds | int }}
 healthPort: 8080

@@ -109,6 +109,10 @@ class Cache:
             if namespace in (None, pod["metadata"]["namespace"]) and pod["status"].get("phase") not in ("Succeeded", "Failed")
         ]
 
+    def writes_at_work(self, namespace: str) -> set[WriteName]:
+        """Return the writes of a namespace that have a driver's pod which has not ended, as far as is known."""
+        return {key for pod in self.pods_at_work(namespace) if (key := write_of(pod)) is not None}
+
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         with self._lock:
             return self._pods.get((namespace, name))

@@ -40,6 +40,12 @@ class OperatorConfig(Section):
     all_namespaces: bool = False
     workloads: WorkloadDefaults
     commit_workers: int = Field(default=2, ge=1, le=64, description="Commits that are prepared at once; each takes memory.")
+    drivers_per_namespace: int = Field(
+        default=20,
+        ge=0,
+        le=10_000,
+        description="Drivers at once in a namespace, so that their executors find room; the others wait. 0: no bound.",
+    )
     resync_seconds: int = Field(
         default=300, ge=10, le=86_400, description="Each write is looked at this often, whatever the watch says."
     )

@@ -20,6 +20,7 @@ from checkpoint_operator.cluster.api import Conflict, KubeApi
 from checkpoint_operator.cluster.cache import Cache, WriteName
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_operator.cluster.driver_turns import DriverTurns
 from checkpoint_operator.cluster.events import event_body, warnings_between
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.object_status import status_of, status_patch
@@ -78,10 +79,14 @@ class Controller:
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     jitter: Callable[[], float] = random.random
+    #: Has a write looked at.
+    wake: Callable[[WriteName], None] = lambda key: None
     _sessions: dict[WriteName, Session] = field(default_factory=dict)
     _turns: CommitTurns = field(init=False)
+    _places: DriverTurns = field(init=False)
 
     def __post_init__(self) -> None:
+        self._places = DriverTurns(self.config.drivers_per_namespace, self.cache.writes_at_work, self.clock)
         self._turns = CommitTurns(threading.Semaphore(self.config.commit_workers))
 
     def look(self, key: WriteName) -> float | None:
@@ -105,6 +110,8 @@ class Controller:
             return self._stall(key, Retryable(reasons.OPERATOR_DEFECT, gist))
         if (session := self._sessions.get(key)) is not None:
             session.troubles = 0
+        if (waiting := self._places.next_of(key.namespace)) is not None:
+            self.wake(waiting)
         return delay
 
     # --- one look ---------------------------------------------------------------------------------------------------------
@@ -176,6 +183,7 @@ class Controller:
             commit_turn=lambda: self._turns.take(lambda: self._record_commit(key)),
             clock=self.clock,
             look_at_source=self.open_source(spec.source),
+            ask_for_a_place=lambda: self._places.ask(key),
         )
         self._sessions[key] = session
         return session
@@ -218,12 +226,12 @@ class Controller:
             case Stall():
                 return _STALLED_LOOK_S
         if last is not None and not last.is_closed:
-            return min(_MOST_LOOK_S, max(_FIRST_LOOK_S, last.idle_s / 10))
+            return min(_MOST_LOOK_S, max(_FIRST_LOOK_S, (last.idle_s + last.starved_s) / 10))
         return max(1.0, min(done.seen.pause_left_s, _MOST_LOOK_S)) if done.seen.pause_left_s > 0 else _MOST_LOOK_S
 
     def _is_worth_telling(self, session: Session, before: Status, after: Status) -> bool:
         """Progress alone is told ever more rarely; everything else at once."""
-        counts = {"progress": None, "tasks_sealed": None, "rows_sealed": None, "rows_quarantined": None}
+        counts = {"queue_position": None, "progress": None, "tasks_sealed": None, "rows_sealed": None, "rows_quarantined": None}
         is_first_failure = bool(after.rows_quarantined) and not before.rows_quarantined
         if is_first_failure or before.model_copy(update=counts) != after.model_copy(update=counts):
             return True

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from checkpoint_operator.status_model import Status
+from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest import API_VERSION, KIND
 
 _MOST_NOTE: Final = 1024
+#: Reasons of a phase that nobody has to act on.
+_NO_TROUBLE: Final = ("Waiting", "DriverStarting", reasons.DRIVER_QUEUED)
 #: Ends of attempts that a person has asked for.
 _WANTED: Final = frozenset({"Completed", "Suspended"})
 
@@ -27,7 +30,7 @@ def warnings_between(before: Status, after: Status) -> list[tuple[str, str]]:
         found.append(("RowsQuarantined", f"rows of epoch {after.epoch} fail and are quarantined {count}; {how}"))
     last = (after.attempts or (None,))[-1]
     is_told = after.phase == "Pending" and last is not None and last.closed_at is not None
-    is_trouble = after.phase in ("Stalled", "Deleting", "Pending") and after.reason not in (None, "Waiting", "DriverStarting")
+    is_trouble = after.phase not in ("Committed", "Suspended") and after.reason not in (None, *_NO_TROUBLE)
     if is_trouble and not is_told and (after.reason, after.phase) != (before.reason, before.phase):
         found.append((after.reason or "", after.message or ""))
     return found

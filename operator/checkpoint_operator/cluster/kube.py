@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from kubernetes import client, config
 from urllib3.exceptions import HTTPError
 
 from checkpoint_operator.cluster.api import Conflict, Object
-from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.manifest import API_VERSION, KIND
@@ -20,6 +21,9 @@ PLURAL: Final = "checkpointedwrites"
 _TIMEOUT_S: Final = (5.0, 30.0)
 #: A thousand pods with their specs are ten megabytes.
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+#: With several hundred executors, one that runs is soon among them.
+_MOST_EXECUTORS: Final = 100
+_NOT_ADMITTED: Final = "the cluster does not admit the driver's pod: "
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _NOT_FOUND, _CONFLICT, _INVALID, _FORBIDDEN = 404, 409, 422, 403
 _PASSING: Final = frozenset({401, 408, 429})
@@ -75,6 +79,23 @@ class KubernetesApi:
         answer = self._ask("GET", f"/api/v1/{place}pods?{selector}&resourceVersion=0", "pods", accept=_METADATA_ONLY)
         assert answer is not None
         return list(answer["items"] or ())  # of no objects there is no list
+
+    def list_executor_pods(self, namespace: str, labels: Mapping[str, str]) -> Sequence[Object]:
+        chosen = {**labels, ROLE_LABEL: EXECUTOR_CONTAINER}
+        selector = quote(",".join(f"{name}={value}" for name, value in chosen.items()), safe="")
+        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}&resourceVersion=0&limit={_MOST_EXECUTORS}"
+        answer = self._ask("GET", path, "pods")
+        assert answer is not None
+        return list(answer["items"] or ())
+
+    def try_pod(self, namespace: str, pod: Object) -> str | None:
+        try:
+            self._ask("POST", f"{_pod_path(namespace)}?dryRun=All", "pod", pod)
+        except Retryable as error:
+            if error.reason != reasons.POD_REFUSED:
+                raise
+            return error.message.removeprefix(_NOT_ADMITTED)
+        return None
 
     def create_pod(self, namespace: str, pod: Object) -> Object | None:
         try:
@@ -156,7 +177,7 @@ def _translate(verb: str, path: str, kind: str, status: int, text: bytes) -> Che
         return Conflict(said)
     if kind == "pod" and verb == "POST" and status in (_INVALID, _FORBIDDEN, _NOT_FOUND, 400):
         # A quota may be freed, a namespace's level be changed, a service account be made: it is tried again, and told meanwhile.
-        return Retryable(reasons.POD_REFUSED, f"the cluster does not admit the driver's pod: {message}")
+        return Retryable(reasons.POD_REFUSED, f"{_NOT_ADMITTED}{message}")
     if status >= 500 or status in _PASSING:
         return Retryable(reasons.API_UNAVAILABLE, f"the API server refused for now: {said}")
     if status == _FORBIDDEN:

@@ -91,6 +91,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         open_source=lambda source: open_source(source, settings, catalogs),
         code_source=CodeSource(api, settings, config.workloads),
         instance=socket.gethostname(),
+        wake=queue.add,
     )
     metrics.watch(
         queue_depth=queue.count_due,

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.cluster.pods import Owner, driver_pod, pod_name
+from checkpoint_operator.cluster.executors import starvation_of
+from checkpoint_operator.cluster.pods import ATTEMPT_LABEL, EPOCH_LABEL, UID_LABEL, Owner, driver_pod, executor_pod, pod_name
 from checkpoint_operator.cluster.sightings import sight_of
-from checkpoint_operator.core.observation import DriverSight, DriverState
+from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.records import LaunchRecord
@@ -76,6 +77,23 @@ class PodDrivers:
         pod = self._pod(key, attempt, is_fresh=True)
         if pod is not None and (pod.get("status") or {}).get("phase") not in _ENDED:
             self.api.delete_pod(self.owner.namespace, pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    def look_at_executors(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
+        """Return why a driver at work has no executor that runs; None where nothing is known to keep them from it.
+
+        Before it has planned, a driver needs none, unless it has asked for some already.
+        """
+        if self.spec.executor.instances == 0:
+            return None
+        labels = {UID_LABEL: key.uid, EPOCH_LABEL: str(key.epoch), ATTEMPT_LABEL: str(attempt)}
+        refusal = None
+        try:
+            pods = self.api.list_executor_pods(self.owner.namespace, labels)
+            if has_plan and not pods:
+                refusal = self.api.try_pod(self.owner.namespace, executor_pod(self.owner, self.spec, self.workloads))
+        except Retryable:
+            return None  # an API server that does not answer holds up nothing that the store knows
+        return starvation_of(pods, refusal)
 
     def _pod(self, key: EpochKey, attempt: int, is_fresh: bool = False) -> Mapping[str, Any] | None:
         name = pod_name(self.owner, key.epoch, attempt)

@@ -117,6 +117,18 @@ def driver_pod(
     return pod
 
 
+def executor_pod(owner: Owner, spec: Spec, workloads: WorkloadDefaults) -> dict[str, Any]:
+    """Return a pod like those that Spark makes for executors, to ask whether such a one is admitted. None is made of it."""
+    size = spec.executor
+    pod = _executor_template(spec, workloads)
+    container = next(item for item in pod["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER)
+    container |= {"image": image_of(spec, workloads), "resources": _resources(size)}
+    pod["metadata"] = {**pod.get("metadata", {}), "namespace": owner.namespace, "generateName": f"{owner.name[:45]}-exec-"}
+    pod["spec"]["restartPolicy"] = "Never"
+    pod["spec"]["serviceAccountName"] = spec.service_account_name or workloads.service_account_name
+    return pod
+
+
 def image_of(spec: Spec, workloads: WorkloadDefaults) -> str:
     return spec.image or workloads.image
 
@@ -201,7 +213,7 @@ def memory_overhead(size: DriverSpec | ExecutorSpec) -> int:
     return max(_LEAST_OVERHEAD, size.memory * _OVERHEAD_SHARE_PERCENT // 100)
 
 
-def _resources(size: DriverSpec) -> dict[str, Any]:
+def _resources(size: DriverSpec | ExecutorSpec) -> dict[str, Any]:
     memory = f"{(size.memory + memory_overhead(size)) >> 20}Mi"
     return {"requests": {"cpu": str(size.cores), "memory": memory}, "limits": {"memory": memory}}
 

@@ -91,6 +91,7 @@ def open_session(
     commit_turn: Callable[[], AbstractContextManager[object]],
     clock: Callable[[], float],
     look_at_source: LookAtSource,
+    ask_for_a_place: Callable[[], int | None],
 ) -> Session:
     """Introduce the write to its store and return its session. NeedsChange if it is not the write that the store knows.
 
@@ -114,6 +115,8 @@ def open_session(
         look_again_after=look_again_after,
         commit_turn=commit_turn,
         look_at_source=look_at_source,
+        look_at_executors=drivers.look_at_executors,
+        ask_for_a_place=ask_for_a_place,
     )
     reconciler.first_counted_failure = failed_before(reconciler.current_ledger().list_attempts()) + 1
     return Session(owner, spec, reconciler)

@@ -41,7 +41,7 @@ def sight_of(pod: Pod | None, generation: int) -> DriverSight:
     status = pod.get("status") or {}
     if (end := _end(pod, status)) is not None:
         return DriverSight(DriverState.GONE, end, is_outdated)
-    if (obstacle := _obstacle(status)) is not None:
+    if (obstacle := obstacle_of(status, "driver")) is not None:
         return DriverSight(DriverState.STARTING, obstacle, is_outdated)
     state = DriverState.RUNNING if status.get("phase") == "Running" else DriverState.STARTING
     return DriverSight(state, None, is_outdated)
@@ -89,7 +89,8 @@ def _ended(ended: Mapping[str, Any]) -> Failure:
     )
 
 
-def _obstacle(status: Mapping[str, Any]) -> Failure | None:
+def obstacle_of(status: Mapping[str, Any], role: str) -> Failure | None:
+    """Return what keeps a pod from starting, by its status; None if nothing does, as far as it tells."""
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason, text = waiting.get("reason", ""), waiting.get("message", "")
@@ -103,7 +104,7 @@ def _obstacle(status: Mapping[str, Any]) -> Failure | None:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-            return _failure(reasons.POD_UNSCHEDULABLE, f"no node takes the driver's pod: {text}")
+            return _failure(reasons.POD_UNSCHEDULABLE, f"no node takes the {role}'s pod: {text}")
     return None
 
 

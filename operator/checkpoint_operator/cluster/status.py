@@ -37,11 +37,18 @@ _CAUSES: Final[dict[str, Cause]] = {
     reasons.DRIVER_DELETED: "Deleted",
     reasons.NODE_LOST: "NodeLost",
     reasons.CREDENTIALS_REFUSED: "Credentials",
+    reasons.SOURCE_MISSING: "Source",
+    reasons.SOURCE_CHANGED: "Source",
+    reasons.SOURCE_UNREADABLE: "Source",
+    reasons.KEYS_NOT_UNIQUE: "Source",
+    reasons.KEYS_UNSUITABLE: "Source",
     reasons.IMAGE_UNAVAILABLE: "Image",
     reasons.POD_UNSCHEDULABLE: "Scheduling",
     reasons.POD_INCOMPLETE: "Scheduling",
     reasons.POD_REFUSED: "Scheduling",
     reasons.DRIVER_REPLACED: "Scheduling",
+    reasons.EXECUTORS_PENDING: "Scheduling",
+    reasons.EXECUTORS_REFUSED: "Scheduling",
     reasons.NO_PROGRESS: "NoProgress",
     reasons.DEADLINE_EXCEEDED: "Deadline",
     reasons.WRITE_SUSPENDED: "Suspended",
@@ -102,6 +109,7 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
             "message": _bounded(message),
             "attempts": _attempts(frame, () if is_new_epoch else frame.previous.attempts or (), attempts, pod),
             "commit": _commit(frame, done, mark) or frame.previous.commit,
+            "queue_position": None if done.seen.queued is None else done.seen.queued + 1,
             "failed_before": failed_before,
             "failed_before_generation": frame.generation,
             "retried": frame.retry or None,
@@ -132,6 +140,7 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str, failed
             "phase": "Pending",
             "epoch": key.epoch,
             "started_at": (None if is_new_epoch else frame.previous.started_at) or frame.now,
+            "queue_position": None,
             "attempt": launch.attempt,
             "rows_sealed": frame.previous.rows_sealed or 0 if not is_new_epoch else 0,
             "rows_quarantined": None if is_new_epoch else frame.previous.rows_quarantined,
@@ -341,7 +350,7 @@ def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod
     reason, message = _why(frame, done, last_action, phase, pod)
     conditions = _Conditions(frame)
     conditions.set("Accepted", True, "ManifestValid", _way(frame.spec.source) if frame.spec else "")
-    conditions.set("Running", phase == "Running", "DriverAtWork" if phase == "Running" else reason or phase, message or "")
+    conditions.set("Running", phase == "Running", reason or ("DriverAtWork" if phase == "Running" else phase), message or "")
     conditions.set("Sealed", is_sealed, "AllSealed" if is_sealed else "WorkLeft")
     quarantined = f"{progress.rows_quarantined:,} rows are quarantined, and not in the table" if progress.rows_quarantined else ""
     conditions.set("Committed", is_committed, "CommitSeen" if is_committed else "NotYet", quarantined if is_committed else "")

@@ -49,6 +49,8 @@ class Attempt:
     `counted`: the earlier attempts whose seals it takes over.
     `trouble`, `is_outdated`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
     `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it count.
+    `starved`: its driver is at work and has no executor, and why; `starved_s`: for so long, which does not count as idle.
+    `spread`: a number from 0 to 1 of its own, so that attempts of different writes do not all act at one time.
     """
 
     number: int
@@ -65,6 +67,9 @@ class Attempt:
     counted: tuple[int, ...] = ()
     rows_quarantined: int = 0
     has_sealed: bool = False
+    starved: Failure | None = None
+    starved_s: float = 0.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,8 @@ class Observation:
     the backoff limit: a person who runs a write again asks for new tries. `pause_left_s`: how long the next attempt waits after a
     failed one. `look_again_left_s`: the same where the last one waits for something outside of the manifest to change; infinite
     where only a person begins anew. `is_past_deadline`: the epoch has taken longer than its manifest allows. `row_errors`: None
-    where no row was quarantined. `is_claimed`: a commit may have been tried.
+    where no row was quarantined. `is_claimed`: a commit may have been tried. `queued`: the driver that is to be started has to
+    wait for a place, and so many writes come before it.
     """
 
     epoch: int
@@ -101,6 +107,7 @@ class Observation:
     look_again_left_s: float = math.inf
     row_errors: RowErrorLimit | None = None
     is_claimed: bool = False
+    queued: int | None = None
 
     @property
     def last(self) -> Attempt | None:

@@ -27,6 +27,11 @@ _TAKE_OVER_AFTER_S: Final = 60.0
 _WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED})
 #: ... nor do those whose driver's place was taken away, as for the pods of a Job that ignores DisruptionTarget.
 _DISRUPTED: Final = frozenset({reasons.DRIVER_EVICTED, reasons.DRIVER_PREEMPTED, reasons.DRIVER_DELETED, reasons.NODE_LOST})
+#: ... nor those that had no executors, and gave their place to others.
+_STARVED: Final = frozenset({reasons.EXECUTORS_PENDING, reasons.EXECUTORS_REFUSED})
+#: A driver that has no executor for so long gives way (up to twice as long by its spread): others may wait for its place, and it
+#: for theirs. A quota does not grow by itself; but nodes may be on their way for executors that are pending.
+_GIVE_WAY_AFTER_S: Final = {reasons.EXECUTORS_REFUSED: 60.0, reasons.EXECUTORS_PENDING: 600.0}
 
 #: What may be put right outside of the manifest, without anybody telling us: it is looked at again now and then.
 ENVIRONMENT: Final = frozenset(
@@ -134,6 +139,16 @@ def give_up_what_makes_no_progress(seen: Observation) -> tuple[Action, ...] | No
     return (Close(last.number, f"no new seal for {last.idle_s:.0f} s", failure), StopDriver(last.number))
 
 
+def give_way_without_executors(seen: Observation) -> tuple[Action, ...] | None:
+    """Two drivers that hold the places which both their executors need would wait for each other for ever."""
+    last = seen.last
+    if last is None or last.is_closed or last.driver is not DriverState.RUNNING or last.starved is None:
+        return None
+    if last.starved_s <= _GIVE_WAY_AFTER_S[last.starved.reason] * (1 + last.spread):
+        return None
+    return (Close(last.number, f"no executor for {last.starved_s:.0f} s", last.starved), StopDriver(last.number))
+
+
 def wait_while_suspended(seen: Observation) -> tuple[Action, ...] | None:
     """A suspended write starts nothing new; its driver is stopped, and what it has sealed stays."""
     if not seen.is_suspended:
@@ -157,12 +172,20 @@ def wait_for_the_driver(seen: Observation) -> tuple[Action, ...] | None:
     if last is None or last.is_closed:
         return None
     if last.driver is DriverState.RUNNING:
-        return (Wait(f"the driver of attempt {last.number}"),)
+        return (Wait(f"the driver of attempt {last.number}", last.starved),)
     if last.driver is DriverState.STARTING:
         return (Wait(f"the driver of attempt {last.number} to start", last.trouble),)
     if last.driver is DriverState.ELSEWHERE:
         return (Wait(f"the driver of attempt {last.number}, which another machine has started"),)
     return None
+
+
+def wait_for_a_place(seen: Observation) -> tuple[Action, ...] | None:
+    """Only so many drivers may be at work at once."""
+    if seen.queued is None:
+        return None
+    busy = "as many drivers are at work in the namespace as the operator allows (driversPerNamespace); it waits for one to end"
+    return (Wait("a place for its driver", Failure("Retryable", reasons.DRIVER_QUEUED, busy)),)
 
 
 def start_the_recorded_driver(seen: Observation) -> tuple[Action, ...] | None:
@@ -212,7 +235,7 @@ def pause_before_the_next_attempt(seen: Observation) -> tuple[Action, ...] | Non
     last = seen.last
     if last is None or seen.pause_left_s <= 0 or last.code_digest != seen.code_digest:
         return None
-    if not _counts(seen, last) and not _is_disrupted(last):
+    if not _counts(seen, last) and not _ended_by(last, _DISRUPTED | _STARVED):
         return None
     return (Wait(f"the pause before attempt {last.number + 1}", last.failure),)
 
@@ -231,9 +254,11 @@ RULES: Final[tuple[Rule, ...]] = (
     give_up_past_the_active_deadline,
     replace_what_cannot_start,
     give_up_what_makes_no_progress,
+    give_way_without_executors,
     wait_while_suspended,
     make_the_table_that_is_asked_for,
     wait_for_the_driver,
+    wait_for_a_place,
     start_the_recorded_driver,
     stall_past_the_active_deadline,
     stall_on_what_a_person_must_change,
@@ -264,13 +289,13 @@ def failed_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Att
 def in_vain_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
     """Return the last attempts that brought nothing, back to one that has sealed something: the next one waits for longer.
 
-    Those that were disrupted, or wait for something outside, are among them.
+    Those that were disrupted, had no executors, or wait for something outside, are among them.
     """
     in_vain: list[Attempt] = []
     for attempt in reversed(attempts):
         if attempt.has_sealed or attempt.number < first_counted:
             break
-        if _is_failed(attempt) or _is_disrupted(attempt) or _awaits_others(attempt):
+        if _is_failed(attempt) or _ended_by(attempt, _DISRUPTED | _STARVED | ENVIRONMENT):
             in_vain.insert(0, attempt)
     return in_vain
 
@@ -286,17 +311,9 @@ def _counts(seen: Observation, attempt: Attempt) -> bool:
 
 
 def _is_failed(attempt: Attempt) -> bool:
-    if attempt.failure is not None and attempt.failure.reason in _WANTED | _DISRUPTED | ENVIRONMENT:
+    if attempt.failure is not None and attempt.failure.reason in _WANTED | _DISRUPTED | _STARVED | ENVIRONMENT:
         return False
     return attempt.is_closed and not attempt.is_complete
-
-
-def _is_disrupted(attempt: Attempt) -> bool:
-    return _ended_by(attempt, _DISRUPTED)
-
-
-def _awaits_others(attempt: Attempt) -> bool:
-    return _ended_by(attempt, ENVIRONMENT)
 
 
 def _ended_by(attempt: Attempt, found: frozenset[str]) -> bool:

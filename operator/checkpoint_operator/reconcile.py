@@ -262,6 +262,7 @@ class Reconciler:
             driver=sight.state,
             trouble=sight.trouble,
             is_outdated=sight.is_outdated,
+            is_edited=sight.is_edited,
             is_sealed=is_sealed,
             is_closed=closed is not None,
             is_complete=closed is not None and closed.complete,

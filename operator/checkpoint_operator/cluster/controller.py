@@ -286,7 +286,10 @@ class Controller:
             return None
         is_abandoned = (metadata.get("annotations") or {}).get(ABANDON_ANNOTATION) == "true"
         if not is_abandoned and (held_up := self._clean_up(key, body)) is not None:
-            message = f"{held_up.message}; to delete it without cleaning up, annotate it with {ABANDON_ANNOTATION}=true"
+            message = (
+                f"the deletion waits: {held_up.message}; rows that it has committed stay in the table in any case. To delete it "
+                f"without cleaning up: kubectl annotate checkpointedwrite {key.name} {ABANDON_ANNOTATION}=true"
+            )
             self._publish(key, lambda frame: statuses.deleting(frame, held_up.reason, message))
             return _STALLED_LOOK_S
         finalizers = [name for name in metadata["finalizers"] if name != FINALIZER]

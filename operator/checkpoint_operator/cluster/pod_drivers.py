@@ -9,7 +9,16 @@ from typing import Any, Final
 from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.config import WorkloadDefaults
 from checkpoint_operator.cluster.executors import starvation_of
-from checkpoint_operator.cluster.pods import ATTEMPT_LABEL, EPOCH_LABEL, UID_LABEL, Owner, driver_pod, executor_pod, pod_name
+from checkpoint_operator.cluster.pods import (
+    ATTEMPT_LABEL,
+    EPOCH_LABEL,
+    UID_LABEL,
+    Owner,
+    digest_for_attempts,
+    driver_pod,
+    executor_pod,
+    pod_name,
+)
 from checkpoint_operator.cluster.sightings import sight_of
 from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
 from checkpoint_protocol import reasons
@@ -39,15 +48,19 @@ class PodDrivers:
     record: Callable[[EpochKey, LaunchRecord, str], None]
     note: Callable[[Mapping[str, Any]], None]
     _unborn: set[tuple[EpochKey, int]] = field(default_factory=set)
+    _digest: str = field(init=False)
     #: Attempts whose pod this process has made, or found: where there is none any more, it was deleted.
     _made: set[tuple[EpochKey, int]] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self._digest = digest_for_attempts(self.spec)
+
     def look(self, key: EpochKey, attempt: int) -> DriverSight:
-        sight = sight_of(self._pod(key, attempt), self.owner.generation)
+        sight = sight_of(self._pod(key, attempt), self.owner.generation, self._digest)
         if sight.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._unborn:
             return sight
         # Before it counts that there is no pod, or that it has ended, the API server itself is asked: a watch lags.
-        sight = sight_of(self._pod(key, attempt, is_fresh=True), self.owner.generation)
+        sight = sight_of(self._pod(key, attempt, is_fresh=True), self.owner.generation, self._digest)
         if sight.state is DriverState.UNBORN and (key, attempt) in self._made:
             return DriverSight(DriverState.GONE, sight.trouble)
         return sight

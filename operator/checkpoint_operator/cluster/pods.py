@@ -26,6 +26,21 @@ ATTEMPT_LABEL: Final = "checkpointed.dev/attempt"
 ROLE_LABEL: Final = "checkpointed.dev/role"
 #: The manifest's generation that a pod was made of: a pod that cannot start is replaced when the manifest has changed.
 GENERATION_ANNOTATION: Final = "checkpointed.dev/generation"
+#: The digest of what of the manifest counts from the next attempt only.
+EDIT_ANNOTATION: Final = "checkpointed.dev/spec-digest"
+#: What counts at once, for whatever driver is at work.
+_COUNTS_AT_ONCE: Final = frozenset(
+    {
+        "on_row_error",
+        "quarantine",
+        "run_nonce",
+        "suspend",
+        "backoff_limit",
+        "active_deadline_seconds",
+        "progress_deadline_seconds",
+        "ttl_seconds_after_finished",
+    }
+)
 STORAGE_KEY: Final = "storage.json"
 _STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
 _TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
@@ -61,6 +76,11 @@ def pod_name(owner: Owner, epoch: int, attempt: int) -> str:
     """Return the name of an attempt's driver pod: the same whoever makes it, another for a write made again under its name."""
     digest = hashlib.sha256(owner.uid.encode()).hexdigest()[:8]
     return f"{owner.name[:45].rstrip('-.')}-{digest}-{epoch}-{attempt}"
+
+
+def digest_for_attempts(spec: Spec) -> str:
+    """Return a digest of what of a manifest counts from the next attempt only."""
+    return hashlib.sha256(spec.model_dump_json(exclude=set(_COUNTS_AT_ONCE)).encode()).hexdigest()[:32]
 
 
 def driver_pod(
@@ -109,7 +129,8 @@ def driver_pod(
     metadata = pod.setdefault("metadata", {})
     metadata |= {"name": name, "namespace": owner.namespace, "ownerReferences": [_owner_reference(owner)]}
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), GENERATION_ANNOTATION: str(owner.generation)}
+    told = {GENERATION_ANNOTATION: str(owner.generation), EDIT_ANNOTATION: digest_for_attempts(spec)}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **told}
     pod["spec"]["restartPolicy"] = "Never"
     container = next(item for item in pod["spec"]["containers"] if item["name"] == DRIVER_CONTAINER)
     container.pop("command", None)

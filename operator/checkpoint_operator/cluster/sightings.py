@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, GENERATION_ANNOTATION
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, EDIT_ANNOTATION, GENERATION_ANNOTATION
 from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
 from checkpoint_protocol import reasons
 
@@ -29,7 +29,7 @@ _SIGKILL: Final = 137
 _SIGTERM: Final = 143
 
 
-def sight_of(pod: Pod | None, generation: int) -> DriverSight:
+def sight_of(pod: Pod | None, generation: int, digest: str = "") -> DriverSight:
     """Return what a driver's pod says. None: there is no such pod, so nobody has started the driver, or somebody removed it.
 
     Only the caller may know which; `trouble` is what to say if it was removed.
@@ -44,7 +44,7 @@ def sight_of(pod: Pod | None, generation: int) -> DriverSight:
     if (obstacle := obstacle_of(status, "driver")) is not None:
         return DriverSight(DriverState.STARTING, obstacle, is_outdated)
     state = DriverState.RUNNING if status.get("phase") == "Running" else DriverState.STARTING
-    return DriverSight(state, None, is_outdated)
+    return DriverSight(state, None, is_outdated, annotations.get(EDIT_ANNOTATION, digest) != digest)
 
 
 def _end(pod: Pod, status: Mapping[str, Any]) -> Failure | None:

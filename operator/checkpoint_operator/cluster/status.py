@@ -59,6 +59,7 @@ _CAUSES: Final[dict[str, Cause]] = {
 }
 
 _STARTING: Final = "DriverStarting"
+_EDITED: Final = "the manifest was changed, and that counts from the next attempt"
 #: Another value of it asks for new tries, as an edit of the spec does.
 RETRY_ANNOTATION: Final = "checkpointed.dev/retry"
 
@@ -104,7 +105,7 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
             "rows_quarantined": progress.rows_quarantined or None,
             "rows_committed": mark.rows_written if mark else frame.previous.rows_committed,
             "run_nonce": frame.spec.run_nonce,
-            "driver_pod": pod if phase in ("Pending", "Running") and last is not None and not last.is_closed else None,
+            "driver_pod": pod,
             "reason": reason,
             "message": _bounded(message),
             "attempts": _attempts(frame, () if is_new_epoch else frame.previous.attempts or (), attempts, pod),
@@ -159,7 +160,7 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str, failed
 
 def committing(frame: Frame) -> Status:
     """Return the status that is written before a commit is tried; one that was refused is tried again without a word."""
-    if frame.previous.phase == "Stalled":
+    if frame.previous.phase in ("Stalled", "Committing"):
         return frame.previous
     conditions = _Conditions(frame)
     conditions.set("Running", False, "AllSealed")
@@ -171,7 +172,6 @@ def committing(frame: Frame) -> Status:
             "phase": "Committing",
             "reason": None,
             "message": None,
-            "driver_pod": None,
             "conditions": conditions.result(),
         }
     )
@@ -198,12 +198,19 @@ def in_trouble(frame: Frame, reason: str, message: str) -> Status:
     """Return the status while something outside does not answer: all stays as it was, and what is missing is said, once."""
     if frame.previous.reason == reason:
         return frame.previous
+    phase = frame.previous.phase or "Pending"
+    conditions = _Conditions(frame)
+    if phase == "Committing":
+        conditions.set("Committed", False, reason, message)
+    else:
+        conditions.set("Running", phase == "Running", reason, message)
     return frame.previous.model_copy(
         update={
             "observed_generation": frame.generation,
-            "phase": frame.previous.phase or "Pending",
+            "phase": phase,
             "reason": reason,
             "message": _bounded(message),
+            "conditions": conditions.result(),
         }
     )
 
@@ -349,7 +356,10 @@ def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod
     is_sealed = is_committed or phase == "Committing" or (last is not None and last.is_complete)
     reason, message = _why(frame, done, last_action, phase, pod)
     conditions = _Conditions(frame)
-    conditions.set("Accepted", True, "ManifestValid", _way(frame.spec.source) if frame.spec else "")
+    if last is not None and last.is_edited and phase == "Running":
+        conditions.set("Accepted", True, "EditWaits", f"{_EDITED}; the driver of attempt {last.number} goes on without it")
+    else:
+        conditions.set("Accepted", True, "ManifestValid", _way(frame.spec.source) if frame.spec else "")
     conditions.set("Running", phase == "Running", reason or ("DriverAtWork" if phase == "Running" else phase), message or "")
     conditions.set("Sealed", is_sealed, "AllSealed" if is_sealed else "WorkLeft")
     quarantined = f"{progress.rows_quarantined:,} rows are quarantined, and not in the table" if progress.rows_quarantined else ""

@@ -32,12 +32,13 @@ class DriverSight:
 
     `trouble`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known; of one that is UNBORN,
     what must have ended it if it was started all the same. `is_outdated`: it was asked for under an earlier manifest, so that one
-    that cannot start might start now.
+    that cannot start might start now. `is_edited`: the same for what counts from the next attempt only, for people.
     """
 
     state: DriverState
     trouble: Failure | None = None
     is_outdated: bool = False
+    is_edited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Attempt:
     `is_sealed`: its plan exists and each task shows its last seal, so that it can be closed whatever its driver does.
     `awaits_table`: its driver has proposed an output schema and no table was made for it yet.
     `counted`: the earlier attempts whose seals it takes over.
-    `trouble`, `is_outdated`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
+    `trouble`, `is_outdated`, `is_edited`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
     `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it count.
     `starved`: its driver is at work and has no executor, and why; `starved_s`: for so long, which does not count as idle.
     `spread`: a number from 0 to 1 of its own, so that attempts of different writes do not all act at one time.
@@ -58,6 +59,7 @@ class Attempt:
     driver: DriverState
     trouble: Failure | None = None
     is_outdated: bool = False
+    is_edited: bool = False
     is_sealed: bool = False
     is_closed: bool = False
     is_complete: bool = False

@@ -7,6 +7,7 @@ models use is understood; anything else is a TypeError, which a test would show.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import types
 import typing
@@ -65,7 +66,14 @@ def _field(model: type[BaseModel], name: str, field: FieldInfo) -> Schema:
     default = _default(field)
     if default is not None:
         schema["default"] = default
+        if default not in ({}, [], "", False):
+            # `kubectl explain` shows descriptions, and no defaults.
+            schema["description"] = f"{description.rstrip('.')}. Default: {_in_yaml(default)}."
     return schema
+
+
+def _in_yaml(value: Any) -> str:
+    return value if isinstance(value, str) and re.fullmatch(r"[\w.%/-]+", value) else json.dumps(value)
 
 
 def _default(field: FieldInfo) -> Any:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 
 _MARK: Final = "checkpointed-write-error:"
+_INVALID_VALUE: Final = re.compile(
+    r"\[INVALID_CONF_VALUE[^]]*\] The value '([^']*)' in the config \"([^\"]+)\" is invalid\.([^\n]*?)(?: SQLSTATE|\n|$)"
+)
+_UNPARSABLE: Final = re.compile(r"Failed to parse (time|size|byte) string: ([^\n]*)")
+_EXAMPLES: Final = {"time": "50s or 100ms", "size": "512m or 2g", "byte": "512m or 2g"}
 _FAMILIES: Final = {family.family: family for family in (Retryable, NeedsChange, Corrupt)}
 
 
@@ -34,12 +40,31 @@ def unwrap(text: str) -> CheckpointError | None:
     return None
 
 
-def of_spark(error: BaseException) -> CheckpointError:
-    """Return the error of a failed Spark job: the task's own if it left one, else the gist of what Spark says."""
+def of_spark(error: BaseException, conf: Mapping[str, str] | None = None) -> CheckpointError:
+    """Return the error of a failed Spark job: the task's own if it left one, else the gist of what Spark says.
+
+    `conf`: the properties that Spark was given, if it is their values that may have kept it from starting.
+    """
     text = str(error)
     if (own := unwrap(text)) is not None:
         return own
+    if (wrong := _wrong_property(text, conf or {})) is not None:
+        return NeedsChange(reasons.MANIFEST_INVALID, f"spec.sparkConf: {wrong}")
     return Retryable(reasons.DRIVER_FAILED, f"the Spark job failed: {_gist(text)[:4_000]}; the driver's log has the whole of it")
+
+
+def _wrong_property(text: str, conf: Mapping[str, str]) -> str | None:
+    """Return which property has a value that Spark cannot take, and what it expects.
+
+    Spark names the property itself (error condition INVALID_CONF_VALUE), but for durations and sizes that it only fails to parse.
+    """
+    if (named := _INVALID_VALUE.search(text)) is not None and named[2] in conf:
+        return f"{named[2]}: {named[1]!r} is not what Spark expects: {' '.join(named[3].split())}"
+    if (unnamed := _UNPARSABLE.search(text)) is not None:
+        names = sorted(name for name, value in conf.items() if value == unnamed[2])
+        if names:
+            return f"{' or '.join(names)}: {unnamed[2]!r} is no {unnamed[1]} as Spark writes it, e.g. {_EXAMPLES[unnamed[1]]}"
+    return None
 
 
 def _gist(text: str) -> str:

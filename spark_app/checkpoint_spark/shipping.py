@@ -31,7 +31,10 @@ def ship_by_spark(application: str, master: str, conf: Mapping[str, str]) -> Shi
         _import_while_java_starts()
         # No SparkSession: splits need no SQL, and a plain context starts faster.
         settings = SparkConf().setAppName(application).setMaster(master).setAll(list(conf.items()))
-        context = SparkContext(conf=settings)
+        try:
+            context = SparkContext(conf=settings)
+        except (Py4JError, PySparkException) as error:
+            raise of_spark(error, conf) from error
         context.setLogLevel("ERROR")
         try:
             # The orders keep their place: partition n is task n of the plan. The seals of a try that fails stand.

@@ -15,9 +15,9 @@ from checkpoint_operator.cluster.api import Conflict, KubeApi
 from checkpoint_operator.cluster.cache import Cache
 from checkpoint_operator.cluster.events import event_body
 from checkpoint_operator.cluster.kube import KubernetesApi
-from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import API_VERSION, KIND
 from tests.services.kubernetes.api_server_only import ApiServer
 from tests.support.fake_cluster import FakeApi
@@ -255,3 +255,50 @@ def test_a_server_that_is_down_is_retryable_and_comes_back(real_api: KubernetesA
     finally:
         api_server.start()
     real_api.check()
+
+
+def executor_of(driver: str, name: str) -> dict[str, Any]:
+    made = pod(name)
+    made["metadata"]["labels"] = {ROLE_LABEL: EXECUTOR_CONTAINER, "checkpointed.dev/attempt": driver}
+    return made
+
+
+def test_the_executors_of_a_driver_are_listed_with_what_their_pods_say(world: World) -> None:
+    for driver, name in (("1", "first-exec-1"), ("2", "second-exec-1"), ("2", "second-exec-2")):
+        world.api.create_pod("default", executor_of(driver, name))
+
+    found = world.api.list_executor_pods("default", {"checkpointed.dev/attempt": "2"})
+
+    assert sorted(item["metadata"]["name"] for item in found) == ["second-exec-1", "second-exec-2"]
+    assert {item["status"]["phase"] for item in found} == {"Pending"}
+
+
+def test_a_pod_that_is_only_tried_is_not_made(world: World) -> None:
+    assert world.api.try_pod("default", pod("tried")) is None
+
+    assert world.api.get_pod("default", "tried") is None
+
+
+def test_what_a_quota_says_against_a_pod_is_told_in_its_words(real_api: KubernetesApi, api_server: ApiServer) -> None:
+    api_server.kubectl("create", "quota", "no-pods", "--hard=pods=0", "-n", "default")
+    try:
+        until = time.monotonic() + 30
+        while (refusal := real_api.try_pod("default", pod("tried"))) is None and time.monotonic() < until:
+            time.sleep(0.2)  # until the API server has read the quota
+    finally:
+        api_server.kubectl("delete", "quota", "no-pods", "-n", "default")
+
+    assert refusal is not None
+    assert "exceeded quota: no-pods" in refusal or "no-pods" in refusal
+
+
+@pytest.mark.parametrize("ask", ["create_pod", "try_pod"])
+def test_a_misspelt_field_of_a_pod_is_refused_by_its_name(real_api: KubernetesApi, ask: str) -> None:
+    wrong = pod("wrong")
+    wrong["spec"]["containers"][0]["resoures"] = {"limits": {"cpu": "1"}}
+
+    with pytest.raises(NeedsChange, match=r"resoures") as caught:
+        getattr(real_api, ask)("default", wrong)
+
+    assert caught.value.reason == reasons.MANIFEST_INVALID
+    assert real_api.get_pod("default", "wrong") is None

@@ -8,7 +8,7 @@ import pytest
 
 from checkpoint_operator.sinks import open_sink
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergBase
@@ -146,3 +146,21 @@ def test_a_deletion_that_waits_for_a_commit_says_so_and_that_its_rows_may_stay(w
     assert world.status.phase == "Deleting"
     assert "the catalog local did not answer" in (world.status.message or "")
     assert "rows that it has committed stay" in (world.status.message or "")
+
+
+def test_a_misspelt_field_of_an_executor_template_stalls_with_its_name_before_a_driver_starts(world: World, source: Path) -> None:
+    def know_only_containers(request: str) -> None:
+        if request == "try pod":
+            raise NeedsChange(reasons.MANIFEST_INVALID, 'unknown field "spec.nodeSelectr"')
+
+    world.api.before = know_only_containers
+    world.apply(source, executor={"template": {"spec": {"nodeSelectr": {"disk": "ssd"}}}})
+    world.until_stalled()
+
+    assert world.status.reason == reasons.MANIFEST_INVALID
+    assert world.status.message == 'spec.executor.template: unknown field "spec.nodeSelectr"'
+    assert not world.api.pods
+
+    world.api.before = lambda request: None
+    world.edit(executor={"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}})
+    world.until_committed()

@@ -137,3 +137,35 @@ def test_errors_survive_pickling_as_spark_pickles_them(error: CheckpointError) -
 
     assert type(arrived) is type(error)
     assert (arrived.reason, arrived.message) == (error.reason, error.message)
+
+
+NAMED = (
+    "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+    ": org.apache.spark.SparkIllegalArgumentException: [INVALID_CONF_VALUE.TYPE_MISMATCH] The value 'perhaps' in the config "
+    "\"spark.speculation\" is invalid. It should be a/an 'boolean' value. SQLSTATE: 22022\n"
+    "\tat org.apache.spark.internal.config.ConfigHelpers$.configTypeMismatchError(ConfigBuilder.scala:119)"
+)
+UNNAMED = (
+    "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+    ": java.lang.NumberFormatException: Time must be specified as seconds (s), milliseconds (ms). E.g. 50s, 100ms, or 250us.\n"
+    "Failed to parse time string: soon\n\tat org.apache.spark.network.util.JavaUtils.timeStringAs(JavaUtils.java:445)"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "word"),
+    [(NAMED, "spark.speculation", "'boolean'"), (UNNAMED, "spark.rpc.askTimeout", "50s")],
+    ids=["Spark names it", "Spark tells its value only"],
+)
+def test_a_spark_property_of_a_wrong_type_is_the_manifests_fault_and_named(text: str, name: str, word: str) -> None:
+    error = of_spark(RuntimeError(text), {"spark.speculation": "perhaps", "spark.rpc.askTimeout": "soon", "spark.app": "x"})
+
+    assert isinstance(error, NeedsChange)
+    assert error.reason == reasons.MANIFEST_INVALID
+    assert error.message.startswith(f"spec.sparkConf: {name}: ")
+    assert word in error.message
+
+
+def test_a_value_that_is_not_from_the_manifest_is_not_its_fault() -> None:
+    assert isinstance(of_spark(RuntimeError(NAMED), {"spark.app": "x"}), Retryable)
+    assert isinstance(of_spark(RuntimeError(UNNAMED), {}), Retryable)

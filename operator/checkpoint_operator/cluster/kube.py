@@ -24,6 +24,7 @@ _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8
 #: With several hundred executors, one that runs is soon among them.
 _MOST_EXECUTORS: Final = 100
 _NOT_ADMITTED: Final = "the cluster does not admit the driver's pod: "
+_UNKNOWN_FIELD: Final = "strict decoding error: "
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _NOT_FOUND, _CONFLICT, _INVALID, _FORBIDDEN = 404, 409, 422, 403
 _PASSING: Final = frozenset({401, 408, 429})
@@ -90,7 +91,7 @@ class KubernetesApi:
 
     def try_pod(self, namespace: str, pod: Object) -> str | None:
         try:
-            self._ask("POST", f"{_pod_path(namespace)}?dryRun=All", "pod", pod)
+            self._ask("POST", f"{_pod_path(namespace)}?dryRun=All&fieldValidation=Strict", "pod", pod)
         except Retryable as error:
             if error.reason != reasons.POD_REFUSED:
                 raise
@@ -99,7 +100,8 @@ class KubernetesApi:
 
     def create_pod(self, namespace: str, pod: Object) -> Object | None:
         try:
-            return self._ask("POST", _pod_path(namespace), "pod", pod)
+            # Strict: a field that Kubernetes does not know, of a template, is an error and not dropped without a word.
+            return self._ask("POST", f"{_pod_path(namespace)}?fieldValidation=Strict", "pod", pod)
         except Conflict:
             return None
 
@@ -175,6 +177,8 @@ def _translate(verb: str, path: str, kind: str, status: int, text: bytes) -> Che
     said = f"{verb} {path}: {status}: {message}"
     if status == _CONFLICT:
         return Conflict(said)
+    if kind == "pod" and verb == "POST" and _UNKNOWN_FIELD in message:
+        return NeedsChange(reasons.MANIFEST_INVALID, f"{message.partition(_UNKNOWN_FIELD)[2]}")
     if kind == "pod" and verb == "POST" and status in (_INVALID, _FORBIDDEN, _NOT_FOUND, 400):
         # A quota may be freed, a namespace's level be changed, a service account be made: it is tried again, and told meanwhile.
         return Retryable(reasons.POD_REFUSED, f"{_NOT_ADMITTED}{message}")

@@ -72,9 +72,10 @@ class PodDrivers:
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads)
         name = pod["metadata"]["name"]
+        self._refuse_wrong_template_of_executors()
         self.record(key, launch, name)
         self._unborn.discard((key, launch.attempt))
-        if (made := self.api.create_pod(self.owner.namespace, pod)) is not None:
+        if (made := self._make(pod)) is not None:
             self._made.add((key, launch.attempt))
             self.note(made)
             return
@@ -84,6 +85,22 @@ class PodDrivers:
                 reasons.POD_REFUSED,
                 f"the pod {self.owner.namespace}/{name} is not one of this write, and stands where its driver would: remove it",
             )
+
+    def _refuse_wrong_template_of_executors(self) -> None:
+        """Raise NeedsChange if it has a field that Kubernetes does not know: Spark would drop it without a word."""
+        if not self.spec.executor.template:
+            return
+        try:
+            # What a quota says against it is no matter of the template, and is told when there are no executors.
+            self.api.try_pod(self.owner.namespace, executor_pod(self.owner, self.spec, self.workloads))
+        except NeedsChange as error:
+            raise NeedsChange(error.reason, f"spec.executor.template: {error.message}") from error
+
+    def _make(self, pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        try:
+            return self.api.create_pod(self.owner.namespace, pod)
+        except NeedsChange as error:
+            raise NeedsChange(error.reason, f"spec.driver.template: {error.message}") from error
 
     def stop(self, key: EpochKey, attempt: int) -> None:
         """Delete the pod if its driver is at work. A pod that has ended stays, with its log, as long as the write does."""

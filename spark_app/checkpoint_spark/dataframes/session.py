@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from checkpoint_spark.failures import of_spark
 
 _TASKS_PER_CORE: Final = 3
 
@@ -32,7 +36,10 @@ def open_session(application: str, master: str, conf: Mapping[str, str], paralle
     builder = SparkSession.builder.appName(application).master(master)
     for name, value in properties(conf, parallelism).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise of_spark(error, conf) from error
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session

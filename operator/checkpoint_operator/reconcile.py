@@ -30,6 +30,7 @@ from checkpoint_operator.core.actions import (
 )
 from checkpoint_operator.core.observation import Attempt, DriverSight, DriverState, Failure, Observation
 from checkpoint_operator.core.rules import decide, in_vain_in_a_row
+from checkpoint_operator.replaced_tables import attempts_with_seals, sealed_for_another_table
 from checkpoint_operator.row_errors import count_quarantined, limit_of
 from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol import reasons, writes
@@ -367,6 +368,14 @@ class Reconciler:
             return Stall(
                 reasons.TABLE_MISSING,
                 f"{self.sink.title} does not exist; make it, or set sink.create: true to have it made from the steps' output",
+            )
+        counted = attempts_with_seals(ledger, counted)
+        if (other := sealed_for_another_table(ledger, counted, target)) is not None:
+            fate = "was dropped" if target is None else "was dropped and made again"
+            return Stall(
+                reasons.TABLE_REPLACED,
+                f"{self.sink.title} {fate} after attempt {other} had sealed results for it, whose files belong to the old table: "
+                "restore that one, or give the write a new name to compute all again",
             )
         launch = LaunchRecord(
             token=new_token(),

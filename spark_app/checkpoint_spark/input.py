@@ -17,7 +17,9 @@ from checkpoint_protocol.standing import read
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.sources.chunks import FileReader
+from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.reader import file_reader_for
+from checkpoint_spark.sources.recorded import Identify, under_recorded_names
 from checkpoint_spark.sources.selecting import as_read, condition_of
 from checkpoint_spark.sources.where import Filter
 
@@ -56,13 +58,14 @@ def look_at_source(launch: LaunchRecord, storage: StorageSettings, earlier: Earl
         case "lance":
             return _look_at_lance(launch, source, storage, earlier)
         case _:
-            return look_at_files(launch, file_reader_for(launch.source, storage), earlier)
+            return look_at_files(launch, file_reader_for(launch.source, storage), SourceFiles(storage).identify, earlier)
 
 
-def look_at_files(launch: LaunchRecord, reader: FileReader, earlier: Earlier) -> InputRecord:
+def look_at_files(launch: LaunchRecord, reader: FileReader, identify: Identify, earlier: Earlier) -> InputRecord:
     """Return what the epoch takes of the files that a source's paths mean now."""
     files, schema = reader.describe(launch.source.all_paths)
     known = earlier.files
+    files = under_recorded_names(files, known, identify)
     files = _taken(files, lambda file: _is_new(file, known, launch.on_replaced), earlier, launch)
     return InputRecord(token=new_token(), files=files, arrow_schema=encode_schema(schema))
 

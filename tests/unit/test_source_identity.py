@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import Quarantine, Source
+from checkpoint_protocol.quarantine import FileVersion
+from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, SourceFile
 from checkpoint_protocol.source_paths import identity_of, locate
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
+from checkpoint_spark.input import Earlier, look_at_source
 from checkpoint_spark.sources.files import SourceFiles
+from checkpoint_spark.sources.recorded import under_recorded_names
+
+Rows = tuple[tuple[int, int], ...]
 
 STORAGE = StorageSettings()
 FILES = SourceFiles(STORAGE)
@@ -109,3 +119,99 @@ CONFIGURED = StorageSettings(
 )
 def test_two_spellings_are_one_place_where_that_is_sure(one: str, other: str, is_one: bool) -> None:
     assert (identity_of(locate(one), CONFIGURED) == identity_of(locate(other), CONFIGURED)) is is_one
+
+
+# --- over epochs ------------------------------------------------------------------------------------------------------------
+
+
+def launch(
+    *paths: object,
+    on_replaced: Literal["Fail", "Process", "Skip"] = "Fail",
+    retry: Literal["Never", "Also", "Only"] = "Never",
+) -> LaunchRecord:
+    return LaunchRecord(
+        token="0" * 32,
+        attempt=1,
+        run_nonce="2",
+        source=Source(format="csv", paths=tuple(str(path) for path in paths)),
+        steps=(),
+        code_digest="0" * 64,
+        target=NoTarget(),
+        sink_format="none",
+        target_file_size_bytes=1,
+        interval_s=60.0,
+        minimum_bytes=0,
+        counted=(),
+        on_replaced=on_replaced,
+        quarantine=Quarantine(retry=retry),
+    )
+
+
+def look(
+    orders: LaunchRecord, *before: InputRecord, again: Mapping[FileVersion, tuple[tuple[int, int], ...]] | None = None
+) -> InputRecord:
+    return look_at_source(orders, STORAGE, Earlier(before, again or {}))
+
+
+def taken(record: InputRecord) -> list[str]:
+    return [file.path for file in record.files]
+
+
+def as_recorded(record: InputRecord, *names: object) -> InputRecord:
+    """Return the record with these names for its files, as an older release, or links that were otherwise, would have left it."""
+    files = zip(record.files, names, strict=True)
+    return record.model_copy(update={"files": tuple(file.model_copy(update={"path": str(name)}) for file, name in files)})
+
+
+def test_a_file_that_an_earlier_epoch_has_spelled_otherwise_is_not_taken_again(tmp_path: Path) -> None:
+    path = put(tmp_path / "in" / "x.csv")
+    orders = launch(tmp_path / "in")
+    first = look(orders)
+    for spelled in (f"/{path}", f"{path.parent}//{path.name}"):
+        assert taken(look(orders, as_recorded(first, spelled))) == []
+    put(tmp_path / "in" / "y.csv")
+    assert taken(look(orders, as_recorded(first, f"/{path}"))) == [str(tmp_path / "in" / "y.csv")]
+
+
+def test_a_file_that_an_earlier_epoch_has_found_by_a_link_is_not_taken_again(tmp_path: Path) -> None:
+    real = put(tmp_path / "in" / "x.csv")
+    link = tmp_path / "a.csv"
+    link.symlink_to(real)
+    first = look(launch(link))
+    assert taken(first) == [str(link)]
+    assert taken(look(launch(link, tmp_path / "in"), first)) == []
+
+
+def test_a_hard_link_that_has_come_since_is_no_new_file(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.csv")
+    first = look(launch(tmp_path))
+    (tmp_path / "a.csv").hardlink_to(path)
+    assert taken(look(launch(tmp_path), first)) == []
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_known_file_with_new_content_is_noticed_under_its_new_name(link: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    path = put(tmp_path / "x.csv")
+    first = look(launch(tmp_path))
+    path.rename(tmp_path / "a.csv")
+    link(tmp_path / "a.csv", path)
+    put(tmp_path / "a.csv", TEXT + "3\n")
+    with pytest.raises(NeedsChange) as stopped:
+        look(launch(tmp_path), first)
+    assert stopped.value.reason == reasons.SOURCE_CHANGED
+    assert taken(look(launch(tmp_path, on_replaced="Skip"), first)) == []
+    assert len(look(launch(tmp_path, on_replaced="Process"), first).files) == 1
+
+
+def test_rows_are_tried_again_under_the_name_that_the_earlier_epoch_gave_the_file(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.csv")
+    first = as_recorded(look(launch(tmp_path)), f"/{path}")
+    (file,) = first.files
+    record = look(launch(tmp_path, retry="Only"), first, again={(file.path, file.etag): ((3, 5),)})
+    assert [(file.path, file.only) for file in record.files] == [(f"/{path}", ((3, 5),))]
+
+
+def test_an_object_that_an_earlier_epoch_has_by_another_scheme_is_known() -> None:
+    files = [SourceFile(path=f"s3://b/{name}", etag="1", size_bytes=1, unit="bytes", end=1) for name in ("x", "z")]
+    found = under_recorded_names(files, ["s3a://b/x", "s3a://b/y"], FILES.identify)
+    assert [file.path for file in found] == ["s3://b/z", "s3a://b/x"]

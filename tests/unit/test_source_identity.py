@@ -18,7 +18,7 @@ from checkpoint_protocol.source_paths import identity_of, locate
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_spark.input import Earlier, look_at_source
 from checkpoint_spark.sources.files import SourceFiles
-from checkpoint_spark.sources.recorded import under_recorded_names
+from checkpoint_spark.sources.recorded import find_moved, under_recorded_names
 
 Rows = tuple[tuple[int, int], ...]
 
@@ -215,3 +215,78 @@ def test_an_object_that_an_earlier_epoch_has_by_another_scheme_is_known() -> Non
     files = [SourceFile(path=f"s3://b/{name}", etag="1", size_bytes=1, unit="bytes", end=1) for name in ("x", "z")]
     found = under_recorded_names(files, ["s3a://b/x", "s3a://b/y"], FILES.identify)
     assert [file.path for file in found] == ["s3://b/z", "s3a://b/x"]
+
+
+# --- moved ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_was_moved_stops_the_next_epoch_and_both_names_are_said(tmp_path: Path) -> None:
+    old, new = put(tmp_path / "x.csv"), tmp_path / "done" / "y.csv"
+    first = look(launch(tmp_path))
+    new.parent.mkdir()
+    old.rename(new)
+
+    with pytest.raises(NeedsChange) as stopped:
+        look(launch(tmp_path), first)
+
+    assert stopped.value.reason == reasons.SOURCE_MOVED
+    assert all(part in stopped.value.message for part in (str(old), str(new), "onReplaced: Skip", "onReplaced: Process"))
+    assert taken(look(launch(tmp_path, on_replaced="Skip"), first)) == []
+    second = look(launch(tmp_path, on_replaced="Process"), first)
+    assert taken(second) == [str(new)]
+    assert taken(look(launch(tmp_path), first, second)) == []
+
+
+def test_a_file_that_was_moved_out_of_the_way_of_its_next_version_is_moved(tmp_path: Path) -> None:
+    log = put(tmp_path / "app.csv")
+    first = look(launch(tmp_path))
+    log.rename(tmp_path / "app.1.csv")
+    put(log, TEXT + "3\n")
+    with pytest.raises(NeedsChange) as stopped:
+        look(launch(tmp_path), first)
+    assert stopped.value.reason == reasons.SOURCE_MOVED
+    assert taken(look(launch(tmp_path, on_replaced="Skip"), first)) == []
+
+
+def test_a_version_of_long_ago_that_was_moved_is_known_too(tmp_path: Path) -> None:
+    path = put(tmp_path / "in" / "x.csv")
+    first = look(launch(tmp_path / "in"))
+    kept = path.rename(tmp_path / "kept")
+    put(path, TEXT + "3\n")
+    second = look(launch(tmp_path / "in", on_replaced="Process"), first)
+    kept.rename(tmp_path / "in" / "y.csv")
+    with pytest.raises(NeedsChange) as stopped:
+        look(launch(tmp_path / "in"), first, second)
+    assert stopped.value.reason == reasons.SOURCE_MOVED
+
+
+def test_a_new_file_beside_one_that_has_gone_is_new(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.csv")
+    first = look(launch(tmp_path))
+    put(tmp_path / "y.csv", TEXT.replace("2", "3"))
+    os.utime(tmp_path / "y.csv", ns=(0, os.stat(path).st_mtime_ns))
+    path.unlink()
+    assert taken(look(launch(tmp_path), first)) == [str(tmp_path / "y.csv")]
+
+
+def test_an_epoch_that_takes_nothing_new_is_not_stopped_by_a_file_that_was_moved(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.csv")
+    kept = put(tmp_path / "z.csv", TEXT + "3\n")
+    first = look(launch(tmp_path))
+    path.rename(tmp_path / "y.csv")
+    again = {(str(kept), first.files[1].etag): ((3, 5),)}
+    assert taken(look(launch(tmp_path, retry="Only"), first, again=again)) == [str(kept)]
+
+
+@pytest.mark.parametrize(
+    ("gone", "rows", "is_moved"),
+    [
+        ({"s3://b/old"}, 1, True),
+        (set(), 1, False),  # in a bucket equal content has equal etags
+        ({"s3://b/old"}, 0, False),  # there are many empty files
+    ],
+)
+def test_an_object_of_the_same_content_was_moved_only_if_the_old_one_is_gone(gone: set[str], rows: int, is_moved: bool) -> None:
+    old, new = (SourceFile(path=f"s3://b/{name}", etag="1", size_bytes=9, unit="rows", end=rows) for name in ("old", "new"))
+    moved = find_moved([new], [old], lambda file: file.path in gone)
+    assert moved == ({new.path: old} if is_moved else {})

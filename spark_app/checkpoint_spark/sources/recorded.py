@@ -1,8 +1,12 @@
-"""Files of a look at the source that earlier epochs have recorded, found again under whatever name they have now."""
+"""Files of a look at the source that earlier epochs have recorded, found again under whatever name they have now.
+
+On disk that is seen surely while the recorded name, or a link, still leads to the file. Where that name is gone, or holds
+something else, there is evidence only: then a person has to say what the file is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -43,3 +47,23 @@ def under_recorded_names(files: Sequence[SourceFile], recorded: Collection[str],
 def _identities(paths: Sequence[str], identify: Identify) -> list[str | None]:
     parts = [paths[start : start + _PATHS_AT_ONCE] for start in range(0, len(paths), _PATHS_AT_ONCE)]
     return list(chain.from_iterable(for_each(lambda part: [identify(path) for path in part], parts)))
+
+
+def find_moved(
+    files: Sequence[SourceFile], recorded: Iterable[SourceFile], is_gone: Callable[[SourceFile], bool]
+) -> dict[str, SourceFile]:
+    """Return, by their paths, those of new files that seem to be recorded ones under another name, each with what it was.
+
+    What a name held is told by its etag and size; on disk the etag has inode and time, and outlives a rename. In a bucket it may
+    be a digest, and equal content is no evidence while the recorded file is still there. A file without rows says nothing.
+    """
+    new = {(file.etag, file.size_bytes) for file in files if _has_rows(file)}
+    if not new:
+        return {}
+    alike = [file for file in recorded if (file.etag, file.size_bytes) in new]
+    gone = {(file.etag, file.size_bytes): file for file, is_so in zip(alike, for_each(is_gone, alike), strict=True) if is_so}
+    return {file.path: before for file in files if (before := gone.get((file.etag, file.size_bytes))) is not None}
+
+
+def _has_rows(file: SourceFile) -> bool:
+    return file.end is None or file.start < file.end

@@ -386,7 +386,8 @@ class Spec(Section):
     )
     on_replaced: Literal["Fail", "Process", "Skip"] = Field(
         default="Fail",
-        description="A later epoch meets a known file with new content: stop, take it as new, or pass it over.",
+        description="A later epoch meets a known file with new content, or under a new name: stop, take it as new, or pass it "
+        "over.",
     )
     on_row_error: Literal["Fail", "Quarantine"] = Field(
         default="Fail",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
@@ -17,7 +18,9 @@ from checkpoint_protocol.standing import read
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.sources.chunks import FileReader
+from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.reader import file_reader_for
+from checkpoint_spark.sources.recorded import Identify, find_moved, under_recorded_names
 from checkpoint_spark.sources.selecting import as_read, condition_of
 from checkpoint_spark.sources.where import Filter
 
@@ -56,14 +59,19 @@ def look_at_source(launch: LaunchRecord, storage: StorageSettings, earlier: Earl
         case "lance":
             return _look_at_lance(launch, source, storage, earlier)
         case _:
-            return look_at_files(launch, file_reader_for(launch.source, storage), earlier)
+            return look_at_files(launch, file_reader_for(launch.source, storage), SourceFiles(storage).identify, earlier)
 
 
-def look_at_files(launch: LaunchRecord, reader: FileReader, earlier: Earlier) -> InputRecord:
+def look_at_files(launch: LaunchRecord, reader: FileReader, identify: Identify, earlier: Earlier) -> InputRecord:
     """Return what the epoch takes of the files that a source's paths mean now."""
     files, schema = reader.describe(launch.source.all_paths)
     known = earlier.files
-    files = _taken(files, lambda file: _is_new(file, known, launch.on_replaced), earlier, launch)
+    files = under_recorded_names(files, known, identify)
+    moved: Mapping[str, SourceFile] = {}
+    if known and launch.on_replaced != "Process" and launch.quarantine.retry != "Only":
+        recorded = (file for record in earlier.inputs for file in record.files)
+        moved = find_moved([file for file in files if file.path not in known], recorded, partial(_is_gone, reader))
+    files = _taken(files, lambda file: _is_new(file, known, moved, launch.on_replaced), earlier, launch)
     return InputRecord(token=new_token(), files=files, arrow_schema=encode_schema(schema))
 
 
@@ -165,7 +173,26 @@ def _inputs_of_earlier_epochs(ledger: Ledger) -> list[InputRecord]:
     return found
 
 
-def _is_new(file: SourceFile, known: Mapping[str, SourceFile], on_replaced: str) -> bool:
+def _is_gone(reader: FileReader, file: SourceFile) -> bool:
+    try:
+        reader.check_unchanged(file)
+    except NeedsChange as error:
+        if error.reason != reasons.SOURCE_CHANGED:
+            raise
+        return True
+    return False
+
+
+def _is_new(file: SourceFile, known: Mapping[str, SourceFile], moved: Mapping[str, SourceFile], on_replaced: str) -> bool:
+    if file.path in moved:
+        if on_replaced == "Skip":
+            return False
+        raise NeedsChange(
+            reasons.SOURCE_MOVED,
+            f"{file.path} has the etag {file.etag} and the {file.size_bytes} bytes of {moved[file.path].path}, which was taken "
+            "by an earlier epoch and is not there any more: it seems to have been moved; move it back, or set onReplaced: Skip "
+            "to pass it over, or onReplaced: Process to take its rows as new ones",
+        )
     before = known.get(file.path)
     if before is None:
         return True

@@ -18,12 +18,12 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.positions import Range
+from checkpoint_protocol.source_paths import locate
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources import buckets, parquet_rows
 from checkpoint_spark.sources.buckets import Buckets
 from checkpoint_spark.sources.files import SourceFiles
-from checkpoint_spark.sources.locations import locate
 from tests.services.s3_server import S3Server
 from tests.support.reading import check_exactly_once, chunks_of, open_reader, read_whole, rows_of, whole
 
@@ -137,6 +137,15 @@ def test_refused_credentials_and_missing_buckets_need_a_change(bucket: Bucket) -
     nowhere = StorageSettings(storage=bucket.settings(prefix="s3://nowhere-at-all").storage)
     with pytest.raises(CheckpointError, match="nowhere-at-all"):
         SourceFiles(nowhere).expand(["s3://nowhere-at-all/x/*"])
+
+
+def test_an_object_under_two_schemes_is_one_file(bucket: Bucket) -> None:
+    path = bucket.put("in/x.csv", b"a\n1\n")
+    by_another = path.replace("s3://", "s3a://")
+    settings = StorageSettings(storage=bucket.settings().storage + bucket.settings(prefix=f"s3a://{bucket.name}/").storage)
+    files = SourceFiles(settings)
+    assert [file.path for file in files.expand([f"s3a://{bucket.name}/in", path, f"s3://{bucket.name}/*/*.csv"])] == [path]
+    assert files.identify(path) == files.identify(by_another)
 
 
 def test_replaced_and_removed_objects_are_noticed(bucket: Bucket) -> None:

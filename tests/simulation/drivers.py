@@ -111,7 +111,7 @@ def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"no launch record of attempt {attempt}")
     reader = world.reader(job)
-    input_record = fix_input(ledger, launch, partial(look_at_files, launch, reader))
+    input_record = fix_input(ledger, launch, partial(look_at_files, launch, reader, str))
     parallelism = world.scheduler.at("cores", "", lambda order: 2 if order.fault == "many" else 1, ("many",))
     plan = attempts._plan(ledger, launch, input_record, reader, parallelism)
     standing = ledger.put_plan(plan)

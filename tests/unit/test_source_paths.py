@@ -13,11 +13,11 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.patterns import split
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.source_paths import Location, locate
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.sources.files import SourceFiles, for_each
-from checkpoint_spark.sources.locations import Location, locate
-from checkpoint_spark.sources.patterns import split
 
 FILES = SourceFiles(StorageSettings())
 

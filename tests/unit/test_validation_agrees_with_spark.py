@@ -86,10 +86,28 @@ def test_a_path_on_disk_means_the_same_files(path: str, tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("id\n1\n")
     (tmp_path / "x" / "loop").symlink_to(tmp_path)
+    (tmp_path / "x" / "itself").symlink_to(tmp_path / "x" / "itself")
+    (tmp_path / "x" / "link.csv").symlink_to(tmp_path / "a.csv")
+    (tmp_path / "x" / "hard.csv").hardlink_to(tmp_path / "a.csv")
     storage = StorageSettings()
 
     for whole in (f"{tmp_path}{path}", f"file://{tmp_path}{path}"):
         assert [file.path for file in SourceListing(storage).find(whole)] == by_driver(whole, storage)
+
+
+def test_files_that_several_paths_mean_go_by_the_same_names(tmp_path: Path) -> None:
+    for name in ("in/b.csv", "in/x/c.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("id\n1\n")
+    (tmp_path / "in" / "a.csv").symlink_to(tmp_path / "in" / "b.csv")
+    (tmp_path / "other").symlink_to(tmp_path / "in")
+    paths = tuple(f"{tmp_path}/{path}" for path in ("other", "in/*.csv", "in//x/c.csv", "/in", "other/a.csv"))
+
+    seen = check_source(Source(format="csv", paths=paths), Settings(), Findings())
+
+    assert seen is not None
+    assert [file.path for file in seen.files] == [file.path for file in SourceFiles(StorageSettings()).expand(paths)]
+    assert [file.path for file in seen.files] == [f"{tmp_path}/in/b.csv", f"{tmp_path}/in/x/c.csv"]
 
 
 def test_a_path_in_a_bucket_means_the_same_files(s3_server: S3Server, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from checkpoint_operator.validation.looks import MOST_FILES, Look
-from checkpoint_operator.validation.paths import FoundFile, SourceListing
+from checkpoint_operator.validation.paths import FoundFile, SourceListing, each_once
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.text_files import check_options, check_type_names, is_read_from_its_start, look_at_text
 from checkpoint_protocol.errors import CheckpointError
@@ -130,7 +130,7 @@ def check_dataframe_source(source: Source, findings: Findings) -> None:
 
 
 def _find(listing: SourceListing, source: Source, findings: Findings) -> tuple[FoundFile, ...]:
-    found: dict[str, FoundFile] = {}
+    found: list[FoundFile] = []
     for number, path in enumerate(source.all_paths):
         where = "spec.source.path" if source.path is not None else f"spec.source.paths.{number}"
         try:
@@ -144,8 +144,8 @@ def _find(listing: SourceListing, source: Source, findings: Findings) -> tuple[F
             findings.problem(
                 where, f"{path}: {what} (names that start with _ or . are passed over in folders and patterns); correct the path"
             )
-        found |= {file.path: file for file in meant}
-    return tuple(found[path] for path in sorted(found))
+        found += meant
+    return tuple(each_once(found))
 
 
 def _look(listing: SourceListing, source: Source, files: Sequence[FoundFile], findings: Findings) -> Look:

@@ -15,11 +15,12 @@ from obstore.store import from_url
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.patterns import Pattern
+from checkpoint_protocol.source_paths import Location, identity_of
 from checkpoint_protocol.storage import StorageSettings, obstore_options, pyarrow_options
 from checkpoint_protocol.store import translate_store_error
 from checkpoint_spark.sources.failures import reading, vanished
-from checkpoint_spark.sources.locations import FoundFile, Location
-from checkpoint_spark.sources.patterns import Pattern
+from checkpoint_spark.sources.locations import FoundFile
 
 _NOT_THERE: Final = (obstore_errors.NotFoundError, FileNotFoundError)
 _FAILURES: Final = (obstore_errors.BaseError, OSError)
@@ -42,7 +43,7 @@ class Buckets:
         if not location.key:
             return None
         try:
-            return _found(location, obstore.head(self._store(location), location.key))
+            return self._found(location, obstore.head(self._store(location), location.key))
         except _NOT_THERE:
             return None
         except _FAILURES as error:
@@ -59,9 +60,17 @@ class Buckets:
                     at = folder.at(meta["path"])
                     # Tools mark folders by empty objects whose names end in a slash; listings show them without it.
                     if meta["size"] > 0 or self.head(at) is not None:
-                        yield _found(at, meta)
+                        yield self._found(at, meta)
         except _FAILURES as error:
             raise translate_store_error(error, folder.text) from error
+
+    def identify(self, location: Location) -> str:
+        return identity_of(location, self._storage)
+
+    def _found(self, location: Location, meta: Any) -> FoundFile:
+        # A store without etags still tells when an object was written.
+        etag = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
+        return FoundFile(location.text, etag.strip('"'), meta["size"], self.identify(location))
 
     def read_range(self, location: Location, start: int, end: int) -> bytes:
         with _reading(location):
@@ -149,9 +158,3 @@ def _reading(location: Location) -> Iterator[None]:
         if _BEHIND_THE_END in str(error):
             raise vanished(location.text) from error
         raise translate_store_error(error, location.text) from error
-
-
-def _found(location: Location, meta: Any) -> FoundFile:
-    # A store without etags still tells when an object was written.
-    etag = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
-    return FoundFile(location.text, etag.strip('"'), meta["size"])

@@ -11,23 +11,24 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.patterns import Pattern, State
+from checkpoint_protocol.source_paths import Location, identity_on_disk
 from checkpoint_protocol.store import translate_store_error
 from checkpoint_spark.sources.failures import vanished
-from checkpoint_spark.sources.locations import FoundFile, Location
-from checkpoint_spark.sources.patterns import Pattern, State
+from checkpoint_spark.sources.locations import FoundFile
 
 
 class Disk:
     """Finds and reads files by their absolute paths."""
 
     def head(self, location: Location) -> FoundFile | None:
-        try:
-            status = os.stat(location.key)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise translate_store_error(error, location.key) from error
-        return _found(location.key, status) if stat.S_ISREG(status.st_mode) else None
+        status = _status(location.key)
+        return None if status is None else _found(location.key, status)
+
+    def identify(self, location: Location) -> str | None:
+        """Device and inode of the file that is there now: links to it have the same."""
+        status = _status(location.key)
+        return None if status is None else identity_on_disk(location.key, status)
 
     def walk(self, folder: Location, pattern: Pattern) -> Iterator[FoundFile]:
         """Give the regular files below a folder that match. Links are followed, into a loop only once."""
@@ -82,6 +83,19 @@ class Disk:
             raise translate_store_error(error, location.key) from error
 
 
+def _status(path: str) -> os.stat_result | None:
+    """Return the status of a regular file; None if there surely is none."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link to itself
+            return None
+        raise translate_store_error(error, path) from error
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
 def _found(path: str, status: os.stat_result) -> FoundFile:
     try:
         path.encode()
@@ -90,4 +104,5 @@ def _found(path: str, status: os.stat_result) -> FoundFile:
             reasons.SOURCE_UNREADABLE, f"source file {path!r}: its name is not UTF-8, so that it cannot be recorded; rename it"
         ) from error
     # The inode, because a file that is moved to this name may have the time and size of the old one.
-    return FoundFile(path, f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}", status.st_size)
+    etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return FoundFile(path, etag, status.st_size, identity_on_disk(path, status))

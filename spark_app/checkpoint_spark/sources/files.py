@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.patterns import Pattern, split
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.source_paths import Location, better_name, is_folder, locate
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.sources.buckets import Buckets
 from checkpoint_spark.sources.disk import Disk
 from checkpoint_spark.sources.failures import changed
-from checkpoint_spark.sources.locations import FoundFile, Location, is_folder, locate
-from checkpoint_spark.sources.patterns import Pattern, split
+from checkpoint_spark.sources.locations import FoundFile
 
 _AT_ONCE: Final = 16
 
@@ -26,6 +27,7 @@ _R = TypeVar("_R")
 
 class _Medium(Protocol):
     def head(self, location: Location) -> FoundFile | None: ...
+    def identify(self, location: Location) -> str | None: ...
     def walk(self, folder: Location, pattern: Pattern) -> Iterator[FoundFile]: ...
     def read_range(self, location: Location, start: int, end: int) -> bytes: ...
     def open_arrow(self, location: Location) -> pa.NativeFile: ...
@@ -44,15 +46,22 @@ class SourceFiles:
     def expand(self, paths: Sequence[str]) -> tuple[FoundFile, ...]:
         """Return the files that the paths mean (files, folders, patterns), each once, sorted by path.
 
-        NeedsChange(SourceMissing) names a path that means no file.
+        One that is found under several names goes by the one that no link leads to, else by the first. NeedsChange(SourceMissing)
+        names a path that means no file.
         """
-        found: dict[str, FoundFile] = {}
+        found: dict[tuple[str, str], FoundFile] = {}
         for path in paths:
-            meant = {file.path: file for file in self._expand_one(path)}
-            if not meant:
+            is_empty = True
+            for file in self._expand_one(path):
+                is_empty = False
+                # The etag too: what has one identity in two states, during one look, cannot be told apart from two files.
+                version = (file.identity, file.etag)
+                known = found.get(version, file)
+                if known is file or better_name(known.path, file.path) == file.path:
+                    found[version] = file
+            if is_empty:
                 raise _missing(path)
-            found |= meant
-        return tuple(found[path] for path in sorted(found))
+        return tuple(sorted(found.values(), key=lambda file: file.path))
 
     def _expand_one(self, path: str) -> Iterable[FoundFile]:
         location = locate(path)
@@ -67,6 +76,14 @@ class SourceFiles:
         """Return the file as it is now; None if there surely is none."""
         location = locate(path)
         return self._medium(location).head(location)
+
+    def identify(self, path: str) -> str | None:
+        """Return what tells the file under a path from all others that are there now, whatever it is called; None: there is none.
+
+        An object of a bucket need not be there.
+        """
+        location = locate(path)
+        return self._medium(location).identify(location)
 
     def check_unchanged(self, file: SourceFile) -> None:
         """Raise NeedsChange(SourceChanged) if the file is no longer the one that was described."""

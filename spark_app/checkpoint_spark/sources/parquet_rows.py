@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkpoint_protocol.records import SourceFile
-from checkpoint_spark.sources.locations import locate
+from checkpoint_protocol.source_paths import locate
 
 #: As nanoseconds, old Spark's timestamps (INT96) before 1677 and after 2262 would become others, without a word.
 INT96_UNIT: Final = "us"

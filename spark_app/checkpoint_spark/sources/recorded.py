@@ -1,0 +1,69 @@
+"""Files of a look at the source that earlier epochs have recorded, found again under whatever name they have now.
+
+On disk that is seen surely while the recorded name, or a link, still leads to the file. Where that name is gone, or holds
+something else, there is evidence only: then a person has to say what the file is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
+from typing import Final
+
+from checkpoint_protocol.records import SourceFile
+from checkpoint_spark.sources.files import for_each
+
+#: Returns what tells the file under a path from all others that are there now; None if there is none.
+Identify = Callable[[str], str | None]
+
+_PATHS_AT_ONCE: Final = 256
+
+
+def under_recorded_names(files: Sequence[SourceFile], recorded: Collection[str], identify: Identify) -> tuple[SourceFile, ...]:
+    """Return the files, sorted by path, each under the name that an earlier epoch has recorded for it, if any has.
+
+    From then on a file is known by that name alone. One that is not recorded under its name of now is looked for among those that
+    the look has not found under theirs: a link was made or removed since, or another release, or another path of the source,
+    spells it otherwise.
+    """
+    listed = {file.path for file in files}
+    unlisted = [path for path in recorded if path not in listed]
+    strangers = [file.path for file in files if file.path not in recorded]
+    if not unlisted or not strangers:
+        return tuple(files)
+    names: dict[str, str] = {}
+    for path, identity in zip(unlisted, _identities(unlisted, identify), strict=True):
+        if identity is not None:
+            names.setdefault(identity, path)
+    renamed = {
+        path: names[identity]
+        for path, identity in zip(strangers, _identities(strangers, identify), strict=True)
+        if identity is not None and identity in names
+    }
+    found = (file.model_copy(update={"path": renamed[file.path]}) if file.path in renamed else file for file in files)
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _identities(paths: Sequence[str], identify: Identify) -> list[str | None]:
+    parts = [paths[start : start + _PATHS_AT_ONCE] for start in range(0, len(paths), _PATHS_AT_ONCE)]
+    return list(chain.from_iterable(for_each(lambda part: [identify(path) for path in part], parts)))
+
+
+def find_moved(
+    files: Sequence[SourceFile], recorded: Iterable[SourceFile], is_gone: Callable[[SourceFile], bool]
+) -> dict[str, SourceFile]:
+    """Return, by their paths, those of new files that seem to be recorded ones under another name, each with what it was.
+
+    What a name held is told by its etag and size; on disk the etag has inode and time, and outlives a rename. In a bucket it may
+    be a digest, and equal content is no evidence while the recorded file is still there. A file without rows says nothing.
+    """
+    new = {(file.etag, file.size_bytes) for file in files if _has_rows(file)}
+    if not new:
+        return {}
+    alike = [file for file in recorded if (file.etag, file.size_bytes) in new]
+    gone = {(file.etag, file.size_bytes): file for file, is_so in zip(alike, for_each(is_gone, alike), strict=True) if is_so}
+    return {file.path: before for file in files if (before := gone.get((file.etag, file.size_bytes))) is not None}
+
+
+def _has_rows(file: SourceFile) -> bool:
+    return file.end is None or file.start < file.end

@@ -278,9 +278,20 @@ def test_delimiter_quote_and_null_values(tmp_path: Path) -> None:
     assert read(path, options=options) == [{"a": "x|y", "b": None, "c": "NA"}, {"a": None, "b": "-", "c": ""}]
 
 
-def test_null_values_are_null_unless_quoted(tmp_path: Path) -> None:
-    path = put(tmp_path, "x.csv", 'a,b\n,1\n"",2\nNA,\n"NA",NULL\nnull,3\n')
+def test_the_empty_field_is_null_and_nothing_else_unless_it_is_named(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.csv", 'a,b\n,1\n"",2\nNA,\nnull,3\nNULL,4\n')
     assert read(path) == [
+        {"a": None, "b": 1},
+        {"a": "", "b": 2},
+        {"a": "NA", "b": None},
+        {"a": "null", "b": 3},
+        {"a": "NULL", "b": 4},
+    ]
+
+
+def test_null_values_that_are_named_are_null_unless_quoted(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.csv", 'a,b\n,1\n"",2\nNA,\n"NA",NULL\nnull,3\n')
+    assert read(path, options={"nullValues": ["", "NA", "null", "NULL"]}) == [
         {"a": None, "b": 1},
         {"a": "", "b": 2},
         {"a": None, "b": None},

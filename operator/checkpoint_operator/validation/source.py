@@ -13,7 +13,7 @@ from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.text_files import check_options, check_type_names, is_read_from_its_start, look_at_text
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import VARIABLE_PATTERN, Source, SourceOptions
+from checkpoint_protocol.manifest import VARIABLE_PATTERN, Source
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import local_path
@@ -111,7 +111,7 @@ def _check_files(source: Source, condition: Condition | None, storage: StorageSe
 
 def check_dataframe_source(source: Source, findings: Findings) -> None:
     """Look at what can be seen of a source that only Spark reads: its options, and its paths on this machine."""
-    if source.options != SourceOptions():
+    if not source.options.say_nothing:
         findings.problem(
             "spec.source.options",
             "these belong to the splits way; name the options of Spark's reader in spec.source.readerOptions",

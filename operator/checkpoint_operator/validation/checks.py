@@ -44,6 +44,7 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     target = _target(spec, settings, findings)
     checkpoint = _checkpoint(manifest, settings, findings)
     _check_apart(spec, findings)
+    _note_times_of_day(spec, findings)
     if source is not None and source.columns is not None and not spec.steps:
         compare_columns(spec.sink, target, source.columns, findings)
     cores = os.cpu_count() or 1
@@ -76,6 +77,15 @@ def _checkpoint(manifest: CheckpointedWrite, settings: Settings | None, findings
     if settings is None and local_path(manifest.spec.checkpoint.uri) is None:
         return CheckpointSeen(exists=None, status=None)
     return check_checkpoint(manifest, settings or Settings(), findings)
+
+
+def _note_times_of_day(spec: Spec, findings: Findings) -> None:
+    for column, kind in spec.source.types.items():
+        if spec.sink.iceberg is not None and kind.strip() == "time":
+            findings.note(
+                f"spec.source.types.{column}: Spark cannot read an Iceberg table that has a column of type time, not even its "
+                "other columns; other engines can. Let it be a string, unless a step makes something else of it"
+            )
 
 
 def _check_apart(spec: Spec, findings: Findings) -> None:

@@ -276,6 +276,12 @@ class Step(Section):
         description="Keyword arguments: of the function at each call, of the class when it is made. Kubernetes keeps numbers as "
         "JSON does: 1.0 arrives as 1, and digits beyond 64 bits are lost; quote what must stay as it is.",
     )
+    output: Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(min_length=1, max_length=2048)] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="The columns that the step gives, with types as in source.types: a column that is left out is NULL, another "
+        "one is refused, and sink.create makes the table of these. Without it each row of a row step gives all columns.",
+    )
 
     @property
     def label(self) -> str:

@@ -266,6 +266,9 @@ SAMPLES: Final[dict[str, Record]] = {
             "quarantine": Quarantine(max_rows=20, max_share="0.25%", retry="Also"),  # type: ignore[arg-type]
         }
     ),
+    "launch-with-output": _LAUNCH.model_copy(
+        update={"steps": (Step(call="code.flights:clean", output={"größe": "decimal(10,2)", "id": "int64"}),)}
+    ),
     "launch-lance": _LAUNCH.model_copy(update={"target": _LANCE, "sink_format": "lance"}),
     "launch-none": _LAUNCH.model_copy(
         update={

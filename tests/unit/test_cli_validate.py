@@ -749,6 +749,38 @@ def test_with_steps_the_columns_are_theirs_and_are_not_compared(bare_ground: Gro
     assert bare_ground.problems() == []
 
 
+def test_the_columns_that_the_last_step_declares_are_compared_with_the_table(bare_ground: Ground) -> None:
+    bare_ground.make_table(pa.schema([pa.field("other", pa.int64(), nullable=False)]))
+    bare_ground.use_step("json:loads")
+    bare_ground.spec["steps"][0]["output"] = {"id": "int64"}
+
+    (where, surplus), (_, required) = bare_ground.problems()
+
+    assert where == "spec.steps.0.output"
+    assert surplus.startswith("the output of step 'json:loads' has the column 'id', and lake.db.rows has not")
+    assert required == "lake.db.rows requires the column 'other', and the output of step 'json:loads' has none"
+
+
+def test_a_partition_column_that_the_last_step_does_not_declare_is_a_problem(bare_ground: Ground) -> None:
+    bare_ground.use_step("json:loads")
+    bare_ground.spec["steps"][0]["output"] = {"id": "int64"}
+    bare_ground.spec["sink"] |= {"create": True, "partitionBy": [{"column": "day"}]}
+
+    assert bare_ground.only_problem() == (
+        "spec.sink.partitionBy.0.column",
+        "the output of step 'json:loads' has no column 'day' (it has id)",
+    )
+
+
+def test_a_declared_type_that_does_not_exist_is_a_problem_of_the_column_and_a_time_is_noted(bare_ground: Ground) -> None:
+    bare_ground.spec["sink"] |= {"create": True}
+    bare_ground.use_step("json:loads")
+    bare_ground.spec["steps"][0]["output"] = {"id": "integer", "at": "time"}
+
+    assert bare_ground.only_problem()[0] == "spec.steps.0.output.id"
+    assert any("spec.steps.0.output.at: Spark cannot read" in note for note in bare_ground.report()["notes"])
+
+
 def test_a_partition_column_that_the_source_lacks_is_a_problem_of_the_field(bare_ground: Ground) -> None:
     bare_ground.spec["sink"] |= {"create": True, "partitionBy": [{"column": "id"}, {"column": "day"}]}
 

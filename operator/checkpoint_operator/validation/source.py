@@ -88,7 +88,7 @@ def _check_files(source: Source, condition: Condition | None, storage: StorageSe
     listing = SourceListing(storage)
     files = _find(listing, source, findings)
     if source.format != "parquet":
-        check_type_names(source, findings)
+        check_type_names(source.types, "spec.source.types", findings)
     elif source.types:
         findings.note("spec.source.types does nothing for Parquet: the files have types of their own")
     if source.key_columns:

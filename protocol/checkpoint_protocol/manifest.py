@@ -37,6 +37,8 @@ PROGRAM_FORMAT: Final = "program"
 SECRET_WORDS: Final = ("password", "secret", "token", "credential")
 #: ... which is then the name of a variable of the driver's environment, and stands in no manifest and no record.
 VARIABLE_PATTERN: Final = r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"
+#: What CSV took for NULL in the first release where the manifest said nothing. API servers have stored it in the objects of then.
+FIRST_NULL_VALUES: Final = ("", "NA", "null", "NULL")
 #: user:password@host
 _USER_INFO: Final = r"://[^/@:$]*:[^/@$]+@"
 
@@ -66,7 +68,9 @@ class SourceOptions(Section):
     quote: str = Field(default='"', max_length=1, description="CSV: the character around fields; empty for none.")
     escape: str = Field(default="", max_length=1, description="CSV: the character before a special one; empty for none.")
     null_values: tuple[Annotated[str, Field(max_length=256)], ...] = Field(
-        default=("", "NA", "null", "NULL"), max_length=64, description="CSV: texts that mean NULL when not quoted."
+        default=("",),
+        max_length=64,
+        description="CSV: texts that mean NULL when not quoted: the empty field. NA, null and NULL are texts unless named.",
     )
     multi_line: bool = Field(
         default=False,
@@ -75,6 +79,12 @@ class SourceOptions(Section):
     compression: Literal["auto", "none", "gzip"] = Field(
         default="auto", description="Text: auto takes .gz as gzip. Compressed files are read by one task each."
     )
+
+    @property
+    def say_nothing(self) -> bool:
+        """Whether all are defaults: today's, or those that an API server of the first release has stored."""
+        defaults = SourceOptions()
+        return self in (defaults, defaults.model_copy(update={"null_values": FIRST_NULL_VALUES}))
 
 
 class IcebergSource(Section):
@@ -266,6 +276,12 @@ class Step(Section):
         description="Keyword arguments: of the function at each call, of the class when it is made. Kubernetes keeps numbers as "
         "JSON does: 1.0 arrives as 1, and digits beyond 64 bits are lost; quote what must stay as it is.",
     )
+    output: Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(min_length=1, max_length=2048)] | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="The columns that the step gives, with types as in source.types: a column that is left out is NULL, another "
+        "one is refused, and sink.create makes the table of these. Without it each row of a row step gives all columns.",
+    )
 
     @property
     def label(self) -> str:
@@ -455,7 +471,7 @@ class Spec(Section):
         Defaults are left out, so that a field that a later version adds does not change the identity of an older write.
         """
         return {
-            "source": self.source.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"split_size"}),
+            "source": _identity_of(self.source),
             "sink": self.sink.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"target_file_size"}),
             "checkpoint": {"uri": self.checkpoint.uri},
         }
@@ -464,6 +480,21 @@ class Spec(Section):
     def identity_digest(self) -> str:
         text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _identity_of(source: Source) -> dict[str, JsonValue]:
+    """Return a source without its defaults; of nullValues that is the first release's, as it is in the identities of then.
+
+    So a write that began without them has another identity than one that begins so now: it would read other values. Only CSV
+    has texts for NULL, so that elsewhere no default of them says anything.
+    """
+    identity = source.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"split_size", "options"})
+    options = source.options.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"null_values"})
+    is_csv = source.format == "csv" and not source.is_dataframe
+    says_nothing = (FIRST_NULL_VALUES,) if is_csv else (FIRST_NULL_VALUES, SourceOptions().null_values)
+    if source.options.null_values not in says_nothing:
+        options["nullValues"] = list(source.options.null_values)
+    return {**identity, "options": options} if options else identity
 
 
 class Metadata(Section):

@@ -25,14 +25,14 @@ from checkpoint_spark.code import use_code
 from checkpoint_spark.dividing import schema_without_failures
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input, look_at_source
-from checkpoint_spark.output import await_target
+from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.planning import plan_tasks, whole
 from checkpoint_spark.sources.chunks import Reader
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.sources.selecting import SelectingReader
 from checkpoint_spark.staging import ranges_of
-from checkpoint_spark.steps import Pipeline, Place
+from checkpoint_spark.steps import Pipeline, Place, declared_output
 
 #: Of each file, so many chunks are looked at for a first row that `where` takes.
 _SAMPLE_CHUNKS: Final = 16
@@ -68,6 +68,7 @@ def run_attempt(
         return
     _refuse_changed_files(plan, input_record, reader)
     target = launch.target or await_target(ledger, launch.attempt, _output_schema(launch, input_record, reader))
+    later = later_columns(ledger, launch, target)
     # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
     ledger.put_plan(plan)
     with bundling(ledger, attempt, plan.token):
@@ -81,6 +82,7 @@ def run_attempt(
                     task=number,
                     pieces=pieces,
                     target=target,
+                    later=later,
                 ).model_dump_json()
                 for number, pieces in enumerate(plan.tasks)
             ]
@@ -108,7 +110,9 @@ def _refuse_changed_files(plan: PlanRecord, input_record: InputRecord, reader: R
 
 
 def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: SelectingReader) -> pa.Schema:
-    """Run the steps on the first rows of the input, to see what columns they give."""
+    """Return the columns that the steps declare, or run them on the first rows of the input to see which they give."""
+    if (declared := declared_output(launch.steps)) is not None:
+        return declared
     source_schema = decode_schema(input_record.arrow_schema)
     pipeline = Pipeline(launch.steps)
     sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))

@@ -29,6 +29,7 @@ from checkpoint_spark.steps import (
     Place,
     Row,
     WrongResult,
+    as_declared,
     call_on_batch,
     call_on_row,
     code_failed,
@@ -67,13 +68,13 @@ def apply_apart(
         return
     leading = list(takewhile(lambda made: made[0].input == "row", pipeline.steps))
     rest = pipeline.steps[len(leading) :]
-    last = pipeline.steps[-1][0] if pipeline.steps else None
+    before = leading[-1][0] if leading else None
     given = _row_by_row(leading, batch, place, set_apart) if leading else _Given(range(batch.num_rows), batch)
     parts = [(0, len(given.numbers))] if given.numbers else []
     while parts:
         start, stop = parts.pop()
         try:
-            made = _finish(rest, given.part(start, stop), place, schema, last)
+            made = _finish(rest, given.part(start, stop), place, schema, before, pipeline.optional)
         except _RowsFailed as failed:
             step, error = failed.step, failed.error
         except NeedsChange as misfit:
@@ -121,8 +122,9 @@ def _row_by_row(steps: Sequence[_Step], batch: pa.RecordBatch, place: Place, set
             continue
         made = [row]
         try:
-            for step, function in steps:
-                made = [one for given in made for one in _on_row(step, function, given, partial(place.of_row, number))]
+            for position, (step, function) in enumerate(steps):
+                given = _declared_of(steps[position - 1][0], made) if position else made
+                made = [one for row in given for one in _on_row(step, function, row, partial(place.of_row, number))]
         except _RowsFailed as failed:
             set_apart(number, failed.step, failed.error)
             continue
@@ -133,18 +135,25 @@ def _row_by_row(steps: Sequence[_Step], batch: pa.RecordBatch, place: Place, set
 
 
 def _finish(
-    steps: Sequence[_Step], pending: pa.RecordBatch | list[Row], place: Place, schema: pa.Schema | None, last: Step | None
+    steps: Sequence[_Step],
+    pending: pa.RecordBatch | list[Row],
+    place: Place,
+    schema: pa.Schema | None,
+    before: Step | None,
+    optional: frozenset[str],
 ) -> pa.RecordBatch | None:
-    """Do the rest of the steps and fit the result to the table; None where no rows are left."""
+    """Do the rest of the steps, after `before`, and fit the result to the table; None where no rows are left."""
     for step, function in steps:
         if step.input == "row":
-            given = [row for row, _ in pending] if isinstance(pending, list) else _rows_of(step, pending)
+            rows = as_declared(pending, before) if isinstance(pending, list) else None
+            given = [row for row, _ in rows] if rows is not None else _rows_of(step, pending)
             pending = [(one, None) for row in given for one in _on_row(step, function, row, partial(_made_of, place))]
         else:
-            pending = _on_batch(step, function, to_arrow(pending, None, step), place)
+            pending = _on_batch(step, function, to_arrow(pending, None, before), place)
         if len(pending) == 0:
             return None
-    result = to_arrow(pending, schema, last)
+        before = step
+    result = to_arrow(pending, schema, before, optional=optional)
     if result.num_rows == 0:
         return None
     return result if schema is None else fit(result, schema)
@@ -157,6 +166,14 @@ def _rows_of(step: Step, batch: pa.RecordBatch) -> list[dict[str, Any]]:
             raise _RowsFailed(step.label, row)
         rows.append(row)
     return rows
+
+
+def _declared_of(step: Step, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a row step gives the next one; a column that it does not declare is the fault of the row."""
+    try:
+        return [row for row, _ in as_declared([(row, None) for row in made], step)]
+    except NeedsChange as misfit:
+        raise _RowsFailed(step.label, misfit) from None
 
 
 def _made_of(place: Place) -> str:
@@ -174,6 +191,8 @@ def _on_batch(step: Step, function: Callable[..., Any], batch: pa.RecordBatch, p
 def _guarded(step: Step, where: Callable[[], str], call: Callable[[], _Made]) -> _Made:
     try:
         return call()
+    except ValueMisfit as misfit:
+        raise _RowsFailed(step.label, misfit) from None
     except CheckpointError:
         raise
     except Exception as error:

@@ -34,7 +34,7 @@ STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
 
 
 class TaskOrder(Part):
-    """What the driver ships to a task."""
+    """What the driver ships to a task. `later`: columns that the table got after the write began."""
 
     uri: str
     uid: str
@@ -43,6 +43,7 @@ class TaskOrder(Part):
     task: int
     pieces: tuple[Range, ...]
     target: Target
+    later: tuple[str, ...] = ()
 
 
 def storage_settings() -> StorageSettings:
@@ -122,7 +123,7 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
         files=input_record.files,
         source_schema=decode_schema(input_record.arrow_schema),
         reader=reader_for(launch.source, storage, input_record.table),
-        pipeline=Pipeline(launch.steps),
+        pipeline=Pipeline(launch.steps, order.later),
         stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
         ledger=ledger,
         clock=time.monotonic,

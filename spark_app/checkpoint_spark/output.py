@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
+from itertools import count
 from typing import Final
 
 import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import OutputRecord, Target
-from checkpoint_spark.arrow_schema import encode_schema
+from checkpoint_protocol.records import IcebergTarget, LanceTarget, LaunchRecord, NoTarget, OutputRecord, Target
+from checkpoint_spark.arrow_schema import decode_schema, encode_schema
 
 _TARGET_POLL_S: Final = 0.2
 _TARGET_PATIENCE_S: Final = 600.0
@@ -34,3 +36,36 @@ def await_target(ledger: Ledger, attempt: int, schema: pa.Schema) -> Target:
             return record.target
         time.sleep(_TARGET_POLL_S)
     raise Retryable(reasons.TABLE_MISSING, f"nobody made the table for attempt {attempt} within {_TARGET_PATIENCE_S:.0f} s")
+
+
+def later_columns(ledger: Ledger, launch: LaunchRecord, target: Target) -> tuple[str, ...]:
+    """Return the columns that the table got after the write began: others may add some, so that rows may leave them out."""
+    is_first = ledger.key.epoch == 1 and launch.attempt == 1
+    if is_first or not launch.steps or launch.steps[-1].input != "row":
+        return ()
+    first = _first_target(Ledger(ledger.store, EpochKey(ledger.key.uid, 1)))
+    known = _columns_of(first) if first is not None else _columns_of(target)
+    return tuple(name for name in _columns_of(target) if name not in known)
+
+
+def _first_target(ledger: Ledger) -> Target | None:
+    """Return the table as the first attempt that had one saw it, or had it made."""
+    for attempt in count(1):
+        launch = ledger.read_launch(attempt)
+        if launch is None:
+            return None
+        made = ledger.read_target(attempt) if launch.target is None else None
+        target = launch.target if made is None else made.target
+        if target is not None:
+            return target
+    raise AssertionError("attempts end")
+
+
+def _columns_of(target: Target) -> tuple[str, ...]:
+    match target:
+        case IcebergTarget():
+            return tuple(field["name"] for field in json.loads(target.table_schema_json)["fields"])
+        case LanceTarget():
+            return tuple(decode_schema(target.arrow_schema).names)
+        case NoTarget():
+            return ()

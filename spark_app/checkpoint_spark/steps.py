@@ -12,7 +12,7 @@ import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -23,6 +23,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
 from checkpoint_spark.fitting import ValueMisfit, fit_array
+from checkpoint_spark.sources.type_names import parse_type
 
 _Callable = Callable[..., Any]
 #: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
@@ -127,8 +128,10 @@ class Pipeline:
     be guessed from each batch.
     """
 
-    def __init__(self, steps: Iterable[Step]) -> None:
+    def __init__(self, steps: Iterable[Step], optional: Collection[str] = ()) -> None:
+        """Load the steps. `optional` are columns of the table that a row may leave out, since they came after the write began."""
         self._steps = [(step, load(step)) for step in steps]
+        self.optional = frozenset(optional)
 
     @property
     def steps(self) -> Sequence[tuple[Step, _Callable]]:
@@ -143,22 +146,26 @@ class Pipeline:
         if batch.num_rows == 0:
             return
         pending: pa.RecordBatch | list[Row] = batch
-        is_source = True
+        is_source, before = True, None
         for step, function in self._steps:
             if step.input == "row":
-                rows = pending if isinstance(pending, list) else _numbered(step, pending, is_source, place)
+                rows = as_declared(pending, before, place) if isinstance(pending, list) else None
+                rows = _numbered(step, pending, is_source, place) if rows is None else rows
                 pending = list(_apply_to_rows(step, function, rows, place))
             else:
-                pending = _apply_to_batch(step, function, to_arrow(pending, None, step), place)
+                pending = _apply_to_batch(step, function, to_arrow(pending, None, before, place), place)
                 is_source = False
             if len(pending) == 0:
                 return
-        result = to_arrow(pending, output_schema, self._steps[-1][0] if self._steps else None)
+            before = step
+        result = to_arrow(pending, output_schema, before, place, self.optional)
         if result.num_rows:
             yield result
 
     def schema_of(self, batch: pa.RecordBatch, place: Place) -> pa.Schema:
-        """Return the schema of what the steps make of a batch, which may be empty."""
+        """Return the schema of what the steps make of a batch, which may be empty; the one that is declared, where one is."""
+        if (declared := declared_output([step for step, _ in self._steps])) is not None:
+            return declared
         if batch.num_rows:
             for result in self.apply(batch, place, None):
                 return result.schema
@@ -167,10 +174,23 @@ class Pipeline:
             if step.input == "row":
                 raise NeedsChange(
                     reasons.OUTPUT_SCHEMA_WRONG,
-                    f"step {step.label!r} gave no rows, so the columns of a new table are unknown; create the table yourself",
+                    f"step {step.label!r} gave no rows, so the columns of a new table are unknown; declare what it gives by its "
+                    "output (output: {name: type}), or create the table yourself",
                 )
             batch = _apply_to_batch(step, function, batch, place)
         return batch.schema
+
+
+def declared_output(steps: Sequence[Step]) -> pa.Schema | None:
+    """Return the schema of what the steps give, where the last one declares it. NeedsChange(ManifestInvalid): an unknown type."""
+    return None if not steps else _declared(steps[-1])
+
+
+def _declared(step: Step | None) -> pa.Schema | None:
+    if step is None or step.output is None:
+        return None
+    where = f"the output of step {step.label!r}"
+    return pa.schema([(name, parse_type(name, text, where)) for name, text in step.output.items()])
 
 
 class WrongResult(TypeError):
@@ -251,7 +271,16 @@ def call_on_row(function: _Callable, row: dict[str, Any]) -> list[dict[str, Any]
 
 
 def call_on_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return what an arrow or pandas step makes of a batch. Raises what the step raises, and WrongResult."""
+    """Return what an arrow or pandas step makes of a batch, as it declares it. Raises what the step raises, and WrongResult.
+
+    NeedsChange(OutputSchemaWrong) for a column that it does not declare; ValueMisfit for a value that does not fit.
+    """
+    made = _made_of_batch(step, function, batch)
+    declared = _declared(step)
+    return made if declared is None else _batch_as_declared(made, declared, step.label)
+
+
+def _made_of_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa.RecordBatch:
     if step.input == "pandas":
         frame = function(_frame_of(batch))
         if not hasattr(frame, "columns"):
@@ -290,26 +319,40 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def to_arrow(given: pa.RecordBatch | list[Row], schema: pa.Schema | None, step: Step | None) -> pa.RecordBatch:
-    """Return Python rows as a batch; with a schema, the values as its types. A batch is returned as it is.
+def as_declared(rows: list[Row], step: Step | None, place: Place | None = None) -> list[Row]:
+    """Return what a row step gives another one: with the columns that it declares, those that a row leaves out as None."""
+    if step is None or step.output is None:
+        return rows
+    _refuse_surplus(rows, step, list(step.output), place)
+    return [({name: row.get(name) for name in step.output or ()}, number) for row, number in rows]
 
+
+def to_arrow(
+    given: pa.RecordBatch | list[Row],
+    schema: pa.Schema | None,
+    step: Step | None,
+    place: Place | None = None,
+    optional: Collection[str] = (),
+) -> pa.RecordBatch:
+    """Return what `step` gives as a batch: rows with a schema (the table's) as its types, a batch as it is.
+
+    A row gives every column of the table that is not optional. Where the step declares its output, that counts in place of the
+    table, and what is left out is NULL.
     NeedsChange(OutputSchemaWrong) names the column; ValueMisfit, which is one, where it is the fault of some rows only.
     """
     if not isinstance(given, list):
         return given
-    rows = [row for row, _ in given]
-    # A key that only a later row has must not be lost, so the columns are those of all rows.
-    names = dict.fromkeys(name for row in rows for name in row)
-    if not names and schema is not None:
-        names = dict.fromkeys(schema.names)  # rows that say nothing are rows of NULL
     label = step.label if step else "source"
-    if schema is not None and (unknown := [name for name in names if name not in schema.names]):
-        family = NeedsChange if all(unknown[0] in row for row in rows) else ValueMisfit
-        raise family(
-            reasons.OUTPUT_SCHEMA_WRONG,
-            f"step {label!r} gives column {unknown[0]!r}, which the table does not have (it has {', '.join(schema.names)}); "
-            "drop it in the step, or add it to the table",
-        )
+    rows = [row for row, _ in given]
+    declared = _declared(step)
+    schema = schema if declared is None else declared
+    # A key that only a later row has must not be lost, so the columns are those of all rows.
+    names = dict.fromkeys(declared.names if declared is not None else (name for row in rows for name in row))
+    if schema is not None:
+        _refuse_surplus(given, step, schema.names, place)
+        if declared is None:
+            _refuse_left_out(given, label, [name for name in schema.names if name not in optional], place)
+            names = names or dict.fromkeys(schema.names)  # rows that say nothing are rows of NULL
     arrays, fields = [], []
     for name in names:
         wanted = schema.field(name).type if schema is not None else None
@@ -324,6 +367,65 @@ def to_arrow(given: pa.RecordBatch | list[Row], schema: pa.Schema | None, step: 
         arrays.append(array)
         fields.append(pa.field(name, array.type))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _refuse_surplus(given: list[Row], step: Step | None, known: Sequence[str], place: Place | None) -> None:
+    names = dict.fromkeys(name for row, _ in given for name in row)
+    surplus = next((name for name in names if name not in known), None)
+    if surplus is None:
+        return
+    label = step.label if step else "source"
+    if step is not None and step.output is not None:
+        problem, way_out = f"its output does not declare (it declares {', '.join(known)})", "drop it in the step, or declare it"
+    else:
+        problem, way_out = f"the table does not have (it has {', '.join(known)})", "drop it in the step, or add it to the table"
+    rows = [surplus in row for row, _ in given]
+    raise _misfit(rows, given, place, f"step {label!r} gives column {surplus!r}", f", which {problem}; {way_out}")
+
+
+def _refuse_left_out(given: list[Row], label: str, known: Sequence[str], place: Place | None) -> None:
+    for name in known:
+        rows = [name not in row for row, _ in given]
+        if any(rows):
+            raise _misfit(
+                rows,
+                given,
+                place,
+                f"step {label!r} leaves out the column {name!r}",
+                ", which the table has; give None where there is no value, or declare its output (output: {name: type}): "
+                "of that, what is left out is NULL",
+            )
+
+
+def _misfit(wrong: Sequence[bool], given: list[Row], place: Place | None, problem: str, why: str) -> NeedsChange:
+    """Return what to raise where the columns of some rows are wrong: the first of them is named."""
+    family = NeedsChange if all(wrong) else ValueMisfit
+    index = wrong.index(True)
+    where = "" if place is None else f" in {_where(place, index, given[index][1])}"
+    return family(reasons.OUTPUT_SCHEMA_WRONG, f"{problem}{where}{why}")
+
+
+def _batch_as_declared(batch: pa.RecordBatch, declared: pa.Schema, label: str) -> pa.RecordBatch:
+    """Return a batch step's result with the columns and types that the step declares; those that it leaves out are NULL."""
+    surplus = next((name for name in batch.schema.names if name not in declared.names), None)
+    if surplus is not None:
+        raise NeedsChange(
+            reasons.OUTPUT_SCHEMA_WRONG,
+            f"step {label!r} gives column {surplus!r}, which its output does not declare (it declares "
+            f"{', '.join(declared.names)}); drop it in the step, or declare it",
+        )
+    arrays = []
+    for field in declared:
+        found = [number for number, name in enumerate(batch.schema.names) if name == field.name]
+        try:
+            if len(found) > 1:
+                raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, f"step {label!r} gives the column {field.name!r} more than once")
+            arrays.append(fit_array(batch.column(found[0]), field.type) if found else pa.nulls(batch.num_rows, field.type))
+        except pa.ArrowException as error:
+            raise ValueMisfit(
+                reasons.OUTPUT_SCHEMA_WRONG, f"step {label!r}: column {field.name!r} needs values of type {field.type}: {error}"
+            ) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=declared)
 
 
 def _array(values: list[Any], wanted: pa.DataType | None) -> pa.Array:

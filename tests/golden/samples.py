@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from checkpoint_protocol.manifest import IcebergSource, LanceSource, Quarantine, Source, SourceOptions, Step
+from checkpoint_protocol.manifest import FIRST_NULL_VALUES, IcebergSource, LanceSource, Quarantine, Source, SourceOptions, Step
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     BundleRecord,
@@ -99,6 +99,8 @@ _PINNED = PinnedIceberg(
     partition_specs_json=('{"spec-id":0,"fields":[]}', '{"spec-id":1,"fields":[]}'),
     name_mapping_json='[{"field-id":1,"names":["id"]}]',
 )
+#: As the first release stored them where a manifest said nothing.
+_FIRST_OPTIONS = SourceOptions(null_values=FIRST_NULL_VALUES)
 _LAUNCH = LaunchRecord(
     token=_TOKEN,
     attempt=2,
@@ -237,6 +239,7 @@ SAMPLES: Final[dict[str, Record]] = {
     "launch-from-iceberg": _LAUNCH.model_copy(
         update={
             "source": Source(
+                options=_FIRST_OPTIONS,
                 format="iceberg",
                 iceberg=IcebergSource(catalog="local", table="db.quelle", snapshot_id=9223372036854775807),
                 where="größe >= 1 and x = 'a'",
@@ -245,7 +248,7 @@ SAMPLES: Final[dict[str, Record]] = {
         }
     ),
     "launch-from-lance": _LAUNCH.model_copy(
-        update={"source": Source(format="lance", lance=LanceSource(uri="s3://lake/in.lance", version=4))}
+        update={"source": Source(format="lance", options=_FIRST_OPTIONS, lance=LanceSource(uri="s3://lake/in.lance", version=4))}
     ),
     "launch-iceberg": _LAUNCH,
     "input-with-rows-tried-again": InputRecord(
@@ -263,6 +266,9 @@ SAMPLES: Final[dict[str, Record]] = {
             "quarantine": Quarantine(max_rows=20, max_share="0.25%", retry="Also"),  # type: ignore[arg-type]
         }
     ),
+    "launch-with-output": _LAUNCH.model_copy(
+        update={"steps": (Step(call="code.flights:clean", output={"größe": "decimal(10,2)", "id": "int64"}),)}
+    ),
     "launch-lance": _LAUNCH.model_copy(update={"target": _LANCE, "sink_format": "lance"}),
     "launch-none": _LAUNCH.model_copy(
         update={
@@ -270,7 +276,7 @@ SAMPLES: Final[dict[str, Record]] = {
             "sink_format": "none",
             "attempt": 1,
             "counted": (),
-            "source": Source(format="parquet", path="/in"),
+            "source": Source(format="parquet", options=_FIRST_OPTIONS, path="/in"),
             "steps": (),
             "run_nonce": "",
             "code": None,
@@ -279,6 +285,7 @@ SAMPLES: Final[dict[str, Record]] = {
     "launch-dataframe": _LAUNCH.model_copy(
         update={
             "source": Source(
+                options=_FIRST_OPTIONS,
                 format="jdbc",
                 way="DataFrame",
                 sql="SELECT id, upper(text) AS text FROM input",
@@ -288,10 +295,16 @@ SAMPLES: Final[dict[str, Record]] = {
         }
     ),
     "launch-program": _LAUNCH.model_copy(
-        update={"source": Source(format="program", program="jobs.nightly:main", key_columns=("id", "day"))}
+        update={
+            "source": Source(format="program", options=_FIRST_OPTIONS, program="jobs.nightly:main", key_columns=("id", "day"))
+        }
     ),
     "launch-table": _LAUNCH.model_copy(
-        update={"source": Source(format="table", table="lake.db.größe", columns=("id", "text"), key_columns=("id",))}
+        update={
+            "source": Source(
+                format="table", options=_FIRST_OPTIONS, table="lake.db.größe", columns=("id", "text"), key_columns=("id",)
+            )
+        }
     ),
     "launch-before-the-table": _LAUNCH.model_copy(update={"target": None}),
     "output": OutputRecord(token=_TOKEN, arrow_schema=_SCHEMA),

@@ -131,7 +131,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__steps": [
             {"call": "package.module:Class", "input": "row", "name": "predict"},
             {"call": "m:f", "input": "pandas", "arguments": {"size": 3, "on": ["a", None, {"b": 0.5}], "no": None}},
-            {"call": "modulo_größe.été:f", "input": "arrow"},
+            {"call": "modulo_größe.été:f", "input": "arrow", "output": {"größe": "decimal(10,2)", "id": "int64"}},
         ]
     },
     "code in a folder": {"spec__code": {"path": "/code"}},
@@ -293,6 +293,8 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a password in a url": {"spec__source": {**_JDBC, "readerOptions": {"url": "jdbc:x://h/db?user=a&Password=geheim"}}},
     "a password before the host": {"spec__source": {**_JDBC, "readerOptions": {"url": "mongodb://me:geheim@host/db"}}},
     "an unknown compression": {"spec__source__options": {"compression": "zip"}},
+    "an output without columns": {"spec__steps": [{"call": "m:f", "output": {}}]},
+    "an output without types": {"spec__steps": [{"call": "m:f", "output": ["id"]}]},
     "an unknown input": {"spec__steps": [{"call": "m:f", "input": "polars"}]},
     "a callable without a colon": {"spec__steps": [{"call": "module.function"}]},
     "a callable that begins with a digit": {"spec__steps": [{"call": "1m:f"}]},
@@ -395,7 +397,7 @@ ALLOWED_EDITS: Final[dict[str, dict[str, Any]]] = {
         "spec__checkpoint__minimumBytes": "1",
     },
     "rows that fail": {"spec__onRowError": "Quarantine", "spec__quarantine": {"maxRows": 5, "retry": "Only"}},
-    "steps": {"spec__steps": [{"call": "m:f", "arguments": {"a": 1}}]},
+    "steps": {"spec__steps": [{"call": "m:f", "arguments": {"a": 1}, "output": {"a": "int64"}}]},
     "code": {"spec__code": {"configMap": {"name": "code"}}},
     "pods": {
         "spec__image": "spark:2",

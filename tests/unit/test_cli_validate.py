@@ -172,6 +172,7 @@ def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
         "sourceFiles": 2,
         "sourceBytes": sum(path.stat().st_size for path in ground.source.iterdir()),
         "sourceRows": 100,
+        "columns": [],
         "way": "splits",
         "tasks": {"atLeast": 1},
         "dataFiles": {"atLeast": 1, "atMost": None},
@@ -532,6 +533,90 @@ def test_a_compression_that_is_not_supported_is_told_by_the_name(ground: Ground)
     assert "only gzip is supported" in ground.only_problem()[1]
 
 
+def read_columns(ground: Ground) -> list[tuple[str, str, str]]:
+    columns = ground.report()["prediction"]["columns"]
+    assert all(column["inferred"] is (column["column"] not in ground.spec["source"].get("types", {})) for column in columns)
+    return [(column["column"], column["type"], column["why"]) for column in columns]
+
+
+def test_the_types_of_csv_columns_are_told_with_the_texts_that_decided(ground: Ground) -> None:
+    ground.use_text("\n\nid,zip,price,at,none,name\n1,501,1,10:30,,x\n\n2,00501,1.5,11:00,,y\n")
+    ground.spec["source"]["types"] = {"name": "binary"}
+
+    assert read_columns(ground) == [
+        ("id", "int64", "'1' in line 4 is one"),
+        ("zip", "string", "'00501' in line 6 is no number that can be written back as it stands"),
+        ("price", "double", "'1.5' in line 6 is one"),
+        ("at", "string", "'10:30' in line 4 is a time of day, which is never inferred"),
+        ("none", "string", "it has no value in the rows that were looked at"),
+        ("name", "binary", "spec.source.types says so"),
+    ]
+
+
+def test_the_types_of_csv_columns_are_shown(ground: Ground) -> None:
+    ground.use_text("id,text\n007,a\n")
+
+    lines = [" ".join(line.split()) for line in ground.run().stdout.splitlines()]
+
+    at = lines.index("columns id: string ('007' in line 2 is no number that can be written back as it stands)")
+    assert lines[at + 1] == "text: string ('a' in line 2 is text)"
+
+
+def test_a_time_of_day_in_an_iceberg_table_is_noted_as_spark_could_not_read_it(ground: Ground) -> None:
+    ground.use_text("id,text\n1,10:30\n")
+    ground.spec["source"]["types"] = {"text": "time"}
+
+    (note,) = ground.report()["notes"]
+    assert note.startswith("spec.source.types.text: Spark cannot read an Iceberg table that has a column of type time")
+
+    ground.spec["sink"] = {"none": {}}
+    assert ground.report()["notes"] == []
+
+
+def test_of_several_files_the_one_is_named_that_decided_a_type(ground: Ground) -> None:
+    ground.use_text("id,text\n1,a\n", name="1.csv")
+    ground.use_text("id,text\n01,a\n", name="2.csv")
+    ground.spec["source"]["path"] = "*.csv"
+
+    (_, kind, why), _ = read_columns(ground)
+
+    assert (kind, why.partition(" is no")[0]) == ("string", f"'01' in line 2 of {ground.folder}/2.csv")
+
+
+@pytest.mark.parametrize(("name", "options"), [("rows.csv.gz", {}), ("rows.csv", {"multiLine": True})])
+def test_where_a_row_may_have_several_lines_the_row_that_decided_is_told(
+    name: str, options: dict[str, Any], ground: Ground
+) -> None:
+    text = b'id,text\n1,"a\nb"\n01,c\n'
+    ground.use_text(gzip.compress(text) if name.endswith(".gz") else text, name=name, **options)
+
+    assert read_columns(ground)[0] == ("id", "string", "'01' in row 2 is no number that can be written back as it stands")
+
+
+def test_where_the_first_rows_cannot_be_read_that_is_noted(ground: Ground) -> None:
+    ground.use_text("id,text\n1,a,b\n")
+
+    report = ground.report()
+
+    assert report["prediction"]["columns"] == []
+    assert "first rows cannot be read: CSV parse error: Row #1: Expected 2 columns, got 3" in report["notes"][0]
+
+
+def test_text_that_is_not_utf8_in_a_row_is_a_problem_unless_its_type_is_given(ground: Ground) -> None:
+    ground.use_text(b"id,text\n" + b"1,a\n" * 70_000 + b"1,\xe9\n")
+    path, message = ground.only_problem()
+    assert path == "spec.source"
+    assert "'text'" in message
+    ground.spec["source"]["types"] = {"text": "binary"}
+    assert ground.problems() == []
+
+
+def test_more_columns_than_a_screen_shows_are_counted(ground: Ground) -> None:
+    ground.spec["sink"] = {"none": {}}
+    ground.use_text(",".join(f"c{number}" for number in range(60)) + "\n")
+    assert "and 10 more, which -o json shows" in ground.run().stdout
+
+
 def test_csv_files_with_other_headers_are_a_problem(ground: Ground) -> None:
     ground.use_text("id,text\n1,a\n", name="csv-1.csv")
     ground.use_text("text,id\na,1\n", name="csv-2.csv")
@@ -662,6 +747,38 @@ def test_with_steps_the_columns_are_theirs_and_are_not_compared(bare_ground: Gro
     bare_ground.use_step("json:loads")
 
     assert bare_ground.problems() == []
+
+
+def test_the_columns_that_the_last_step_declares_are_compared_with_the_table(bare_ground: Ground) -> None:
+    bare_ground.make_table(pa.schema([pa.field("other", pa.int64(), nullable=False)]))
+    bare_ground.use_step("json:loads")
+    bare_ground.spec["steps"][0]["output"] = {"id": "int64"}
+
+    (where, surplus), (_, required) = bare_ground.problems()
+
+    assert where == "spec.steps.0.output"
+    assert surplus.startswith("the output of step 'json:loads' has the column 'id', and lake.db.rows has not")
+    assert required == "lake.db.rows requires the column 'other', and the output of step 'json:loads' has none"
+
+
+def test_a_partition_column_that_the_last_step_does_not_declare_is_a_problem(bare_ground: Ground) -> None:
+    bare_ground.use_step("json:loads")
+    bare_ground.spec["steps"][0]["output"] = {"id": "int64"}
+    bare_ground.spec["sink"] |= {"create": True, "partitionBy": [{"column": "day"}]}
+
+    assert bare_ground.only_problem() == (
+        "spec.sink.partitionBy.0.column",
+        "the output of step 'json:loads' has no column 'day' (it has id)",
+    )
+
+
+def test_a_declared_type_that_does_not_exist_is_a_problem_of_the_column_and_a_time_is_noted(bare_ground: Ground) -> None:
+    bare_ground.spec["sink"] |= {"create": True}
+    bare_ground.use_step("json:loads")
+    bare_ground.spec["steps"][0]["output"] = {"id": "integer", "at": "time"}
+
+    assert bare_ground.only_problem()[0] == "spec.steps.0.output.id"
+    assert any("spec.steps.0.output.at: Spark cannot read" in note for note in bare_ground.report()["notes"])
 
 
 def test_a_partition_column_that_the_source_lacks_is_a_problem_of_the_field(bare_ground: Ground) -> None:

@@ -248,6 +248,46 @@ def test_a_row_that_alone_gives_a_column_that_the_table_does_not_have_is_set_apa
     assert "'error'" in apart[0][2]
 
 
+def test_a_row_that_alone_leaves_out_a_column_is_set_apart_and_is_kept_where_the_columns_are_declared(code: Write) -> None:
+    module = code("def work(row): return row if row['id'] != 1 else {'id': 1}\n")
+
+    rows, apart = apply(step(f"{module}:work"))
+    assert ids(rows) == without(1)
+    assert [(number, name) for number, name, _ in apart] == [(1, OUTPUT)]
+    assert "leaves out the column 'text'" in apart[0][2]
+
+    rows, apart = apply(step(f"{module}:work", output={"id": "int64", "text": "string"}))
+    assert (rows[1], apart) == ({"id": 1, "text": None}, [])
+
+
+def test_a_column_that_every_row_leaves_out_ends_the_task(code: Write) -> None:
+    with pytest.raises(NeedsChange, match="leaves out the column 'text'") as ended:
+        apply(step(f"{code('def work(row): return dict(id=1)')}:work"))
+    assert ended.value.reason == reasons.OUTPUT_SCHEMA_WRONG
+
+
+@pytest.mark.parametrize("next_input", ["row", "arrow"])
+def test_a_row_whose_columns_are_not_those_that_a_step_declares_is_set_apart(code: Write, next_input: str) -> None:
+    module = code("def work(row): return row if row['id'] != 1 else {**row, 'error': 'x'}\ndef same(rows): return rows\n")
+    first = step(f"{module}:work", output={"id": "int64", "text": "string"})
+
+    rows, apart = apply(first, step(f"{module}:same", next_input))
+
+    assert ids(rows) == without(1)
+    assert [number for number, _, _ in apart] == [1]
+    assert "its output does not declare" in apart[0][2]
+
+
+def test_a_batch_steps_value_that_is_not_of_the_declared_type_sets_its_row_apart(code: Write) -> None:
+    module = code("import pyarrow.compute as pc\ndef work(rows): return rows.set_column(0, 'id', pc.multiply(rows['id'], 100))\n")
+
+    rows, apart = apply(step(f"{module}:work", "arrow", output={"id": "int8", "text": "string"}))
+
+    assert ids(rows) == [0, 100]
+    assert [number for number, _, _ in apart] == list(range(2, 10))
+    assert "column 'id' needs values of type int8" in apart[0][2]
+
+
 def test_a_pandas_step_whose_one_row_has_another_type_sets_it_apart(code: Write) -> None:
     module = code(
         "def work(frame):\n    frame['text'] = [7 if n == 2 else t for n, t in zip(frame['id'], frame['text'])]\n"

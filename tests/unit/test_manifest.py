@@ -318,13 +318,17 @@ def test_numbers_as_keys_are_told_and_do_not_crash() -> None:
 
 
 def test_the_identity_of_a_manifest_is_the_same_in_every_release() -> None:
-    """A write's record holds this digest; a release that computes another would refuse to resume."""
-    assert spec().identity == {
+    """A write's record holds this digest; a release that computes another would refuse to resume.
+
+    What the first release read as NULL where CSV said nothing of it has to be said now: reading it otherwise is another write.
+    """
+    began = spec(source__options={"nullValues": ["", "NA", "null", "NULL"]})
+    assert began.identity == {
         "source": {"format": "csv", "path": "/in/*.csv"},
         "sink": {"iceberg": {"catalog": "local", "table": "db.flights"}},
         "checkpoint": {"uri": "/checkpoints"},
     }
-    assert spec().identity_digest == "9e99bff82265f7d8870a6818653afdf5b5940032bab51e90128f2673c8b7980f"
+    assert began.identity_digest == "9e99bff82265f7d8870a6818653afdf5b5940032bab51e90128f2673c8b7980f"
 
 
 @pytest.mark.parametrize(
@@ -373,6 +377,7 @@ def test_sizes_code_and_spelled_out_defaults_do_not_change_the_identity(changes:
         {"source__format": "json"},
         {"source__options": {"header": False}},
         {"source__options": {"nullValues": []}},
+        {"source__options": {"nullValues": ["", "NA", "null", "NULL"]}},
         {"source__columns": ["a"]},
         {"source__types": {"a": "int64"}},
         {"source__keyColumns": ["a"]},
@@ -417,3 +422,31 @@ def test_a_lance_uri_with_a_percent_sign_is_refused_as_lance_would_read_another_
     with pytest.raises(ValueError, match="without %"):
         LanceSink.model_validate({"uri": "s3://bucket/a%20b.lance"})
     assert LanceSink.model_validate({"uri": "/data/100%.lance"}).uri == "/data/100%.lance"
+
+
+# --- the default of nullValues, which was another one ---------------------------------------------------------------------
+
+OLD_NULLS = {"nullValues": ["", "NA", "null", "NULL"]}
+TABLE_OF_SPARK = {"format": "table", "table": "lake.db.rows", "keyColumns": ["id"]}
+
+
+def test_only_the_empty_field_is_null_by_default() -> None:
+    """NA is Namibia."""
+    assert spec().source.options.null_values == ("",)
+
+
+def test_csv_whose_empty_field_alone_is_null_is_another_write_than_one_of_the_first_release() -> None:
+    assert spec().identity["source"] == {"format": "csv", "path": "/in/*.csv", "options": {"nullValues": [""]}}
+
+
+@pytest.mark.parametrize("source", [{"format": "parquet", "path": "/in"}, {"format": "json", "path": "/in"}, TABLE_OF_SPARK])
+@pytest.mark.parametrize("options", [{}, {"options": OLD_NULLS}, {"options": {"nullValues": [""]}}])
+def test_texts_for_null_say_nothing_of_what_has_none(source: dict[str, Any], options: dict[str, Any]) -> None:
+    """Objects of a cluster hold the default of when they were made."""
+    assert "options" not in spec(source={**source, **options}).identity["source"]  # type: ignore[operator]
+
+
+def test_options_that_say_nothing_are_known_with_the_defaults_of_any_release() -> None:
+    assert spec().source.options.say_nothing
+    assert spec(source__options=OLD_NULLS).source.options.say_nothing
+    assert not spec(source__options={"nullValues": ["-"]}).source.options.say_nothing

@@ -21,6 +21,7 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.pace import Pace
+from checkpoint_spark.sources import csv as csv_reader
 from checkpoint_spark.sources import csv_stream, lines
 from checkpoint_spark.sources.files import SourceFiles
 from tests.support.reading import (
@@ -278,9 +279,20 @@ def test_delimiter_quote_and_null_values(tmp_path: Path) -> None:
     assert read(path, options=options) == [{"a": "x|y", "b": None, "c": "NA"}, {"a": None, "b": "-", "c": ""}]
 
 
-def test_null_values_are_null_unless_quoted(tmp_path: Path) -> None:
-    path = put(tmp_path, "x.csv", 'a,b\n,1\n"",2\nNA,\n"NA",NULL\nnull,3\n')
+def test_the_empty_field_is_null_and_nothing_else_unless_it_is_named(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.csv", 'a,b\n,1\n"",2\nNA,\nnull,3\nNULL,4\n')
     assert read(path) == [
+        {"a": None, "b": 1},
+        {"a": "", "b": 2},
+        {"a": "NA", "b": None},
+        {"a": "null", "b": 3},
+        {"a": "NULL", "b": 4},
+    ]
+
+
+def test_null_values_that_are_named_are_null_unless_quoted(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.csv", 'a,b\n,1\n"",2\nNA,\n"NA",NULL\nnull,3\n')
+    assert read(path, options={"nullValues": ["", "NA", "null", "NULL"]}) == [
         {"a": None, "b": 1},
         {"a": "", "b": 2},
         {"a": None, "b": None},
@@ -375,7 +387,7 @@ def test_types_are_inferred_over_the_first_files(tmp_path: Path) -> None:
         "at": "timestamp[us]",
         "none": "string",
         "b": "bool",
-        "t": "time64[us]",
+        "t": "string",
     }
     assert [str(row["at"]) for row in read(str(tmp_path))] == ["2024-01-01 00:00:00", "2024-01-01 10:00:00.500000"]
 
@@ -402,10 +414,18 @@ def test_timestamps_have_room_for_fractions(tmp_path: Path, value: str, kind: st
         (["1", "12345678901234567891"], "decimal128(38, 0)", [Decimal(1), Decimal(12345678901234567891)]),
         (["1" * 38, ""], "decimal128(38, 0)", [Decimal("1" * 38), None]),
         (["1" * 39, "2"], "string", ["1" * 39, "2"]),
-        (["1.5", "12345678901234567891"], "double", [1.5, 12345678901234567891.0]),
+        (["1.5", "12345678901234567891"], "string", ["1.5", "12345678901234567891"]),
+        (["1.5", "9007199254740993"], "string", ["1.5", "9007199254740993"]),
+        (["004", "00501"], "string", ["004", "00501"]),
+        (["+49301234", "1"], "string", ["+49301234", "1"]),
+        (["12E45", "1"], "string", ["12E45", "1"]),
+        ([" 5", "1"], "string", [" 5", "1"]),
+        (["10:30", ""], "string", ["10:30", None]),
+        (["1.50", "2.25"], "double", [1.5, 2.25]),
+        (["3.9", "3.10"], "string", ["3.9", "3.10"]),
         (["0xffffffffffffffff", "1"], "string", ["0xffffffffffffffff", "1"]),
         (["12e4567", "1234567"], "string", ["12e4567", "1234567"]),
-        (["inf", "1e5"], "double", [float("inf"), 1e5]),
+        (["inf", "1e+16"], "double", [float("inf"), 1e16]),
     ],
 )
 def test_what_is_no_number_as_it_is_written_is_not_read_as_another_one(
@@ -433,6 +453,54 @@ def test_types_that_are_given_win(tmp_path: Path) -> None:
             "d": "string",
         }
         assert read(path, types=types, options=options)[0]["a"] == "007"
+
+
+LATER = {
+    "a leading zero": ("7", "007"),
+    "a sign": ("7", "+7"),
+    "a space": ("7", " 7"),
+    "another base": ("7", "0xffffffff"),
+    "a negative zero": ("7", "-0"),
+    "a fraction": ("7", "7.0"),
+    "64 bits are too few": ("7", "9223372036854775808"),
+    "a large integer in doubles": ("1.5", "9007199254740993"),
+    "too many digits": ("1.5", "0.300000000000000041"),
+    "an exponent": ("1.5", "12E45"),
+    "no point": ("1.5", ".5"),
+    "another truth": ("true", "1"),
+    "no day": ("2024-01-01", "2024-1-5"),
+    "no time": ("2024-01-01 10:00", "2024-01-01 10"),
+    "another zone": ("2024-01-01T10:00:00Z", "2024-01-01T10:00:00+02:00"),
+    "a fraction of a large integer": ("12345678901234567891", "1.0"),
+}
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+@pytest.mark.parametrize(("first", "later"), LATER.values(), ids=LATER)
+def test_later_text_that_its_type_would_change_is_refused_and_read_where_the_type_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, later: str, gzipped: bool
+) -> None:
+    monkeypatch.setattr(csv_reader, "_SAMPLE_BYTES", 50)
+    monkeypatch.setattr(csv_stream, "_SAMPLE_BLOCK_BYTES", 50)
+    data = ("a,n\n" + f"1,{first}\n" * 50 + f"2,{later}\n").encode()
+    path = put(tmp_path, "x.csv.gz", gzip.compress(data)) if gzipped else put(tmp_path, "x.csv", data)
+
+    refused = refusal(path)
+
+    assert refused.reason == reasons.SOURCE_UNREADABLE
+    for part in ("column 'n'", repr(later), "source.types", "near row 0" if gzipped else f"line at byte {data.index(b'2,')}"):
+        assert part in refused.message
+    assert read(path, types={"n": "string"})[-1] == {"a": 2, "n": later}
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "value"),
+    [("int64", "007", 7), ("double", "9007199254740993", 9007199254740992.0), ("double", "12E45", 12e45), ("bool", "1", True)],
+)
+def test_a_type_that_is_given_reads_what_an_inferred_one_would_refuse(
+    tmp_path: Path, given: str, text: str, value: object
+) -> None:
+    assert read(put(tmp_path, "x.csv", f"n\n{text}\n"), types={"n": given}) == [{"n": value}]
 
 
 @pytest.mark.parametrize("options", [{}, {"multiLine": True}])

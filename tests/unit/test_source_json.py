@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_spark.sources import json as json_reader
 from tests.support.reading import Row, check_exactly_once, chunks_of, open_reader, read_whole, rows_of, scales, whole
 
 
@@ -268,12 +269,18 @@ def test_columns_with_fields_are_read_beside_others_that_were_not_chosen(tmp_pat
     [
         (["1", "12345678901234567891"], "decimal128(38, 0)", [Decimal(1), Decimal(12345678901234567891)]),
         (["-12345678901234567891", "null"], "decimal128(38, 0)", [Decimal(-12345678901234567891), None]),
-        (["1.5", "12345678901234567891"], "double", [1.5, 12345678901234567891.0]),
+        (["1.5", "12345678901234567891"], "decimal128(38, 1)", [Decimal("1.5"), Decimal(12345678901234567891)]),
+        (
+            ["9007199254740993", "1.25", "1e-3"],
+            "decimal128(38, 3)",
+            [Decimal(9007199254740993), Decimal("1.25"), Decimal("0.001")],
+        ),
+        (["9007199254740993", "1"], "int64", [9007199254740993, 1]),
+        (["9007199254740992", "1.5"], "double", [9007199254740992.0, 1.5]),
         (["1e20", "1"], "double", [1e20, 1.0]),
-        (["9" * 39, "1"], "double", [1e39, 1.0]),
     ],
 )
-def test_integers_that_are_too_large_for_64_bits_are_not_rounded(
+def test_whole_numbers_that_no_double_holds_are_not_rounded(
     tmp_path: Path, values: list[str], kind: str, read_as: list[Any]
 ) -> None:
     path = put(tmp_path, "a.json", "".join(f'{{"n": {value}}}\n' for value in values))
@@ -283,3 +290,36 @@ def test_integers_that_are_too_large_for_64_bits_are_not_rounded(
 
 def test_objects_that_lie_too_deep_are_refused(tmp_path: Path) -> None:
     assert "too deep" in refusal(put(tmp_path, "a.json", '{"a":' * 1_200 + "1" + "}" * 1_200 + "\n")).message
+
+
+def test_whole_numbers_that_no_double_holds_are_not_rounded_at_any_depth(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.json", '{"o": {"x": [1.5, null], "y": 1.5}}\n{"o": {"x": [9007199254740993]}}\n{"o": null}\n')
+    assert schema_of(path) == {"o": "struct<x: list<item: decimal128(38, 1)>, y: double>"}
+    assert read(path)[1] == {"o": {"x": [Decimal(9007199254740993)], "y": None}}
+
+
+@pytest.mark.parametrize("values", [["9" * 39, "1"], ["12345678901234567891", "1e-30"]])
+def test_numbers_that_no_type_holds_are_refused_unless_a_type_is_given(tmp_path: Path, values: list[str]) -> None:
+    path = put(tmp_path, "a.json", "".join(f'{{"n": {value}}}\n' for value in values))
+    refused = refusal(path)
+    assert f"field 'n': no type holds {values[0]}" in refused.message
+    assert "source.types" in refused.message
+    assert [row["n"] for row in read(path, types={"n": "float64"})] == [float(value) for value in values]
+
+
+@pytest.mark.parametrize(("inside", "path_of_it"), [("{}", "n"), ('{{"x": [{}]}}', "n.x")])
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_a_later_whole_number_that_no_double_holds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str, path_of_it: str, gzipped: bool
+) -> None:
+    monkeypatch.setattr(json_reader, "_SAMPLE_BYTES", 30)
+    data = "".join(f'{{"n": {inside.format(number)}}}\n' for number in ("1.5", "1e300", "9007199254740993", "2")).encode()
+    path = put(tmp_path, "x.json.gz", gzip.compress(data)) if gzipped else put(tmp_path, "x.json", data)
+
+    refused = refusal(path)
+
+    assert f"field '{path_of_it}': 9007199254740993 lies beyond 2^53" in refused.message
+    start_of_line = data.rindex(b"\n", 0, data.index(b"9007")) + 1
+    assert f"line at byte {start_of_line}" in refused.message
+    if path_of_it == "n":
+        assert [row["n"] for row in read(path, types={"n": "double"})] == [1.5, 1e300, 9007199254740992.0, 2.0]

@@ -7,7 +7,6 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.sources.csv_inference import merge_types
 from checkpoint_spark.sources.plain_types import plain_type
 from checkpoint_spark.sources.type_names import parse_type
 
@@ -54,29 +53,6 @@ def test_unknown_type_names_the_column_and_lists_the_known_ones(name: str) -> No
 def test_close_name_is_suggested() -> None:
     with pytest.raises(NeedsChange, match="did you mean string"):
         parse_type("x", "strin")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "common"),
-    [
-        (pa.int64(), pa.null(), pa.int64()),
-        (pa.null(), pa.null(), pa.string()),
-        (pa.int64(), pa.float64(), pa.float64()),
-        (pa.int64(), pa.bool_(), pa.string()),
-        (pa.date32(), pa.timestamp("us"), pa.timestamp("us")),
-        (pa.date32(), pa.timestamp("us", "UTC"), pa.string()),
-        (pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("ns")),
-        (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.string()),
-        (pa.date32(), pa.int64(), pa.string()),
-        (pa.time64("us"), pa.timestamp("us"), pa.string()),
-    ],
-)
-def test_common_type_of_two_samples(one: pa.DataType, other: pa.DataType, common: pa.DataType) -> None:
-    assert merge_types([{"x": one}, {"x": other}]) == merge_types([{"x": other}, {"x": one}]) == {"x": common}
-
-
-def test_columns_of_any_sample_are_kept() -> None:
-    assert merge_types([{"x": pa.int64()}, {"y": pa.null()}]) == {"x": pa.int64(), "y": pa.string()}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import Step
-from checkpoint_spark.steps import Pipeline, Place
+from checkpoint_spark.fitting import ValueMisfit
+from checkpoint_spark.steps import Pipeline, Place, declared_output
 
 PLACE = Place("/in/größe.parquet", "rows", 100)
 TEN = pa.record_batch({"id": list(range(10)), "text": [f"t{number}" for number in range(10)]})
@@ -242,14 +243,79 @@ def test_a_step_may_say_itself_that_trying_again_is_right(code: Write) -> None:
 def test_a_key_that_only_a_later_row_has_is_not_lost(code: Write) -> None:
     module = code("def work(row): return {'id': row['id']} if row['id'] < 9 else {'id': 9, 'text': 'late'}\n")
 
-    assert apply(step(f"{module}:work"))[-1] == {"id": 9, "text": "late"}
+    assert apply(step(f"{module}:work", output={"text": "string", "id": "int64"}))[-1] == {"text": "late", "id": 9}
     assert apply(step(f"{module}:work"), schema=None)[-1] == {"id": 9, "text": "late"}
 
 
-def test_rows_that_say_nothing_are_rows_of_null_and_are_not_lost(code: Write) -> None:
+LEAVES_OUT = "def work(row): return row if row['id'] != 7 else {'id': 7}\n"
+
+
+def test_a_column_that_a_row_leaves_out_is_refused_with_step_row_column_and_ways_out_that_work(code: Write) -> None:
+    module = code(LEAVES_OUT)
+
+    message = refusal(step(f"{module}:work"), reason=reasons.OUTPUT_SCHEMA_WRONG)
+
+    for part in (f"step '{module}:work' leaves out the column 'text' in row 107 of {PLACE.file}", "None", "output: {name: type}"):
+        assert part in message
+    null = {"id": 7, "text": None}
+    assert apply(step(f"{code('def work(row): return row | dict(text=None)')}:work"))[7] == null
+    assert apply(step(f"{module}:work", output={"id": "int64", "text": "string"}))[7] == null
+
+
+def test_a_column_that_all_rows_leave_out_is_no_fault_of_one_of_them(code: Write) -> None:
+    with pytest.raises(NeedsChange) as caught:
+        apply(step(f"{code(LEAVES_OUT)}:work"))
+    assert isinstance(caught.value, ValueMisfit)
+    with pytest.raises(NeedsChange) as caught:
+        apply(step(f"{code('def work(row): return dict(id=1)')}:work"))
+    assert not isinstance(caught.value, ValueMisfit)
+
+
+def test_rows_that_say_nothing_are_refused_or_are_rows_of_null_where_the_columns_are_declared(code: Write) -> None:
     module = code("def work(row): return {}\n")
 
-    assert len(apply(step(f"{module}:work"))) == 10
+    assert "leaves out the column 'id'" in refusal(step(f"{module}:work"), reason=reasons.OUTPUT_SCHEMA_WRONG)
+    assert apply(step(f"{module}:work", output={"id": "int64"})) == [{"id": None}] * 10
+
+
+def test_a_column_that_the_table_got_after_the_write_began_may_be_left_out(code: Write) -> None:
+    module = code("def work(row): return {'id': row['id']}\n")
+
+    (made,) = Pipeline([step(f"{module}:work")], optional=("text",)).apply(TEN, PLACE, TABLE)
+
+    assert made.schema.names == ["id"]
+
+
+@pytest.mark.parametrize("input", ["row", "arrow", "pandas"])
+def test_a_step_gives_what_it_declares_and_nothing_else(code: Write, input: str) -> None:
+    module = code("def work(rows): return rows\n")
+    declared = {"id": "int32", "more": "decimal(5, 2)", "text": "string"}
+
+    (made,) = Pipeline([step(f"{module}:work", input=input, output=declared)]).apply(TEN, PLACE, None)
+
+    assert [str(kind) for kind in made.schema.types] == ["int32", "decimal128(5, 2)", "string"]
+    assert made.to_pylist()[3] == {"id": 3, "more": None, "text": "t3"}
+    message = refusal(step(f"{module}:work", input=input, output={"id": "int64"}), reason=reasons.OUTPUT_SCHEMA_WRONG)
+    assert f"step '{module}:work' gives column 'text'" in message
+    assert "its output does not declare (it declares id)" in message
+    wrong = refusal(
+        step(f"{module}:work", input=input, output={"id": "int64", "text": "int64"}), reason=reasons.OUTPUT_SCHEMA_WRONG
+    )
+    assert "column 'text' needs values of type int64" in wrong
+
+
+@pytest.mark.parametrize("input", ["row", "arrow", "pandas"])
+def test_the_next_step_gets_what_the_one_before_declares(code: Write, input: str) -> None:
+    module = code(f"{LEAVES_OUT}def same(rows): return rows\ndef seen(row): assert list(row) == ['text', 'id']; return row\n")
+    declared = {"text": "string", "id": "int64"}
+    second = step(f"{module}:{'seen' if input == 'row' else 'same'}", input=input)
+    assert apply(step(f"{module}:work", output=declared), second)[7] == {"text": None, "id": 7}
+
+
+def test_an_unknown_type_of_an_output_names_step_and_column(code: Write) -> None:
+    module = code("def work(row): return row\n")
+    message = refusal(step(f"{module}:work", output={"id": "integer"}), reason=reasons.MANIFEST_INVALID)
+    assert f"the output of step '{module}:work'.id: unknown type 'integer'" in message
 
 
 def test_a_column_that_the_table_does_not_have_is_named_with_those_it_has(code: Write) -> None:
@@ -482,6 +548,16 @@ def test_without_rows_the_schema_is_that_of_the_batch_steps(code: Write) -> None
 
     assert Pipeline([step(f"{module}:work", "arrow")]).schema_of(TEN.slice(0, 0), PLACE) == pa.schema([("text", pa.string())])
     assert Pipeline([]).schema_of(TEN.slice(0, 0), PLACE) == TABLE
+
+
+def test_columns_that_are_declared_need_no_rows_and_no_call(code: Write) -> None:
+    module = code("def work(row): raise ValueError\n")
+    steps = [step(f"{module}:work"), step(f"{module}:work", output={"a": "int8", "b": "timestamp[us, UTC]"})]
+
+    assert declared_output(steps) == pa.schema([("a", pa.int8()), ("b", pa.timestamp("us", "UTC"))])
+    assert Pipeline(steps).schema_of(TEN, PLACE) == declared_output(steps)
+    assert declared_output(steps[:1]) is None
+    assert declared_output([]) is None
 
 
 def test_without_rows_a_row_step_cannot_tell_its_columns(code: Write) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,68 @@ def test_a_csv_header_has_the_same_columns(name: str, text: str, options: dict[s
     assert seen is not None
     assert seen.columns == tuple(schema.names)
     assert (described[0].path in seen.whole) is (described[0].unit == "records")
+
+
+_values = st.sampled_from(
+    [
+        "1",
+        "07",
+        "1.5",
+        "1.50",
+        "9007199254740993",
+        "12E45",
+        "true",
+        "TRUE",
+        "2024-01-05",
+        "10:30",
+        "2024-01-05 10:30",
+        "NA",
+        "",
+        '""',
+        "x",
+    ]
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    files=st.lists(st.lists(st.tuples(_values, _values), max_size=4), min_size=1, max_size=4),
+    name=st.sampled_from(["rows{}.csv", "rows{}.csv.gz"]),
+    options=st.sampled_from([{}, {"multi_line": True}, {"null_values": ("NA", "x")}, {"header": False}]),
+)
+def test_csv_columns_have_the_same_types(files: list[list[tuple[str, str]]], name: str, options: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for number, rows in enumerate(files):
+            lines = ["" if options.get("header") is False else "id,text", *(f"{one},{other}" for one, other in rows), "", "1,1"]
+            content = "\n".join(lines).encode()
+            (Path(folder) / name.format(number)).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        source = Source.model_validate({"format": "csv", "path": folder, "options": options})
+        findings = Findings()
+
+        seen = check_source(source, Settings(), findings)
+        _, schema = file_reader_for(source, StorageSettings()).describe(source.all_paths)
+
+    assert seen is not None
+    assert findings.notes == []
+    assert {column.column: parse_type(column.column, column.type) for column in seen.read} == dict(
+        zip(schema.names, schema.types, strict=True)
+    )
+
+
+def test_a_csv_file_that_is_longer_than_the_sample_is_sampled_to_the_same_row(tmp_path: Path) -> None:
+    """The text that is no number stands around the border of the sample, one line further in each file."""
+    kinds = set()
+    for offset in range(-3, 4):
+        line = "1,2345\n"
+        text = "id,text\n" + line * ((4 << 20) // len(line) + offset) + "01,2345\n" + line * 10
+        (tmp_path / "rows.csv").write_text(text)
+        source = Source.model_validate({"format": "csv", "path": str(tmp_path / "rows.csv")})
+        seen = check_source(source, Settings(), Findings())
+        _, schema = file_reader_for(source, StorageSettings()).describe(source.all_paths)
+        assert seen is not None
+        assert [parse_type("id", column.type) for column in seen.read] == schema.types
+        kinds.add(schema.types[0])
+    assert len(kinds) == 2
 
 
 @pytest.mark.parametrize("text", ["id\n", "id", "\nid\n", "id\n\n", "id\n1", "\ufeffid\n"])

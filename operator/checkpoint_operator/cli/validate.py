@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +12,13 @@ from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
 from checkpoint_operator.validation.checks import check_all
-from checkpoint_operator.validation.report import Bounds, Findings, Prediction, Report
+from checkpoint_operator.validation.report import Bounds, ColumnType, Findings, Prediction, Report
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.settings import Settings
 
 _NOTHING_FOUND: Final = 0
+_MOST_COLUMNS: Final = 50
 
 
 def validate_command(file: Path, settings_file: Path | None, output: str) -> int:
@@ -71,6 +73,7 @@ def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Predicti
     store = {True: "exists and honours put-if-absent", False: "would be made", None: "not known"}[would.checkpoint_exists]
     rows = [
         ("source", read),
+        *_column_rows(would.columns),
         ("way", f"{would.way}: {would.why}"),
         ("tasks", f"{_bounds_text(would.tasks)}, with {counted(would.cores, 'core')}: {would.tasks.why}"),
         ("data files", f"{_bounds_text(would.data_files)}: {would.data_files.why}"),
@@ -80,6 +83,14 @@ def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Predicti
     ]
     for name, value in rows:
         out.print(f"  {name:<10}  {value}", markup=False)
+
+
+def _column_rows(columns: Sequence[ColumnType]) -> Iterator[tuple[str, str]]:
+    """Give a line for each of the first columns, and how many more there are."""
+    for number, column in enumerate(columns[:_MOST_COLUMNS]):
+        yield "columns" if number == 0 else "", f"{column.column}: {column.type} ({column.why})"
+    if len(columns) > _MOST_COLUMNS:
+        yield "", f"and {len(columns) - _MOST_COLUMNS:,} more, which -o json shows"
 
 
 def _bounds_text(bounds: Bounds) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.runner import refusals
@@ -11,11 +12,14 @@ from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict, predict_dataframe
 from checkpoint_operator.validation.report import Findings, Prediction, Report
 from checkpoint_operator.validation.source import SourceSeen, check_dataframe_source, check_source
-from checkpoint_operator.validation.target import TargetSeen, check_target, compare_columns
+from checkpoint_operator.validation.target import Giver, TargetSeen, check_target, compare_columns
+from checkpoint_operator.validation.text_files import check_type_names
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import local_path
+
+_SOURCE: Final = Giver("the source", "spec.source.columns", "spec.source", "leave it out by source.columns, drop it in a step")
 
 
 def check_all(manifest: CheckpointedWrite | None, settings: Settings | None, findings: Findings) -> Report:
@@ -44,8 +48,15 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     target = _target(spec, settings, findings)
     checkpoint = _checkpoint(manifest, settings, findings)
     _check_apart(spec, findings)
+    _note_times_of_day(spec, findings)
+    for number, step in enumerate(spec.steps):
+        check_type_names(step.output or {}, f"spec.steps.{number}.output", findings)
     if source is not None and source.columns is not None and not spec.steps:
-        compare_columns(spec.sink, target, source.columns, findings)
+        compare_columns(spec.sink, target, source.columns, _SOURCE, findings)
+    if spec.steps and (declared := spec.steps[-1].output) is not None:
+        at = f"spec.steps.{len(spec.steps) - 1}.output"
+        steps = Giver(f"the output of step {spec.steps[-1].label!r}", at, at, "drop it in the step")
+        compare_columns(spec.sink, target, tuple(declared), steps, findings)
     cores = os.cpu_count() or 1
     if spec.source.is_dataframe:
         return predict_dataframe(spec, target, checkpoint, cores)
@@ -76,6 +87,21 @@ def _checkpoint(manifest: CheckpointedWrite, settings: Settings | None, findings
     if settings is None and local_path(manifest.spec.checkpoint.uri) is None:
         return CheckpointSeen(exists=None, status=None)
     return check_checkpoint(manifest, settings or Settings(), findings)
+
+
+def _note_times_of_day(spec: Spec, findings: Findings) -> None:
+    """Warn of a type that makes an Iceberg table unreadable for Spark."""
+    if spec.sink.iceberg is None:
+        return
+    typed = [("spec.source.types", spec.source.types)]
+    if spec.steps and (declared := spec.steps[-1].output) is not None:
+        typed = [(f"spec.steps.{len(spec.steps) - 1}.output", declared)]
+    for where, types in typed:
+        for column in (column for column, kind in types.items() if kind.strip() == "time"):
+            findings.note(
+                f"{where}.{column}: Spark cannot read an Iceberg table that has a column of type time, not even its other "
+                "columns; let it be a string, if Spark is to read the table"
+            )
 
 
 def _check_apart(spec: Spec, findings: Findings) -> None:

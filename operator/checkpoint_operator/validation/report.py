@@ -27,12 +27,22 @@ class Bounds(Shown):
     why: str
 
 
+class ColumnType(Shown):
+    """A column of a CSV source, as a run would read it now. The first attempt of an epoch fixes that."""
+
+    column: str
+    type: str = Field(description="By the names that source.types has.")
+    inferred: bool = Field(description="False: source.types gives it.")
+    why: str = Field(description="The text that decided, where it stands, and what is the matter with it.")
+
+
 class Prediction(Shown):
     """What a run would do now."""
 
     source_files: int | None = Field(description="Null: only Spark can tell.")
     source_bytes: int | None
     source_rows: int | None = Field(description="Where every file tells it without being read.")
+    columns: tuple[ColumnType, ...] = Field(description="Of CSV, whose types are told by its texts; empty otherwise.")
     way: Literal["splits", "dataframes"]
     why: str
     cores: int = Field(description="How many tasks `run` has at once by default on this machine.")

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from checkpoint_operator.validation.looks import MOST_FILES, Look
 from checkpoint_operator.validation.paths import FoundFile, SourceListing, each_once
-from checkpoint_operator.validation.report import Findings
+from checkpoint_operator.validation.report import ColumnType, Findings
+from checkpoint_operator.validation.text_columns import infer_columns
 from checkpoint_operator.validation.text_files import check_options, check_type_names, is_read_from_its_start, look_at_text
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import VARIABLE_PATTERN, Source, SourceOptions
+from checkpoint_protocol.manifest import VARIABLE_PATTERN, Source
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import local_path
@@ -28,6 +29,7 @@ class SourceSeen:
 
     `columns` are those that the steps (or the table) get; None if they are not known for sure. `filled` are the files that
     have something to read, `unopened` those that may have. `whole` are the paths that one task must read from the start.
+    `read` are the columns of CSV with the types that they would be read as.
     """
 
     files: tuple[FoundFile, ...]
@@ -36,6 +38,7 @@ class SourceSeen:
     whole: frozenset[str]
     columns: tuple[str, ...] | None
     rows: int | None
+    read: tuple[ColumnType, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -85,7 +88,7 @@ def _check_files(source: Source, condition: Condition | None, storage: StorageSe
     listing = SourceListing(storage)
     files = _find(listing, source, findings)
     if source.format != "parquet":
-        check_type_names(source, findings)
+        check_type_names(source.types, "spec.source.types", findings)
     elif source.types:
         findings.note("spec.source.types does nothing for Parquet: the files have types of their own")
     if source.key_columns:
@@ -99,19 +102,22 @@ def _check_files(source: Source, condition: Condition | None, storage: StorageSe
         _check_columns(source, look.columns, findings)
         if condition is not None:
             _check_where(source, condition, look.columns, look.types, findings)
+    whole = frozenset(file.path for file in files if source.format != "parquet" and is_read_from_its_start(file.path, source))
+    is_csv = source.format == "csv" and look.columns
     return SourceSeen(
         files=files,
         filled=tuple(file for file in files[:MOST_FILES] if file.path not in look.empty),
         unopened=files[MOST_FILES:],
-        whole=frozenset(file.path for file in files if source.format != "parquet" and is_read_from_its_start(file.path, source)),
+        whole=whole,
         columns=None if look.columns is None or source.format == "json" else _chosen(source, look.columns),
         rows=look.rows if condition is None else None,
+        read=infer_columns(listing, source, files[:MOST_FILES], look.columns or (), whole, findings) if is_csv else (),
     )
 
 
 def check_dataframe_source(source: Source, findings: Findings) -> None:
     """Look at what can be seen of a source that only Spark reads: its options, and its paths on this machine."""
-    if source.options != SourceOptions():
+    if not source.options.say_nothing:
         findings.problem(
             "spec.source.options",
             "these belong to the splits way; name the options of Spark's reader in spec.source.readerOptions",

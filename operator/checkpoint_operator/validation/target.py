@@ -60,25 +60,36 @@ def check_target(spec: Spec, settings: Settings, findings: Findings) -> TargetSe
     return seen
 
 
-def compare_columns(sink: Sink, target: TargetSeen, given: Sequence[str], findings: Findings) -> None:
-    """Compare what a write without steps puts into the target with what is there. Names only; types are seen by a run."""
+@dataclass(frozen=True, slots=True)
+class Giver:
+    """Who gives the columns of the target, for messages: the field that names them, that of what lacks one, and a way out."""
+
+    name: str
+    columns_at: str
+    at: str
+    way_out: str
+
+
+def compare_columns(sink: Sink, target: TargetSeen, given: Sequence[str], giver: Giver, findings: Findings) -> None:
+    """Compare the columns that are put into the target with what is there. Names only; types are seen by a run."""
     if target.columns is not None:
         known = [column.name for column in target.columns]
         for name in given:
             if name not in known:
                 findings.problem(
-                    "spec.source.columns",
-                    f"the source has the column {name!r}, and {target.title} has not (it has {', '.join(known)}); leave it out "
-                    "by source.columns, drop it in a step, or add it to the table",
+                    giver.columns_at,
+                    f"{giver.name} has the column {name!r}, and {target.title} has not (it has {', '.join(known)}); "
+                    f"{giver.way_out}, or add it to the table",
                 )
         for column in target.columns:
             if column.required and column.name not in given:
-                findings.problem("spec.source", f"{target.title} requires the column {column.name!r}, and the source has none")
+                findings.problem(giver.at, f"{target.title} requires the column {column.name!r}, and {giver.name} has none")
         return
     for number, field in enumerate(sink.partition_by):
         if field.column not in given:
             findings.problem(
-                f"spec.sink.partitionBy.{number}.column", f"the source has no column {field.column!r} (it has {', '.join(given)})"
+                f"spec.sink.partitionBy.{number}.column",
+                f"{giver.name} has no column {field.column!r} (it has {', '.join(given)})",
             )
 
 

@@ -8,7 +8,7 @@ import json
 import re
 import zlib
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -47,11 +47,11 @@ def is_read_from_its_start(path: str, source: Source) -> bool:
     return is_gzip(path, source.options) or (is_csv and (source.options.multi_line or source.options.escape != ""))
 
 
-def check_type_names(source: Source, findings: Findings) -> None:
-    for name, text in source.types.items():
+def check_type_names(types: Mapping[str, str], where: str, findings: Findings) -> None:
+    for name, text in types.items():
         if not _is_type(text.strip()):
             findings.problem(
-                f"spec.source.types.{name}",
+                f"{where}.{name}",
                 f"unknown type {text!r}; known: bool, int8 to int64, uint8 to uint64, float32, float64, string, binary, date, "
                 "time, timestamp[s|ms|us|ns], timestamp[us, UTC], decimal(precision, scale)",
             )

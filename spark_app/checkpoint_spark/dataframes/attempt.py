@@ -38,8 +38,8 @@ from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
 from checkpoint_spark.dataframes.tasks import KeyedPlace, PartitionOrder, task_function
 from checkpoint_spark.dividing import schema_without_failures
 from checkpoint_spark.failures import of_spark
-from checkpoint_spark.output import await_target
-from checkpoint_spark.steps import Pipeline, Place
+from checkpoint_spark.output import await_target, later_columns
+from checkpoint_spark.steps import Pipeline, Place, declared_output
 
 _INPUT_VIEW: Final = "input"
 _SAMPLE_ROWS: Final = 64
@@ -219,6 +219,7 @@ class _Work:
             # the row that it got first.
             cuts=not checked.reorders and not _is_shuffled(ready._jdf.queryExecution().executedPlan()),
             expands=checked.expands,
+            later=later_columns(self.ledger, self.launch, target),
         )
         self._run(ready, order, skipped)
 
@@ -346,7 +347,9 @@ class _Work:
         return anti_join.count_matching(sources, self._again.frame, self._again.strategy).rows
 
     def _output_schema(self, ready: DataFrame, key_names: tuple[str, ...]) -> pa.Schema:
-        """Run the steps on some rows of the source, to see what columns they give."""
+        """Return the columns that the steps declare, or run them on some rows of the source to see which they give."""
+        if (declared := declared_output(self.launch.steps)) is not None:
+            return declared
         table = ready.limit(_SAMPLE_ROWS).toArrow()
         rows = table.select([name for name in table.column_names if not name.startswith(keys.HIDDEN_PREFIX)])
         batches = rows.combine_chunks().to_batches()

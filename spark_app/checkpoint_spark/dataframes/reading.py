@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import TABLE_FORMAT, Source, SourceOptions
+from checkpoint_protocol.manifest import TABLE_FORMAT, Source
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET: Final = 4
@@ -50,7 +50,7 @@ class Secrets:
 
 def read_source(session: SparkSession, source: Source, secrets: Secrets) -> DataFrame:
     """Return the source as Spark reads it; nothing but its schema is read yet."""
-    if source.options != SourceOptions():
+    if not source.options.say_nothing:
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
             "source.options belongs to the splits way; name the options of Spark's reader in source.readerOptions",

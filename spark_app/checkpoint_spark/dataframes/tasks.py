@@ -42,7 +42,8 @@ class PartitionOrder(Part):
     """What the driver ships to all tasks of an attempt.
 
     `cuts`: a segment may end before the task does. `expands`: several rows in a row may have one key, because something between
-    source and steps makes them of one row of the source; without it such rows are duplicates.
+    source and steps makes them of one row of the source; without it such rows are duplicates. `later`: columns that the table got
+    after the write began.
     """
 
     uri: str
@@ -53,6 +54,7 @@ class PartitionOrder(Part):
     key_names: tuple[str, ...]
     cuts: bool
     expands: bool
+    later: tuple[str, ...] = ()
 
 
 def run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,7 +79,7 @@ def _execute(order: PartitionOrder, number: int, batches: Iterator[pa.RecordBatc
     use_code(ledger.store, order.uid, launch.code)
     label = f"{order.attempt}-{number}"
     stager = stager_for(order.target, key, label, launch.target_file_size_bytes, storage)
-    run_keyed_task(order, number, batches, launch, Pipeline(launch.steps), stager, ledger, time.monotonic)
+    run_keyed_task(order, number, batches, launch, Pipeline(launch.steps, order.later), stager, ledger, time.monotonic)
 
 
 def run_keyed_task(

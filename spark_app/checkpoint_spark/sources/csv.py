@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -15,19 +15,17 @@ from checkpoint_protocol.records import SourceFile
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.chunks import Chunk
 from checkpoint_spark.sources.csv_dialect import WAY_OUT, CsvDialect
-from checkpoint_spark.sources.csv_inference import infer_types, merge_types
+from checkpoint_spark.sources.csv_inference import infer_types
 from checkpoint_spark.sources.csv_stream import CsvStream
 from checkpoint_spark.sources.failures import explain, unreadable
 from checkpoint_spark.sources.files import SourceFiles, for_each
+from checkpoint_spark.sources.inferred_columns import InferredColumns
 from checkpoint_spark.sources.lines import first_line, line_start, piece_of_lines
 from checkpoint_spark.sources.locations import FoundFile
 from checkpoint_spark.sources.numbering import empty_chunk, number_rows
 from checkpoint_spark.sources.parsing import NotOneRowALine, parse_or_name_the_line
 from checkpoint_spark.sources.texts import is_gzip
 from checkpoint_spark.sources.type_names import parse_type
-
-#: Gives columns of a file's first rows, with types taken from the values where none is given; None if there is no text.
-_Sampler = Callable[[Mapping[str, pa.DataType], Sequence[str]], pa.Table | None]
 
 _SAMPLE_BYTES: Final = 4 << 20
 _SAMPLE_FILES: Final = 3
@@ -37,8 +35,8 @@ _HEADER_WAY_OUT: Final = "rewrite the file, read it in a write of its own, or se
 class CsvReader:
     """Positions are bytes; in gzip files, and with the options multiLine and escape, row numbers.
 
-    All files have the same columns in the same order. The types are inferred from the first files' first rows, and where
-    source.types names one, it is that.
+    All files have the same columns in the same order. The types are inferred from the first files' first rows by the rules of
+    checkpoint_protocol.text_types, and where source.types names one, it is that.
     """
 
     def __init__(self, source: Source, files: SourceFiles) -> None:
@@ -63,18 +61,20 @@ class CsvReader:
         for file, others in filled:
             _check_same(first.path, names, file.path, others)
         self._check_known(first.path, names)
+        chosen = self._columns or names
         samples = islice(self._samples([file for file, _ in filled], names), _SAMPLE_FILES)
-        types = merge_types([self._types, *samples])
-        return described, pa.schema([(name, types.get(name, pa.string())) for name in self._columns or names])
+        types = self._types | infer_types([name for name in chosen if name not in self._types], samples)
+        return described, pa.schema([(name, types[name]) for name in chosen])
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position if file.unit == "records" else line_start(self._files, file, position)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
+        columns = InferredColumns(schema, self._types)
         if file.unit == "records":
             names = self._stream.names(file.path) or ()
-            batches = self._stream.read(file.path, names, schema)
+            batches = self._stream.read(file.path, names, columns)
             yield from number_rows(file.path, batches, piece, schema, pace)
             return
         end = file.size_bytes if piece.end is None else piece.end
@@ -83,7 +83,7 @@ class CsvReader:
             return
         names = self._look_at_lines(file.path, file.size_bytes)[1] or ()
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
-            batch = parse_or_name_the_line(file.path, lines, lambda part: self._dialect.parse(part, names, schema), WAY_OUT)
+            batch = parse_or_name_the_line(file.path, lines, lambda part: self._dialect.parse(part, names, columns), WAY_OUT)
             bounds = partial(lines.row_bounds, file.path, spaces_are_blank=False)
             yield Chunk(batch, lines.position, lines.position + lines.size_bytes, row_bounds=bounds)
 
@@ -117,44 +117,30 @@ class CsvReader:
             raise unreadable(path, f"its first line: {explain(error)}", way_out) from error
         return line.position + (line.size_bytes if self._options.header else 0), names
 
-    def _samples(self, files: Sequence[SourceFile], names: tuple[str, ...]) -> Iterator[dict[str, pa.DataType]]:
-        """Give the types of the columns in the first rows of each file that has rows."""
+    def _samples(self, files: Sequence[SourceFile], names: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:
+        """Give the first rows of each file that has rows: the columns whose types are not given, as binaries."""
         columns = self._columns or names
-        given = {name: kind for name, kind in self._types.items() if name in columns}
-
+        types = {name: self._types.get(name, pa.binary()) for name in columns}
         for file in files:
-            sample = self._sampler(file, names)
-            table = sample(given, columns)
+            table = self._sample(file, names, types)
             if table is not None and table.num_rows:
-                yield infer_types(file.path, table, given, partial(_texts, sample))
+                yield file.path, table
 
-    def _sampler(self, file: SourceFile, names: Sequence[str]) -> _Sampler:
-        """Return what reads the first rows of a file."""
+    def _sample(self, file: SourceFile, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table | None:
         if file.unit == "records":
-            return partial(self._stream.sample, file.path)
+            return self._stream.sample(file.path, types, tuple(types))
         lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES), None)
-
-        def sample(types: Mapping[str, pa.DataType], columns: Sequence[str]) -> pa.Table | None:
-            if lines is None:
-                return None
-            return parse_or_name_the_line(
-                file.path, lines, lambda part: self._dialect.infer(part, names, types, columns), WAY_OUT
-            )
-
-        return sample
+        if lines is None:
+            return None
+        return parse_or_name_the_line(
+            file.path, lines, lambda part: self._dialect.infer(part, names, types, tuple(types)), WAY_OUT
+        )
 
     def _check_known(self, path: str, names: tuple[str, ...]) -> None:
         for field, asked in (("columns", self._columns or ()), ("types", tuple(self._types))):
             for name in asked:
                 if name not in names:
                     raise unreadable(path, f"it has no column {name!r} (it has {', '.join(names)})", f"correct source.{field}")
-
-
-def _texts(sample: _Sampler, columns: Sequence[str]) -> pa.Table:
-    """Return columns of a sample that has rows, as text."""
-    table = sample(dict.fromkeys(columns, pa.string()), columns)
-    assert table is not None
-    return table
 
 
 def _check_same(first_path: str, expected: tuple[str, ...], path: str, names: tuple[str, ...]) -> None:

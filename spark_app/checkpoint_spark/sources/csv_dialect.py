@@ -12,6 +12,7 @@ import pyarrow.csv
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import SourceOptions
+from checkpoint_spark.sources.inferred_columns import InferredColumns
 from checkpoint_spark.sources.lines import Lines
 from checkpoint_spark.sources.parsing import NotOneRowALine
 from checkpoint_spark.sources.texts import UTF8_MARK
@@ -62,15 +63,16 @@ class CsvDialect:
         self._check_is_closed(line, names)
         return names
 
-    def parse(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    def parse(self, lines: Lines, names: Sequence[str], columns: InferredColumns) -> pa.RecordBatch:
         """Return the rows of whole lines: as many as there are lines. ArrowInvalid or NotOneRowALine otherwise.
 
         A chunk may be cut at any line end, which is right only where no field has a line break in it. If one had, then either
         some row would take up several lines, or the last line would end inside quotes: both are refused. As the first line of
         a file starts outside of quotes, so does then, chunk by chunk, every other.
         """
-        rows = self.infer(lines, names, {field.name: field.type for field in schema}, schema.names)
-        return pa.RecordBatch.from_arrays([_one_array(rows[name]) for name in schema.names], schema=schema)
+        parsed = columns.parsed
+        rows = self.infer(lines, names, {field.name: field.type for field in parsed}, parsed.names)
+        return columns.read([_one_array(rows[name]) for name in parsed.names])
 
     def infer(
         self, lines: Lines, names: Sequence[str], types: Mapping[str, pa.DataType], columns: Sequence[str] | None

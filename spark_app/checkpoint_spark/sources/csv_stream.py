@@ -12,6 +12,7 @@ from checkpoint_protocol.manifest import SourceOptions
 from checkpoint_spark.sources.csv_dialect import WAY_OUT, CsvDialect, name_columns
 from checkpoint_spark.sources.failures import explain, reading, unreadable
 from checkpoint_spark.sources.files import SourceFiles
+from checkpoint_spark.sources.inferred_columns import InferredColumns
 from checkpoint_spark.sources.lines import LONGEST_LINE_BYTES, line_blocks
 from checkpoint_spark.sources.texts import TextStream, is_gzip
 
@@ -40,8 +41,9 @@ class CsvStream:
         """Return the first rows, with types taken from the values where none is given."""
         return self._first(path, _SAMPLE_BLOCK_BYTES, self._dialect.convert_options(types, columns))
 
-    def read(self, path: str, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(self, path: str, names: Sequence[str], columns: InferredColumns) -> Iterator[pa.RecordBatch]:
         """Give all rows. NeedsChange(SourceUnreadable) says near which row the file is wrong."""
+        schema = columns.parsed
         types = {field.name: field.type for field in schema}
         # The last column is read in any case: a field without an end is its last one.
         last = [name for name in names[-1:] if name not in types]
@@ -57,9 +59,10 @@ class CsvStream:
                     while (batch := _next(reader)) is not None:
                         fresh = batch.slice(min(batch.num_rows, max(0, given - rows)))
                         rows += batch.num_rows
+                        read = columns.read(fresh.columns[: len(schema)])
                         given += fresh.num_rows
                         may_be_open = _ends_in_a_break(batch, names)
-                        yield pa.RecordBatch.from_arrays(fresh.columns[: len(schema)], schema=schema)
+                        yield read
                 break
             except pa.ArrowInvalid as error:
                 if self._is_empty(path, error):

@@ -69,7 +69,9 @@ class JsonReader:
         others: Final = "ignore" if self._columns else "error"
 
         def parsed(lines: Lines) -> pa.RecordBatch:
-            return parse_or_name_the_line(file.path, lines, lambda part: parse_objects(part, schema, others), WAY_OUT)
+            return parse_or_name_the_line(
+                file.path, lines, lambda part: parse_objects(part, schema, others, self._types), WAY_OUT
+            )
 
         if file.unit == "records":
             blocks = line_blocks(TextStream(self._files, file.path, True).read, 0, lambda: _BLOCK_BYTES, file.path)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from checkpoint_spark.sources.json_numbers import exact_type, has_large_doubles, refuse_rounded, written_rows
 from checkpoint_spark.sources.lines import Lines
-from checkpoint_spark.sources.parsing import LARGE_INTEGERS, NotOneRowALine
+from checkpoint_spark.sources.parsing import NotOneRowALine
 
 WAY_OUT: Final = (
     "one JSON object a line is expected, with the fields that the first rows have; mend the file, name the field or a type that "
@@ -21,11 +22,14 @@ WAY_OUT: Final = (
 
 
 _SPACE: Final = re.compile(rb"\s*")
-_NO_INT64: Final = float(1 << 63)
 
 
-def parse_objects(lines: Lines, schema: pa.Schema, others: Literal["error", "ignore"]) -> pa.RecordBatch:
+def parse_objects(
+    lines: Lines, schema: pa.Schema, others: Literal["error", "ignore"], given: Container[str] = ()
+) -> pa.RecordBatch:
     """Return a row for each line that is not blank. Missing fields are NULL; `others` are fields that the schema lacks.
+
+    The types of some columns are given, so that doubles there may round; elsewhere a whole number beyond 2^53 is an error.
 
     ArrowInvalid or NotOneRowALine if the lines are not that. To ignore others is to ignore whole columns: a field that comes up
     inside of a column of the schema is an error in any case.
@@ -35,6 +39,9 @@ def parse_objects(lines: Lines, schema: pa.Schema, others: Literal["error", "ign
         return pa.RecordBatch.from_pylist([], schema=schema)
     if others == "ignore" and (lost := _field_inside(lines, schema)) is not None:
         raise pa.ArrowInvalid(f"the field {lost} is not known")
+    for field in schema:
+        if field.name not in given and has_large_doubles(table.column(field.name)):
+            refuse_rounded(lines, field)
     arrays = [_converted(field, table.column(field.name).combine_chunks()) for field in schema]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     batch.validate(full=True)  # pyarrow does not look whether the text is UTF-8
@@ -56,26 +63,17 @@ def infer_schema(lines: Lines, given: Mapping[str, pa.DataType]) -> pa.Schema:
     if table is None:
         return pa.schema([])
     try:
-        return pa.schema([(field.name, _settled(_as_written(lines, table, field, given))) for field in table.schema])
+        rows = None
+        fields = []
+        for field in table.schema:
+            kind = _settled(field.type)
+            if field.name not in given and has_large_doubles(table.column(field.name)):
+                rows = list(written_rows(lines)) if rows is None else rows
+                kind = exact_type(kind, [row.get(field.name) for row in rows], field.name)
+            fields.append((field.name, kind))
+        return pa.schema(fields)
     except RecursionError:
         raise pa.ArrowInvalid("its objects lie too deep in one another") from None
-
-
-def _as_written(lines: Lines, table: pa.Table, field: pa.Field, given: Mapping[str, pa.DataType]) -> pa.DataType:
-    """Return the type of a field; where integers are too large for 64 bits and none has a point, one that holds them."""
-    if field.name in given or not pa.types.is_floating(field.type):
-        return field.type
-    most = pc.min_max(pc.abs(table.column(field.name)))["max"].as_py()
-    key = re.escape(json.dumps(field.name, ensure_ascii=False).encode()) + rb"\s*:\s*-?\d+"
-    data = lines.data[lines.begin : lines.end]
-    if most is None or most < _NO_INT64 or re.search(key + rb"[.eE]", data) or not re.search(key + rb"\s*[,}]", data):
-        return field.type
-    large = pa.schema([(field.name, LARGE_INTEGERS)])
-    try:
-        _read(lines, pa.json.ParseOptions(explicit_schema=large, unexpected_field_behavior="ignore"))
-    except pa.ArrowInvalid:
-        return field.type
-    return LARGE_INTEGERS
 
 
 def _read(lines: Lines, options: Any) -> pa.Table | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -11,9 +11,6 @@ from checkpoint_spark.sources.failures import explain, unreadable
 from checkpoint_spark.sources.lines import Lines
 
 _Rows = TypeVar("_Rows")
-
-#: The type of integers that no int64 holds; pyarrow would make doubles of them, which are others.
-LARGE_INTEGERS: Final = pa.decimal128(38, 0)
 
 
 class NotOneRowALine(ValueError):

@@ -1,4 +1,4 @@
-"""The type names of source.types."""
+"""The type names of source.types, and of a step's output."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _TIMESTAMP: Final = re.compile(r"timestamp\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz=)?([^
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
-def parse_type(column: str, text: str) -> pa.DataType:
-    """Return the Arrow type of a name. NeedsChange(ManifestInvalid) lists the known ones."""
+def parse_type(column: str, text: str, where: str = "source.types") -> pa.DataType:
+    """Return the Arrow type of a name. NeedsChange(ManifestInvalid) lists the known ones, and says `where` the name stands."""
     name = text.strip()
     if name in _SIMPLE:
         return _SIMPLE[name]
@@ -52,7 +52,7 @@ def parse_type(column: str, text: str) -> pa.DataType:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     close = difflib.get_close_matches(name, _SIMPLE, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
-    raise NeedsChange(reasons.MANIFEST_INVALID, f"source.types.{column}: unknown type {text!r}; {hint}known: {', '.join(_KNOWN)}")
+    raise NeedsChange(reasons.MANIFEST_INVALID, f"{where}.{column}: unknown type {text!r}; {hint}known: {', '.join(_KNOWN)}")
 
 
 def _is_zone(name: str | None) -> bool:

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import (
     ManifestContent,
@@ -50,6 +56,7 @@ from checkpoint_operator.commit.metadata_files import MetadataFile, put_all
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing, remove_files
+from checkpoint_operator.table_types import iceberg_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
@@ -99,28 +106,37 @@ class PyicebergTable:
 
     def create(self, arrow_schema: str, sink: Sink) -> IcebergTarget:
         """Make the table (and its namespace) for rows of an Arrow schema; return it, also if another has made it just now."""
-        schema = decode_schema(arrow_schema)
         catalog = self._catalog()
+        # What is wrong with the output is none of the catalog's failures: all of it is found before the catalog is asked.
+        schema = self._own_schema(catalog, arrow_schema)
+        partition_spec = _partition_spec(schema, sink)
         namespace = self._name.rsplit(".", 1)[0]
         try:
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 catalog.create_namespace(namespace)
-            with_ids = assign_fresh_schema_ids(catalog._convert_schema_if_needed(schema))
-            catalog.create_table(self._name, schema=with_ids, partition_spec=_partition_spec(with_ids, sink))
+            catalog.create_table(self._name, schema=schema, partition_spec=partition_spec)
         except TableAlreadyExistsError:
             pass
-        except (NeedsChange, Retryable):
-            raise
-        except (ValueError, TypeError, NotImplementedError) as error:
-            raise NeedsChange(
-                reasons.OUTPUT_SCHEMA_WRONG, f"no Iceberg table {self.title} can be made of the steps' output: {error}"
-            ) from error
+        except (BadRequestError, ValueError, TypeError, NotImplementedError) as error:
+            raise self._cannot_be_made(error) from error
         except Exception as error:
             raise translate_catalog_error(error, self._catalog_name) from error
         target = self.describe()
         if target is None:
             raise Retryable(reasons.TABLE_MISSING, f"the table {self.title} was made and is not there")
         return target
+
+    def _own_schema(self, catalog: Catalog, arrow_schema: str) -> Schema:
+        """Return the table's own schema, with fresh ids. NeedsChange if Iceberg has no type for a column."""
+        try:
+            return assign_fresh_schema_ids(catalog._convert_schema_if_needed(iceberg_schema(decode_schema(arrow_schema))))
+        except Exception as error:  # pyiceberg's own for types is a bare Exception
+            raise self._cannot_be_made(error) from error
+
+    def _cannot_be_made(self, error: Exception) -> NeedsChange:
+        return NeedsChange(
+            reasons.OUTPUT_SCHEMA_WRONG, f"no Iceberg table {self.title} can be made of the steps' output: {error}"
+        )
 
     def _target(self, table: Table) -> IcebergTarget:
         metadata = table.metadata

@@ -16,6 +16,7 @@ from checkpoint_operator.commit.lance import LanceLook
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing
+from checkpoint_operator.table_types import lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
@@ -96,7 +97,10 @@ class PylanceTable:
 
     def create(self, arrow_schema: str, sink: Sink) -> LanceTarget:
         """Make an empty dataset for rows of an Arrow schema; return it, also if another has made it just now."""
-        schema = decode_schema(arrow_schema)
+        try:
+            schema = lance_schema(decode_schema(arrow_schema))
+        except NeedsChange as error:
+            raise NeedsChange(error.reason, f"no Lance dataset {self._uri} can be made of the steps' output: {error}") from error
         try:
             lance.write_dataset(
                 schema.empty_table(), self._uri, schema=schema, mode="create", storage_options=self._options or None

@@ -11,7 +11,7 @@ from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict, predict_dataframe
 from checkpoint_operator.validation.report import Findings, Prediction, Report
 from checkpoint_operator.validation.source import SourceSeen, check_dataframe_source, check_source
-from checkpoint_operator.validation.target import TargetSeen, check_target, compare_columns
+from checkpoint_operator.validation.target import TargetSeen, check_target, check_types, compare_columns
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
 from checkpoint_protocol.settings import Settings
@@ -46,6 +46,8 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     _check_apart(spec, findings)
     if source is not None and source.columns is not None and not spec.steps:
         compare_columns(spec.sink, target, source.columns, findings)
+        if source.schema is not None:
+            check_types(spec.sink, target, source.schema, findings)
     cores = os.cpu_count() or 1
     if spec.source.is_dataframe:
         return predict_dataframe(spec, target, checkpoint, cores)

@@ -7,6 +7,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 from checkpoint_operator.validation.looks import MOST_FILES, Look
 from checkpoint_operator.validation.paths import FoundFile, SourceListing
@@ -36,6 +39,8 @@ class SourceSeen:
     whole: frozenset[str]
     columns: tuple[str, ...] | None
     rows: int | None
+    #: The Arrow schema of these columns, where the source has types of its own.
+    schema: Any | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -78,6 +83,7 @@ def _check_table(source: Source, condition: Condition | None, settings: Settings
         whole=frozenset(),
         columns=_chosen(source, tuple(table.types)),
         rows=table.rows if condition is None else None,
+        schema=_typed(table.schema, _chosen(source, tuple(table.types))),
     )
 
 
@@ -106,6 +112,7 @@ def _check_files(source: Source, condition: Condition | None, storage: StorageSe
         whole=frozenset(file.path for file in files if source.format != "parquet" and is_read_from_its_start(file.path, source)),
         columns=None if look.columns is None or source.format == "json" else _chosen(source, look.columns),
         rows=look.rows if condition is None else None,
+        schema=None if look.schema is None or look.columns is None else _typed(look.schema, _chosen(source, look.columns)),
     )
 
 
@@ -161,6 +168,11 @@ def _look(listing: SourceListing, source: Source, files: Sequence[FoundFile], fi
 def _chosen(source: Source, known: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that are read; one that does not exist has been said already."""
     return tuple(known) if source.columns is None else tuple(name for name in source.columns if name in known)
+
+
+def _typed(schema: Any, names: Sequence[str]) -> Any:
+    """Return the fields of these columns. Of a file in which a name is there twice, which is said already, the first."""
+    return pa.schema([schema.field(schema.names.index(name)) for name in names])
 
 
 def _check_where(

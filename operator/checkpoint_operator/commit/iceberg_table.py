@@ -54,6 +54,7 @@ from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.iceberg_entries import OwnFiles, PackedFiles, pack
 from checkpoint_operator.commit.metadata_files import MetadataFile, put_all
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing, remove_files
 from checkpoint_operator.table_types import iceberg_schema
@@ -250,6 +251,24 @@ class PyicebergTable:
         # The write's own property stays: it says what is in the table.
         properties = {f"{key.property_name}{_BURIED_SUFFIX}": str(key.epoch)}
         return self._request(look, key, PackedFiles(key), properties, {_TOMBSTONE_SUMMARY: "true"})
+
+    # --- after the commit -----------------------------------------------------------------------------------------------------
+
+    def find_committed(self, key: EpochKey, identity: str, commit_id: int) -> Presence:
+        """Return what the table, loaded anew, shows of a marked commit."""
+        table = self._load()
+        if table is None:
+            return Presence.GONE
+        metadata = table.metadata
+        if str(metadata.table_uuid) != identity:
+            return Presence.REPLACED
+        ancestry = list(ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata))
+        if any(snapshot.snapshot_id == commit_id or _carries(snapshot, key) for snapshot in ancestry):
+            return Presence.HERE
+        # Snapshots expire: only one that is known and not below the head, or a history without a gap, is evidence.
+        is_whole = metadata.format_version > 1 and (not ancestry or _is_first(ancestry[-1]))
+        is_elsewhere = metadata.snapshot_by_id(commit_id) is not None
+        return Presence.ROLLED_BACK if is_whole or is_elsewhere else Presence.HERE
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 

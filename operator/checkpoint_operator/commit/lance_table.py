@@ -14,6 +14,7 @@ from lance.fragment import FragmentMetadata
 from checkpoint_operator.arrow_schema import decode_schema, encode_schema
 from checkpoint_operator.commit.lance import LanceLook
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing
 from checkpoint_operator.table_types import lance_schema
@@ -31,6 +32,8 @@ _FENCE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}fence"
 _TOMBSTONE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 _IDENTITY_TRIES: Final = 5
+#: How many versions after a commit are looked at for one that was restored to before it: each is a request.
+_LATER_VERSIONS: Final = 64
 _SCHEMA_OPERATIONS: Final = (
     lance.LanceOperation.Project,
     lance.LanceOperation.Merge,
@@ -222,6 +225,26 @@ class PylanceTable:
     def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
         return self._fence(read_version, {_KEY_PROPERTY: str(key), _TOMBSTONE_PROPERTY: "true"})
 
+    # --- after the commit -----------------------------------------------------------------------------------------------------
+
+    def find_committed(self, key: EpochKey, identity: str, commit_id: int) -> Presence:
+        """Return what the latest version, and some before it, show of a marked commit."""
+        dataset = self._open()
+        if dataset is None:
+            return Presence.GONE
+        if dataset.config().get(IDENTITY_CONFIG) != identity:
+            return Presence.REPLACED
+        version = dataset.version
+        for _ in range(_LATER_VERSIONS):
+            if version <= commit_id:
+                break
+            try:
+                restored = self._summary_of(dataset, version).restored
+            except _VersionGone:
+                return Presence.HERE
+            version = version - 1 if restored is None else restored
+        return Presence.ROLLED_BACK if version < commit_id else Presence.HERE
+
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
@@ -304,6 +327,9 @@ class PylanceTable:
             self._summaries[version] = _Summary(
                 key=properties.get(_KEY_PROPERTY),
                 is_tombstone=_TOMBSTONE_PROPERTY in properties,
+                restored=transaction.operation.version
+                if isinstance(transaction.operation, lance.LanceOperation.Restore)
+                else None,
                 changes_schema=_FENCE_PROPERTY not in properties and isinstance(transaction.operation, _SCHEMA_OPERATIONS),
             )
         return self._summaries[version]
@@ -324,6 +350,7 @@ class _Summary:
     key: str | None
     is_tombstone: bool
     changes_schema: bool
+    restored: int | None
 
 
 class _VersionGone(Exception):

@@ -204,6 +204,7 @@ class PyicebergTable:
             ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
             ancestry_is_whole=not ancestry or _is_first(ancestry[-1]),
             is_tombstone=is_buried,
+            is_current=committed is None or _is_current(metadata, ancestry, key, committed),
         )
         self._looked = (look, table, key)
         return look
@@ -263,12 +264,7 @@ class PyicebergTable:
         if str(metadata.table_uuid) != identity:
             return Presence.REPLACED
         ancestry = list(ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata))
-        if any(snapshot.snapshot_id == commit_id or _carries(snapshot, key) for snapshot in ancestry):
-            return Presence.HERE
-        # Snapshots expire: only one that is known and not below the head, or a history without a gap, is evidence.
-        is_whole = metadata.format_version > 1 and (not ancestry or _is_first(ancestry[-1]))
-        is_elsewhere = metadata.snapshot_by_id(commit_id) is not None
-        return Presence.ROLLED_BACK if is_whole or is_elsewhere else Presence.HERE
+        return Presence.HERE if _is_current(metadata, ancestry, key, commit_id) else Presence.ROLLED_BACK
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
@@ -403,7 +399,7 @@ class PyicebergTable:
             parent_snapshot_id=head,
             manifest_list=list_file.location,
             sequence_number=metadata.next_sequence_number(),
-            summary=update_snapshot_summaries(counted, parent.summary if parent is not None else None),
+            summary=update_snapshot_summaries(counted, _totals_of(parent)),
             schema_id=metadata.current_schema_id,
         )
 
@@ -413,12 +409,28 @@ def _is_first(snapshot: Snapshot) -> bool:
     return snapshot.parent_snapshot_id is None and (snapshot.sequence_number or 1) == 1
 
 
+def _totals_of(parent: Snapshot | None) -> Mapping[str, str] | None:
+    """Return a snapshot's summary without totals that are no numbers: ours then has none of these, as Iceberg's own Java does."""
+    if parent is None or parent.summary is None:
+        return None
+    known: Mapping[str, str] = parent.summary.additional_properties
+    return {name: value for name, value in known.items() if name.startswith("total-") and value.isdecimal()} or {"": ""}
+
+
 def _committed_snapshot(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> int | None:
     """Return the snapshot id of the epoch's commit if it is in the table: by its properties or on the branch."""
     for snapshot in ancestry:
         if _carries(snapshot, key) and not _says_tombstone(snapshot):
             return snapshot.snapshot_id
     return key.snapshot_id if _recorded_epoch(metadata, key) >= key.epoch else None
+
+
+def _is_current(metadata: TableMetadata, ancestry: Sequence[Snapshot], key: EpochKey, commit_id: int) -> bool:
+    """Whether a commit lies below the head of the branch. Only what is sure counts against it: snapshots expire."""
+    if any(snapshot.snapshot_id == commit_id or _carries(snapshot, key) for snapshot in ancestry):
+        return True
+    is_whole = metadata.format_version > 1 and (not ancestry or _is_first(ancestry[-1]))
+    return not is_whole and metadata.snapshot_by_id(commit_id) is None
 
 
 def _is_buried(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> bool:

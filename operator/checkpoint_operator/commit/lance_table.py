@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import lance
+from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
 
 from checkpoint_operator.arrow_schema import decode_schema, encode_schema
@@ -173,6 +174,7 @@ class PylanceTable:
             committed=tombstone if committed is None else committed,
             history_reaches_back=is_whole,
             is_tombstone=committed is None and tombstone is not None,
+            is_current=committed is None or self._is_current(dataset, committed),
         )
 
     def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
@@ -234,16 +236,7 @@ class PylanceTable:
             return Presence.GONE
         if dataset.config().get(IDENTITY_CONFIG) != identity:
             return Presence.REPLACED
-        version = dataset.version
-        for _ in range(_LATER_VERSIONS):
-            if version <= commit_id:
-                break
-            try:
-                restored = self._summary_of(dataset, version).restored
-            except _VersionGone:
-                return Presence.HERE
-            version = version - 1 if restored is None else restored
-        return Presence.ROLLED_BACK if version < commit_id else Presence.HERE
+        return Presence.HERE if self._is_current(dataset, commit_id) else Presence.ROLLED_BACK
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
@@ -294,7 +287,7 @@ class PylanceTable:
         transaction = lance.Transaction(read_version, operation, transaction_properties=properties)
         try:
             dataset = lance.LanceDataset.commit(self._uri, transaction, storage_options=self._options or None)
-        except lance.commit.CommitConflictError as error:
+        except CommitConflictError as error:
             return Refused(f"the dataset has moved: {_line(error)}")
         except Exception as error:
             return Unanswered(f"the dataset {self._uri} did not answer: {_line(error)}")
@@ -309,6 +302,19 @@ class PylanceTable:
             if "not found" in text.lower() and version is None:
                 return None
             raise Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._uri} cannot be opened: {text}") from error
+
+    def _is_current(self, dataset: Any, commit_id: int) -> bool:
+        """Whether a version is part of what a later one shows. Only what is sure counts against it: versions are cleaned up."""
+        version = dataset.version
+        for _ in range(_LATER_VERSIONS):
+            if version <= commit_id:
+                break
+            try:
+                restored = self._summary_of(dataset, version).restored
+            except _VersionGone:
+                return True
+            version = version - 1 if restored is None else restored
+        return bool(version >= commit_id)
 
     def _summary_of(self, dataset: Any, version: int) -> _Summary:
         """Return what a version's transaction did; it never changes. Raises _VersionGone if it was cleaned up."""

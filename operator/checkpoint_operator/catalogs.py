@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
@@ -149,6 +150,12 @@ def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER
     # A table's properties may name a class too; pyiceberg would import it while the table is merely looked at.
     catalog._load_file_io = _OwnFileIO(settings)  # type: ignore[method-assign]
     return catalog
+
+
+def is_unmade(name: str, settings: Settings) -> bool:
+    """Whether a catalog is a file of this machine that does not exist. To open it would make it."""
+    prefix, entry = "sqlite:///", settings.catalogs.get(name)
+    return entry is not None and entry.uri.startswith(prefix) and not Path(entry.uri.removeprefix(prefix)).exists()
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ however long the committer was paused in between. The rest of `control/<uid>/` s
 It may be cut off anywhere and be called again: each step finds what the one before has left, and seals go after the files that
 they name. Zombies may go on staging meanwhile; what they leave is never committed, and the next call removes it.
 
-Called by the cluster's controller, for an object that is deleted.
+Called by the cluster's controller, for an object that is deleted, and on one machine for a write that is forgotten.
 """
 
 from __future__ import annotations

@@ -145,14 +145,19 @@ class Inspector:
         )
 
     def _read_names(self) -> dict[str, set[str]]:
-        names: dict[str, set[str]] = defaultdict(set)
+        """Return the names of each uid. One that was forgotten means its newest uid only."""
+        newest: dict[str, tuple[int, str]] = {}
         for path in self._list(f"{layout.NAMES}/"):
-            namespace, _, rest = path.removeprefix(f"{layout.NAMES}/").partition("/")
-            name = rest.removesuffix(".json")
-            if not name or "/" in name or path != layout.name_path(namespace, name):
+            if (parts := layout.name_of(path)) is None:
                 self.strays.append(path)
-            elif (record := self._read(path, NameRecord)) is not None:
-                names[record.uid].add(f"{namespace}/{name}")
+                continue
+            name, times = f"{parts[0]}/{parts[1]}", parts[2]
+            if times >= newest.get(name, (0, ""))[0]:
+                newest[name] = times, path
+        names: dict[str, set[str]] = defaultdict(set)
+        for name, (_, path) in newest.items():
+            if (record := self._read(path, NameRecord)) is not None:
+                names[record.uid].add(name)
         return names
 
     def _uids_in(self, *listings: Iterable[str]) -> set[str]:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.inspection import Inspector
 from checkpoint_protocol import writes
@@ -17,7 +18,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.store import ObjectStore
 
-Phase = Literal["NotStarted", "Open", "Incomplete", "Failed", "Sealed", "Committed", "Unknown"]
+Phase = Literal["NotStarted", "Open", "Incomplete", "Failed", "Sealed", "Committed", "Deleted", "Unknown"]
 
 _MEANINGS: Final[dict[Phase, str]] = {
     "NotStarted": "no attempt was recorded",
@@ -26,6 +27,7 @@ _MEANINGS: Final[dict[Phase, str]] = {
     "Failed": "the last attempt ended with something that a person has to change",
     "Sealed": "all rows are sealed, and the commit is still to be made or to be marked; a run does so",
     "Committed": "the commit was seen in the table",
+    "Deleted": "nothing of it is committed any more; checkpointed-write forget ends what was begun with that",
     "Unknown": "a record cannot be read",
 }
 
@@ -56,6 +58,7 @@ class Status(Shown):
     failure: ShownFailure | None = Field(description="The last that a driver of this epoch has told.")
     committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
     commit: ShownCommit | None
+    table: Presence | None = Field(default=None, description="Whether the commit is still in the table; null: not looked at.")
     errors: tuple[ShownError, ...]
 
 
@@ -84,7 +87,10 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Statu
         committed = (current.epoch - 1, commit) if commit else None
     if current.is_committed and is_wanted:
         current = _empty_epoch(current.epoch + 1)
-    return _status(manifest, uid, current, committed, is_wanted, changed, inspector.errors)
+    status = _status(manifest, uid, current, committed, is_wanted, changed, inspector.errors)
+    if status.phase != "Unknown" and writes.read_deleted(store, uid) is not None:
+        return status.model_copy(update={"phase": "Deleted", "meaning": _MEANINGS["Deleted"]})
+    return status
 
 
 def _status(

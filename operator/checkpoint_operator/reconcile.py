@@ -419,8 +419,8 @@ class Reconciler:
             results = gather(ledger, attempt, self.sink.pack)
             outcome: CommitOutcome | None = self.sink.commit(ledger, results) if len(results.files) else None
         match outcome:
-            case Committed(identity, commit_id, _):
-                self._mark(ledger, results, identity, commit_id)
+            case Committed(identity, commit_id, _, is_current):
+                self._mark(ledger, results, identity, commit_id, was_rolled_back=not is_current)
             case None:  # no rows: nothing to commit, no version is made, and the epoch is done all the same
                 self._mark(ledger, results, None, None)
             case Rejected(reason, message):
@@ -433,7 +433,9 @@ class Reconciler:
                 assert_never(outcome)
         return None
 
-    def _mark(self, ledger: Ledger, results: Results, identity: str | None, commit_id: int | None) -> None:
+    def _mark(
+        self, ledger: Ledger, results: Results, identity: str | None, commit_id: int | None, was_rolled_back: bool = False
+    ) -> None:
         ledger.put_mark(
             MarkRecord(
                 token=new_token(),
@@ -447,6 +449,7 @@ class Reconciler:
                 attempts=results.attempts,
                 code_digests=results.code_digests,
                 rows_quarantined=results.rows_quarantined,
+                was_rolled_back=was_rolled_back,
             )
         )
 

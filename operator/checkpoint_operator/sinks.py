@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
+from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.commit.results import Files, Results, as_they_are
 from checkpoint_operator.reconcile import Sink
 from checkpoint_protocol.identity import EpochKey
@@ -86,6 +87,27 @@ def open_sink(spec: SinkSpec, settings: Settings, catalogs: CatalogBook | None =
         refuse_lance_without_fences()
         return _TableSink(PylanceTable(spec.lance.uri, settings), spec, lance.commit, lance.bury)
     return _NoSink()
+
+
+def find_committed(spec: SinkSpec, settings: Settings, key: EpochKey, identity: str | None, commit_id: int | None) -> Presence:
+    """Return what the table shows of a commit that was marked. Changes nothing, and makes no catalog.
+
+    HERE where there was nothing to commit. Raises Retryable where catalog or store do not answer, NeedsChange where they refuse.
+    """
+    if identity is None or commit_id is None:
+        return Presence.HERE
+    if spec.iceberg is not None:
+        from checkpoint_operator.catalogs import is_unmade
+        from checkpoint_operator.commit.iceberg_table import PyicebergTable
+
+        if is_unmade(spec.iceberg.catalog, settings):
+            return Presence.GONE
+        return PyicebergTable(spec.iceberg.catalog, spec.iceberg.table, settings).find_committed(key, identity, commit_id)
+    if spec.lance is not None:
+        from checkpoint_operator.commit.lance_table import PylanceTable
+
+        return PylanceTable(spec.lance.uri, settings).find_committed(key, identity, commit_id)
+    return Presence.HERE
 
 
 @dataclass(frozen=True, slots=True)

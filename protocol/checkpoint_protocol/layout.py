@@ -1,6 +1,7 @@
 """Where each record lies, relative to the checkpoint URI. The only place that makes or takes apart these names.
 
     names/<namespace>/<name>.json                 which uid a name means (local runner only)
+    names/<namespace>/<name>/<k>.json             which one it means since it was forgotten for the k-th time
     control/<uid>/write.json                      who this is
     control/<uid>/deleted.json                    the write was deleted: nothing of it may be committed any more
     control/<uid>/code/<sha256>.zip               code that attempts were recorded with, by the digest of the archive
@@ -35,6 +36,7 @@ _BUNDLE = re.compile(r"bundle-(0|[1-9][0-9]{0,9})")
 _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
 _TOKEN = re.compile(r"[0-9a-f]{32}\.json")
 _KEYS = re.compile(r"(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.parquet")
+_NAME = re.compile(r"names/([^/]+)/([^/]+?)(?:/([1-9][0-9]{0,9}))?\.json")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
 _SEAL_OF_EPOCH = re.compile(r"([1-9][0-9]{0,9})/[1-9][0-9]{0,9}/seals/" + _SEAL.pattern)
 
@@ -43,8 +45,19 @@ STAGED = "staged"
 NAMES = "names"
 
 
-def name_path(namespace: str, name: str) -> str:
-    return f"{NAMES}/{namespace}/{name}.json"
+def name_path(namespace: str, name: str, times_forgotten: int = 0) -> str:
+    return f"{NAMES}/{namespace}/{name}{f'/{times_forgotten}' if times_forgotten else ''}.json"
+
+
+def names_folder(namespace: str, name: str) -> str:
+    """Where the meanings of a name lie, but for its first."""
+    return f"{NAMES}/{namespace}/{name}/"
+
+
+def name_of(path: str) -> tuple[str, str, int] | None:
+    """Return namespace, name, and how often it had been forgotten, of the record of a name; None for any other object."""
+    match = _NAME.fullmatch(path)
+    return (match[1], match[2], int(match[3] or 0)) if match else None
 
 
 def write_path(uid: str) -> str:

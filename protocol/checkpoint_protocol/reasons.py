@@ -9,6 +9,7 @@ MANIFEST_INVALID: Final = "ManifestInvalid"  # a field of the manifest or settin
 IDENTITY_CHANGED: Final = "IdentityChanged"  # source, sink or checkpoint changed under an existing name
 WRITE_UNKNOWN: Final = "WriteUnknown"  # the store has no write of that name or uid
 NAME_AMBIGUOUS: Final = "NameAmbiguous"  # writes of several namespaces have that name
+WRITE_AT_WORK: Final = "WriteAtWork"  # a run of the write is at work, so that it cannot be forgotten
 # the store
 STORE_UNAVAILABLE: Final = "StoreUnavailable"  # the object store did not answer
 CREDENTIALS_REFUSED: Final = "CredentialsRefused"  # the store or catalog refused our credentials

@@ -592,7 +592,10 @@ class ClaimRecord(Record):
 
 
 class MarkRecord(Record):
-    """The commit was seen in the table. `commit_id` is the snapshot id or version; None where there was nothing to commit."""
+    """The commit was seen in the table. `commit_id` is the snapshot id or version; None where there was nothing to commit.
+
+    `was_rolled_back`: it was seen in the table's history only; before this mark, somebody had rolled the table back to before it.
+    """
 
     kind: Literal["mark"] = "mark"
     version: Literal[1] = 1
@@ -606,6 +609,7 @@ class MarkRecord(Record):
     attempts: Number
     code_digests: tuple[Digest, ...]
     rows_quarantined: Count = _later(0)
+    was_rolled_back: bool = _later(False)
 
 
 _R = TypeVar("_R", bound=Record)

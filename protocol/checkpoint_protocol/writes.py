@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from checkpoint_protocol import layout
+from checkpoint_protocol import layout, reasons
+from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.records import DeletedRecord, NameRecord, WriteRecord
 from checkpoint_protocol.standing import put_once, read
@@ -14,13 +15,49 @@ from checkpoint_protocol.store import ObjectStore
 
 def name_write(store: ObjectStore, namespace: str, name: str, uid: str) -> str:
     """Return the uid that this name means from now on: the given one, unless the name has one already."""
-    return put_once(store, layout.name_path(namespace, name), NameRecord(token=new_token(), uid=uid)).uid
+    first = put_once(store, layout.name_path(namespace, name), NameRecord(token=new_token(), uid=uid))
+    return _latest(store, namespace, name, first)[0]
 
 
 def look_up_name(store: ObjectStore, namespace: str, name: str) -> str | None:
     """Return the uid of a name, or None."""
-    record = read(store, layout.name_path(namespace, name), NameRecord)
-    return record.uid if record else None
+    first = read(store, layout.name_path(namespace, name), NameRecord)
+    return _latest(store, namespace, name, first)[0] if first else None
+
+
+def rename(store: ObjectStore, namespace: str, name: str, uid: str, new_uid: str) -> str:
+    """Have a name mean another uid than this one from now on; return which.
+
+    No record is changed or removed for that: the name gets one more. So it is idempotent, and whoever was slow, and would do it
+    once more, finds that the name does not mean that uid any more.
+    """
+    first = read(store, layout.name_path(namespace, name), NameRecord)
+    if first is None:
+        return name_write(store, namespace, name, new_uid)
+    known, times = _latest(store, namespace, name, first)
+    if known != uid:
+        return known
+    return put_once(store, layout.name_path(namespace, name, times + 1), NameRecord(token=new_token(), uid=new_uid)).uid
+
+
+def _latest(store: ObjectStore, namespace: str, name: str, first: NameRecord) -> tuple[str, int]:
+    """Return the uid that a name means now, and how often it was forgotten. A listing is only where the search begins."""
+
+    def meant(times: int) -> str | None:
+        record = read(store, layout.name_path(namespace, name, times), NameRecord)
+        return record.uid if record else None
+
+    if meant(1) is None:
+        return first.uid, 0
+    folder = layout.names_folder(namespace, name)
+    times = max((layout.number_of(stored.path, folder) or 1 for stored in store.list(folder)), default=1)
+    uid = meant(times)
+    if uid is None:
+        where = layout.name_path(namespace, name, times)
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{store.uri}/{where} is gone: records of names must not be removed")
+    while (later := meant(times + 1)) is not None:
+        uid, times = later, times + 1
+    return uid, times
 
 
 def read_write(store: ObjectStore, uid: str) -> WriteRecord | None:

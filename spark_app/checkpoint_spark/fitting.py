@@ -44,12 +44,20 @@ def _kind(kind: pa.DataType) -> str:
     return next((name for name, is_kind in checks if is_kind(kind)), str(kind))
 
 
+def _encoded(given: pa.DataType) -> pa.DataType | None:
+    """Return the type of the values, if the given one only says how they are stored or named."""
+    if isinstance(given, pa.UuidType | pa.JsonType):
+        storage: pa.DataType = given.storage_type
+        return storage
+    return given.value_type if pa.types.is_dictionary(given) or pa.types.is_run_end_encoded(given) else None
+
+
 def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a safe cast keeps the meaning: the same kind at every depth, or a widening one."""
     if given == wanted:
         return True
-    if pa.types.is_dictionary(given):
-        return _fits(given.value_type, wanted)
+    if (values := _encoded(given)) is not None:
+        return _fits(values, wanted)
     kinds = (_kind(given), _kind(wanted))
     if kinds[0] == "null" or kinds in _WIDENING:
         return True
@@ -72,8 +80,6 @@ def fit_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """
     if not _fits(array.type, wanted):
         raise pa.ArrowInvalid(f"{array.type} is not {wanted}")
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
     fitted = _converted(array, wanted)
     if (missing := _null_where_required(fitted)) is not None:
         raise pa.ArrowInvalid(f"NULL in {missing}, which is required")
@@ -84,6 +90,12 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     given = array.type
     if given == wanted or pa.types.is_null(given):
         return pc.cast(array, wanted) if given != wanted else array
+    if isinstance(given, pa.UuidType | pa.JsonType):
+        return _converted(array.storage, wanted)
+    if pa.types.is_dictionary(given):
+        return _converted(array.dictionary_decode(), wanted)
+    if pa.types.is_run_end_encoded(given):
+        return _converted(pc.run_end_decode(array), wanted)
     if pa.types.is_struct(given):
         children = [
             _converted(pc.struct_field(array, field.name), field.type)

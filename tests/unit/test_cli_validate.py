@@ -431,6 +431,28 @@ def test_a_file_that_is_not_parquet_is_named(ground: Ground) -> None:
     assert "readme.txt cannot be read as Parquet" in message
 
 
+@pytest.mark.parametrize("kind", ["parquet", "lance"])
+def test_columns_that_no_table_can_be_made_of_are_named_before_a_run(kind: str, bare_ground: Ground) -> None:
+    given = pa.table({"id": [1], "took": pa.array([1], pa.duration("us")), "at": pa.array([1], pa.timestamp("ns"))})
+    pq.write_table(given, bare_ground.folder / "pandas.parquet")
+    bare_ground.spec["source"] = {"format": "parquet", "path": "pandas.parquet"}
+    if kind == "lance":
+        lance.write_dataset(given, bare_ground.folder / "rows.lance")
+        bare_ground.spec["source"] = {"format": "lance", "lance": {"uri": "rows.lance"}}
+    bare_ground.spec["sink"]["create"] = True
+
+    path, message = bare_ground.only_problem()
+
+    assert path == "spec.source"
+    assert "'took' has the type duration[us]" in message
+    assert any("'at'" in note and "microseconds" in note for note in bare_ground.report()["notes"])
+    bare_ground.spec["source"]["columns"] = ["id", "at"]
+    assert bare_ground.problems() == []
+    bare_ground.spec["source"].pop("columns")
+    bare_ground.spec["sink"] = {"lance": {"uri": "sink.lance"}, "create": True}
+    assert bare_ground.problems() == []
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

@@ -84,5 +84,22 @@ def status(file: Path, settings: Path | None, output: str) -> None:
     sys.exit(status_command(file, settings, output))
 
 
+@main.command()
+@click.argument("file", type=_EXISTING)
+@_settings
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Also where another machine has begun an attempt that is not closed.")
+def forget(file: Path, settings: Path | None, yes: bool, force: bool) -> None:
+    """Forget the CheckpointedWrite in FILE: remove what its checkpoint store holds of it, so that the next run begins anew.
+
+    What is committed stays in its table, and is appended once more by the next run, unless you drop the table before. Nothing of
+    the forgotten write can be committed afterwards, whoever is still at work. A run that is at work on this machine is not
+    forgotten. Interrupted, the same command goes on. Exit codes: 0 forgotten, 1 not forgotten, 2 manifest or settings wrong.
+    """
+    from checkpoint_operator.cli.forget import forget_command
+
+    sys.exit(forget_command(file, settings, yes, force))
+
+
 if __name__ == "__main__":
     main()

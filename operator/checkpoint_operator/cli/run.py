@@ -15,7 +15,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from checkpoint_operator.cli import exits
+from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.core.actions import Close, Commit, Finish, RecordAttempt, Stall, StartDriver
 from checkpoint_operator.local.runner import Report, Runner
@@ -53,7 +53,7 @@ def run_command(file: Path, settings_file: Path | None, cores: int | None) -> in
             display.end()
             _say_error(console, error)
             return exits.code_of(error)
-    return _conclude(console, runner, ended, display, time.monotonic() - started)
+    return _conclude(console, runner, ended, display, time.monotonic() - started, file)
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:
@@ -178,7 +178,7 @@ def _phase(counts: Counts) -> str:
     return " (starting Spark)" if counts.rows_read == counts.rows_taken_over and counts.tasks > counts.tasks_done else ""
 
 
-def _conclude(console: Console, runner: Runner, ended: Round, display: _Display, elapsed_s: float) -> int:
+def _conclude(console: Console, runner: Runner, ended: Round, display: _Display, elapsed_s: float, file: Path) -> int:
     match ended.outcome:
         case Stall(reason, message):
             console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
@@ -190,6 +190,10 @@ def _conclude(console: Console, runner: Runner, ended: Round, display: _Display,
             return exits.FAILED
         case _:
             assert ended.mark is not None
+            commit = committed.marked(ended.key, ended.mark)
+            presence = committed.look_at(commit, runner.manifest.spec.sink, runner.settings, console)
+            if committed.say(presence, commit, file, console):
+                return exits.FAILED
             _summarise(Console(file=sys.stdout, highlight=False, soft_wrap=True), runner, ended.mark, display, elapsed_s)
             return exits.COMMITTED
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from checkpoint_operator.cli import exits
+from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
 from checkpoint_operator.inspection import open_existing
@@ -28,6 +28,9 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
     except CheckpointError as error:
         _say(console, error)
         return exits.FAILED
+    commit = committed.commit_of(status) if status.phase == "Committed" else None
+    presence = None if commit is None else committed.look_at(commit, manifest.spec.sink, settings, console)
+    status = status.model_copy(update={"table": presence})
     if output == "table":
         _print(answers(), status)
     else:
@@ -37,7 +40,8 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
     if status.identity_changed:
         changed = " and ".join(f"spec.{part}" for part in status.identity_changed)
         say_problem(console, f"error: IdentityChanged: {changed}: not what the write {status.name!r} began with")
-    if status.errors or status.identity_changed:
+    is_lost = commit is not None and committed.say(presence, commit, file, console)
+    if status.errors or status.identity_changed or is_lost:
         return exits.FAILED
     return exits.COMMITTED if status.phase == "Committed" else exits.NOT_COMMITTED
 

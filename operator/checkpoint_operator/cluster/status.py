@@ -363,7 +363,11 @@ def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod
     conditions.set("Running", phase == "Running", reason or ("DriverAtWork" if phase == "Running" else phase), message or "")
     conditions.set("Sealed", is_sealed, "AllSealed" if is_sealed else "WorkLeft")
     quarantined = f"{progress.rows_quarantined:,} rows are quarantined, and not in the table" if progress.rows_quarantined else ""
-    conditions.set("Committed", is_committed, "CommitSeen" if is_committed else "NotYet", quarantined if is_committed else "")
+    rolled_back = (
+        "the table was rolled back to before this commit: its rows are not in the current state" if _is_lost(done) else ""
+    )
+    said = "; ".join(filter(None, (rolled_back, quarantined)))
+    conditions.set("Committed", is_committed, "CommitSeen" if is_committed else "NotYet", said if is_committed else "")
     conditions.set(
         "Stalled",
         phase == "Stalled",
@@ -371,6 +375,10 @@ def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod
         message or "" if phase == "Stalled" else "",
     )
     return conditions.result()
+
+
+def _is_lost(done: Round) -> bool:
+    return done.mark is not None and done.mark.was_rolled_back
 
 
 def _way(source: Source) -> str:

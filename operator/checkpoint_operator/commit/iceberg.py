@@ -54,7 +54,8 @@ class IcebergLook:
 
     `committed` is the snapshot id that carries the key, if the key is in the table; `is_tombstone` if a deletion has put it
     there, with no rows. A real commit goes before a tombstone, should both be there. `ancestry` are the ids of the snapshots of
-    the branch that are still known, head first; `ancestry_is_whole` if it reaches the first snapshot.
+    the branch that are still known, head first; `ancestry_is_whole` if it reaches the first snapshot. `is_current`: as in
+    Committed.
     """
 
     table_uuid: str
@@ -63,6 +64,7 @@ class IcebergLook:
     ancestry: tuple[int, ...]
     ancestry_is_whole: bool
     is_tombstone: bool = False
+    is_current: bool = True
 
     def reaches(self, base: int | None) -> bool:
         """Whether all that was committed after the base can be seen."""
@@ -214,7 +216,7 @@ def _bury(table: IcebergTable, ledger: Ledger, key: EpochKey, pause: Callable[[f
 def _found(look: IcebergLook, key: EpochKey) -> Committed | Rejected:
     """The key is in the table: our commit, or the tombstone of a deletion."""
     assert look.committed is not None
-    return _deleted(key) if look.is_tombstone else Committed(look.table_uuid, look.committed, by_us=False)
+    return _deleted(key) if look.is_tombstone else Committed(look.table_uuid, look.committed, False, look.is_current)
 
 
 def _deleted(key: EpochKey) -> Rejected:

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import (
     ManifestContent,
@@ -48,8 +54,10 @@ from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.iceberg_entries import OwnFiles, PackedFiles, pack
 from checkpoint_operator.commit.metadata_files import MetadataFile, put_all
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing, remove_files
+from checkpoint_operator.table_types import iceberg_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
@@ -99,28 +107,37 @@ class PyicebergTable:
 
     def create(self, arrow_schema: str, sink: Sink) -> IcebergTarget:
         """Make the table (and its namespace) for rows of an Arrow schema; return it, also if another has made it just now."""
-        schema = decode_schema(arrow_schema)
         catalog = self._catalog()
+        # What is wrong with the output is none of the catalog's failures: all of it is found before the catalog is asked.
+        schema = self._own_schema(catalog, arrow_schema)
+        partition_spec = _partition_spec(schema, sink)
         namespace = self._name.rsplit(".", 1)[0]
         try:
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 catalog.create_namespace(namespace)
-            with_ids = assign_fresh_schema_ids(catalog._convert_schema_if_needed(schema))
-            catalog.create_table(self._name, schema=with_ids, partition_spec=_partition_spec(with_ids, sink))
+            catalog.create_table(self._name, schema=schema, partition_spec=partition_spec)
         except TableAlreadyExistsError:
             pass
-        except (NeedsChange, Retryable):
-            raise
-        except (ValueError, TypeError, NotImplementedError) as error:
-            raise NeedsChange(
-                reasons.OUTPUT_SCHEMA_WRONG, f"no Iceberg table {self.title} can be made of the steps' output: {error}"
-            ) from error
+        except (BadRequestError, ValueError, TypeError, NotImplementedError) as error:
+            raise self._cannot_be_made(error) from error
         except Exception as error:
             raise translate_catalog_error(error, self._catalog_name) from error
         target = self.describe()
         if target is None:
             raise Retryable(reasons.TABLE_MISSING, f"the table {self.title} was made and is not there")
         return target
+
+    def _own_schema(self, catalog: Catalog, arrow_schema: str) -> Schema:
+        """Return the table's own schema, with fresh ids. NeedsChange if Iceberg has no type for a column."""
+        try:
+            return assign_fresh_schema_ids(catalog._convert_schema_if_needed(iceberg_schema(decode_schema(arrow_schema))))
+        except Exception as error:  # pyiceberg's own for types is a bare Exception
+            raise self._cannot_be_made(error) from error
+
+    def _cannot_be_made(self, error: Exception) -> NeedsChange:
+        return NeedsChange(
+            reasons.OUTPUT_SCHEMA_WRONG, f"no Iceberg table {self.title} can be made of the steps' output: {error}"
+        )
 
     def _target(self, table: Table) -> IcebergTarget:
         metadata = table.metadata
@@ -187,6 +204,7 @@ class PyicebergTable:
             ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
             ancestry_is_whole=not ancestry or _is_first(ancestry[-1]),
             is_tombstone=is_buried,
+            is_current=committed is None or _is_current(metadata, ancestry, key, committed),
         )
         self._looked = (look, table, key)
         return look
@@ -234,6 +252,19 @@ class PyicebergTable:
         # The write's own property stays: it says what is in the table.
         properties = {f"{key.property_name}{_BURIED_SUFFIX}": str(key.epoch)}
         return self._request(look, key, PackedFiles(key), properties, {_TOMBSTONE_SUMMARY: "true"})
+
+    # --- after the commit -----------------------------------------------------------------------------------------------------
+
+    def find_committed(self, key: EpochKey, identity: str, commit_id: int) -> Presence:
+        """Return what the table, loaded anew, shows of a marked commit."""
+        table = self._load()
+        if table is None:
+            return Presence.GONE
+        metadata = table.metadata
+        if str(metadata.table_uuid) != identity:
+            return Presence.REPLACED
+        ancestry = list(ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata))
+        return Presence.HERE if _is_current(metadata, ancestry, key, commit_id) else Presence.ROLLED_BACK
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
@@ -368,7 +399,7 @@ class PyicebergTable:
             parent_snapshot_id=head,
             manifest_list=list_file.location,
             sequence_number=metadata.next_sequence_number(),
-            summary=update_snapshot_summaries(counted, parent.summary if parent is not None else None),
+            summary=update_snapshot_summaries(counted, _totals_of(parent)),
             schema_id=metadata.current_schema_id,
         )
 
@@ -378,12 +409,28 @@ def _is_first(snapshot: Snapshot) -> bool:
     return snapshot.parent_snapshot_id is None and (snapshot.sequence_number or 1) == 1
 
 
+def _totals_of(parent: Snapshot | None) -> Mapping[str, str] | None:
+    """Return a snapshot's summary without totals that are no numbers: ours then has none of these, as Iceberg's own Java does."""
+    if parent is None or parent.summary is None:
+        return None
+    known: Mapping[str, str] = parent.summary.additional_properties
+    return {name: value for name, value in known.items() if name.startswith("total-") and value.isdecimal()} or {"": ""}
+
+
 def _committed_snapshot(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> int | None:
     """Return the snapshot id of the epoch's commit if it is in the table: by its properties or on the branch."""
     for snapshot in ancestry:
         if _carries(snapshot, key) and not _says_tombstone(snapshot):
             return snapshot.snapshot_id
     return key.snapshot_id if _recorded_epoch(metadata, key) >= key.epoch else None
+
+
+def _is_current(metadata: TableMetadata, ancestry: Sequence[Snapshot], key: EpochKey, commit_id: int) -> bool:
+    """Whether a commit lies below the head of the branch. Only what is sure counts against it: snapshots expire."""
+    if any(snapshot.snapshot_id == commit_id or _carries(snapshot, key) for snapshot in ancestry):
+        return True
+    is_whole = metadata.format_version > 1 and (not ancestry or _is_first(ancestry[-1]))
+    return not is_whole and metadata.snapshot_by_id(commit_id) is None
 
 
 def _is_buried(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> bool:

@@ -56,7 +56,7 @@ class LanceLook:
 
     `committed` is the version that carries the key; `is_tombstone` if a deletion has put it there, with no rows. A real commit
     goes before a tombstone, should both be there. `history_reaches_back` if every version after the base that was asked for
-    could be read, so that "not committed" is knowledge.
+    could be read, so that "not committed" is knowledge. `is_current`: see Committed.
     """
 
     identity: str | None
@@ -64,6 +64,7 @@ class LanceLook:
     committed: int | None
     history_reaches_back: bool
     is_tombstone: bool = False
+    is_current: bool = True
 
 
 class LanceTable(Protocol):
@@ -206,7 +207,7 @@ class _Committer:
         if look.committed is not None and look.is_tombstone:
             return _deleted(self.key)
         if look.committed is not None:
-            return self._committed(base, look.committed, by_us=False)
+            return self._committed(base, look.committed, by_us=False, is_current=look.is_current)
         is_replaced = look.identity != base.identity
         if not is_replaced and not look.history_reaches_back:
             if self.table.references_any(look, self.files):
@@ -217,11 +218,11 @@ class _Committer:
             )
         return self.table.find_misfit(look, self.targets, self.files)
 
-    def _committed(self, base: LanceBase, version: int, by_us: bool) -> Committed | Rejected:
+    def _committed(self, base: LanceBase, version: int, by_us: bool, is_current: bool = True) -> Committed | Rejected:
         """The key is in the dataset; what it brought can still be wrong, which nobody but us would notice."""
         change = self.table.find_schema_change(version, self.targets)
         if change is None:
-            return Committed(base.identity, version, by_us)
+            return Committed(base.identity, version, by_us, is_current)
         return Rejected(
             reasons.SCHEMA_CHANGED,
             f"the rows of {self.key} are in version {version} of the dataset, but in the moment of their commit {change}, so "

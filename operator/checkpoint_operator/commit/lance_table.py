@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import lance
+from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
 
 from checkpoint_operator.arrow_schema import decode_schema, encode_schema
 from checkpoint_operator.commit.lance import LanceLook
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
+from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing
+from checkpoint_operator.table_types import lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
@@ -30,6 +33,8 @@ _FENCE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}fence"
 _TOMBSTONE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 _IDENTITY_TRIES: Final = 5
+#: How many versions after a commit are looked at for one that was restored to before it: each is a request.
+_LATER_VERSIONS: Final = 64
 _SCHEMA_OPERATIONS: Final = (
     lance.LanceOperation.Project,
     lance.LanceOperation.Merge,
@@ -96,7 +101,10 @@ class PylanceTable:
 
     def create(self, arrow_schema: str, sink: Sink) -> LanceTarget:
         """Make an empty dataset for rows of an Arrow schema; return it, also if another has made it just now."""
-        schema = decode_schema(arrow_schema)
+        try:
+            schema = lance_schema(decode_schema(arrow_schema))
+        except NeedsChange as error:
+            raise NeedsChange(error.reason, f"no Lance dataset {self._uri} can be made of the steps' output: {error}") from error
         try:
             lance.write_dataset(
                 schema.empty_table(), self._uri, schema=schema, mode="create", storage_options=self._options or None
@@ -166,6 +174,7 @@ class PylanceTable:
             committed=tombstone if committed is None else committed,
             history_reaches_back=is_whole,
             is_tombstone=committed is None and tombstone is not None,
+            is_current=committed is None or self._is_current(dataset, committed),
         )
 
     def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
@@ -218,6 +227,17 @@ class PylanceTable:
     def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
         return self._fence(read_version, {_KEY_PROPERTY: str(key), _TOMBSTONE_PROPERTY: "true"})
 
+    # --- after the commit -----------------------------------------------------------------------------------------------------
+
+    def find_committed(self, key: EpochKey, identity: str, commit_id: int) -> Presence:
+        """Return what the latest version, and some before it, show of a marked commit."""
+        dataset = self._open()
+        if dataset is None:
+            return Presence.GONE
+        if dataset.config().get(IDENTITY_CONFIG) != identity:
+            return Presence.REPLACED
+        return Presence.HERE if self._is_current(dataset, commit_id) else Presence.ROLLED_BACK
+
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
@@ -267,7 +287,7 @@ class PylanceTable:
         transaction = lance.Transaction(read_version, operation, transaction_properties=properties)
         try:
             dataset = lance.LanceDataset.commit(self._uri, transaction, storage_options=self._options or None)
-        except lance.commit.CommitConflictError as error:
+        except CommitConflictError as error:
             return Refused(f"the dataset has moved: {_line(error)}")
         except Exception as error:
             return Unanswered(f"the dataset {self._uri} did not answer: {_line(error)}")
@@ -282,6 +302,19 @@ class PylanceTable:
             if "not found" in text.lower() and version is None:
                 return None
             raise Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._uri} cannot be opened: {text}") from error
+
+    def _is_current(self, dataset: Any, commit_id: int) -> bool:
+        """Whether a version is part of what a later one shows. Only what is sure counts against it: versions are cleaned up."""
+        version = dataset.version
+        for _ in range(_LATER_VERSIONS):
+            if version <= commit_id:
+                break
+            try:
+                restored = self._summary_of(dataset, version).restored
+            except _VersionGone:
+                return True
+            version = version - 1 if restored is None else restored
+        return bool(version >= commit_id)
 
     def _summary_of(self, dataset: Any, version: int) -> _Summary:
         """Return what a version's transaction did; it never changes. Raises _VersionGone if it was cleaned up."""
@@ -300,6 +333,9 @@ class PylanceTable:
             self._summaries[version] = _Summary(
                 key=properties.get(_KEY_PROPERTY),
                 is_tombstone=_TOMBSTONE_PROPERTY in properties,
+                restored=transaction.operation.version
+                if isinstance(transaction.operation, lance.LanceOperation.Restore)
+                else None,
                 changes_schema=_FENCE_PROPERTY not in properties and isinstance(transaction.operation, _SCHEMA_OPERATIONS),
             )
         return self._summaries[version]
@@ -320,6 +356,7 @@ class _Summary:
     key: str | None
     is_tombstone: bool
     changes_schema: bool
+    restored: int | None
 
 
 class _VersionGone(Exception):

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The commit is in the table and was seen there. `by_us`: this call put it there; else an earlier one had."""
+    """The commit is in the table and was seen there. `by_us`: this call put it there; else an earlier one had.
+
+    `is_current`: False if the table was surely rolled back to before it since, so that readers do not see its rows.
+    """
 
     table_identity: str
     commit_id: int
     by_us: bool
+    is_current: bool = True
 
 
 @dataclass(frozen=True, slots=True)

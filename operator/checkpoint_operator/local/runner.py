@@ -60,6 +60,12 @@ def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
     """Return the uid of the write, giving it one at first sight. NeedsChange if its identity is another than then."""
     metadata, spec = manifest.metadata, manifest.spec
     uid = writes.name_write(store, metadata.namespace, metadata.name, new_uid())
+    if writes.read_deleted(store, uid) is not None:
+        raise NeedsChange(
+            reasons.WRITE_DELETED,
+            f"the write {metadata.name!r} is being forgotten, or that was cut off: checkpointed-write forget ends it, and a run "
+            "begins anew after that",
+        )
     introduce(store, uid, metadata.namespace, metadata.name, spec)
     return uid
 

@@ -12,7 +12,7 @@ from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict, predict_dataframe
 from checkpoint_operator.validation.report import Findings, Prediction, Report
 from checkpoint_operator.validation.source import SourceSeen, check_dataframe_source, check_source
-from checkpoint_operator.validation.target import Giver, TargetSeen, check_target, compare_columns
+from checkpoint_operator.validation.target import Giver, TargetSeen, check_target, check_types, compare_columns
 from checkpoint_operator.validation.text_files import check_type_names
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
@@ -53,6 +53,8 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
         check_type_names(step.output or {}, f"spec.steps.{number}.output", findings)
     if source is not None and source.columns is not None and not spec.steps:
         compare_columns(spec.sink, target, source.columns, _SOURCE, findings)
+        if source.schema is not None:
+            check_types(spec.sink, target, source.schema, findings)
     if spec.steps and (declared := spec.steps[-1].output) is not None:
         at = f"spec.steps.{len(spec.steps) - 1}.output"
         steps = Giver(f"the output of step {spec.steps[-1].label!r}", at, at, "drop it in the step")

@@ -27,6 +27,8 @@ class Look:
     empty: frozenset[str] = frozenset()
     rows: int | None = None
     types: Mapping[str, str] | None = None
+    #: The Arrow schema, where the files tell it.
+    schema: Any | None = None
 
 
 def types_of(schema: Any) -> dict[str, str]:

@@ -46,6 +46,7 @@ def look_at_parquet(listing: SourceListing, files: Sequence[FoundFile], findings
         empty=frozenset(path for path, count in rows.items() if count == 0),
         rows=sum(rows.values()) if len(rows) == len(files) else None,
         types=types_of(first[1].schema) if first else None,
+        schema=first[1].schema if first else None,
     )
 
 

@@ -7,6 +7,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 from checkpoint_operator.validation.looks import MOST_FILES, Look
 from checkpoint_operator.validation.paths import FoundFile, SourceListing, each_once
@@ -39,6 +42,8 @@ class SourceSeen:
     columns: tuple[str, ...] | None
     rows: int | None
     read: tuple[ColumnType, ...] = ()
+    #: The Arrow schema of these columns, where the source has types of its own.
+    schema: Any | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -81,6 +86,7 @@ def _check_table(source: Source, condition: Condition | None, settings: Settings
         whole=frozenset(),
         columns=_chosen(source, tuple(table.types)),
         rows=table.rows if condition is None else None,
+        schema=_typed(table.schema, _chosen(source, tuple(table.types))),
     )
 
 
@@ -112,6 +118,7 @@ def _check_files(source: Source, condition: Condition | None, storage: StorageSe
         columns=None if look.columns is None or source.format == "json" else _chosen(source, look.columns),
         rows=look.rows if condition is None else None,
         read=infer_columns(listing, source, files[:MOST_FILES], look.columns or (), whole, findings) if is_csv else (),
+        schema=None if look.schema is None or look.columns is None else _typed(look.schema, _chosen(source, look.columns)),
     )
 
 
@@ -167,6 +174,11 @@ def _look(listing: SourceListing, source: Source, files: Sequence[FoundFile], fi
 def _chosen(source: Source, known: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that are read; one that does not exist has been said already."""
     return tuple(known) if source.columns is None else tuple(name for name in source.columns if name in known)
+
+
+def _typed(schema: Any, names: Sequence[str]) -> Any:
+    """Return the fields of these columns. Of a file in which a name is there twice, which is said already, the first."""
+    return pa.schema([schema.field(schema.names.index(name)) for name in names])
 
 
 def _check_where(

@@ -26,6 +26,7 @@ class TableLook:
     types: Mapping[str, str]
     files: tuple[FoundFile, ...]
     rows: int | None
+    schema: Any
 
 
 def look_at_table(source: Source, settings: Settings, findings: Findings) -> TableLook | None:
@@ -57,7 +58,7 @@ def _look_at_iceberg(source: IcebergSource, settings: Settings, findings: Findin
     schema = schema_to_pyarrow(Schema.model_validate_json(pinned.table_schema_json), include_field_ids=False)
     types = {field.name: str(field.type) for field in schema}
     if pinned.snapshot_id is None:
-        return TableLook(types, (), 0)
+        return TableLook(types, (), 0, schema)
     try:
         tasks = list(table.scan(snapshot_id=pinned.snapshot_id).plan_files())
     except Exception as error:
@@ -65,12 +66,12 @@ def _look_at_iceberg(source: IcebergSource, settings: Settings, findings: Findin
         findings.problem(
             path, f"snapshot {pinned.snapshot_id} of {pinned.table} cannot be read: {' '.join(str(error).split())[:300]}"
         )
-        return TableLook(types, (), None)
+        return TableLook(types, (), None, schema)
     if other := next((task.file for task in tasks if task.file.file_format.value != "PARQUET"), None):
         findings.problem(path, f"{pinned.table} has the file {other.file_path}, and only Parquet files are read")
     files = tuple(FoundFile("", task.file.file_path, task.file.file_size_in_bytes) for task in tasks)
     has_deletes = any(task.delete_files for task in tasks)
-    return TableLook(types, files, None if has_deletes else sum(task.file.record_count for task in tasks))
+    return TableLook(types, files, None if has_deletes else sum(task.file.record_count for task in tasks), schema)
 
 
 def _look_at_lance(source: LanceSource, settings: Settings, findings: Findings) -> TableLook | None:
@@ -94,7 +95,7 @@ def _look_at_lance(source: LanceSource, settings: Settings, findings: Findings) 
     files = tuple(
         FoundFile("", f"{uri} fragment {fragment.fragment_id}", _size_bytes(fragment)) for fragment in dataset.get_fragments()
     )
-    return TableLook(types_of(dataset.schema), files, dataset.count_rows())
+    return TableLook(types_of(dataset.schema), files, dataset.count_rows(), dataset.schema)
 
 
 def _size_bytes(fragment: Any) -> int:

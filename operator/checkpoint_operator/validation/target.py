@@ -9,8 +9,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from checkpoint_operator.table_types import finer_than_iceberg, iceberg_schema, lance_schema
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
@@ -91,6 +92,24 @@ def compare_columns(sink: Sink, target: TargetSeen, given: Sequence[str], giver:
                 f"spec.sink.partitionBy.{number}.column",
                 f"{giver.name} has no column {field.column!r} (it has {', '.join(given)})",
             )
+
+
+def check_types(sink: Sink, target: TargetSeen, given: Any, findings: Findings) -> None:
+    """Look whether a table can be made of the columns (an Arrow schema) of a write without steps."""
+    if target.exists is not False or not sink.create:
+        return
+    try:
+        if sink.lance is not None:
+            lance_schema(given)
+        elif sink.iceberg is not None:
+            for name in finer_than_iceberg(given):
+                findings.note(
+                    f"spec.source: the column {name!r} has {given.field(name).type}, and Iceberg keeps microseconds: a row with "
+                    "a finer time fails, and is not cut off; round it in a step"
+                )
+            iceberg_schema(given)
+    except CheckpointError as error:
+        findings.problem("spec.source", f"no table {target.title} can be made: {error.message} by source.columns")
 
 
 def _look_at_iceberg(sink: IcebergSink, settings: Settings, findings: Findings) -> TargetSeen:

@@ -1,0 +1,72 @@
+"""What is said of a committed write whose table has changed since: gone, another one, or rolled back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from checkpoint_operator.cli.printing import say_problem
+from checkpoint_operator.commit.presence import Presence
+from checkpoint_operator.phases import Status
+from checkpoint_operator.sinks import find_committed
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest import Sink
+from checkpoint_protocol.records import MarkRecord
+from checkpoint_protocol.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit that is marked: what both the mark and `status` know of it."""
+
+    key: EpochKey
+    target: str
+    table_identity: str | None
+    commit_id: int | None
+    rows_written: int
+
+
+def marked(key: EpochKey, mark: MarkRecord) -> Commit:
+    return Commit(key, mark.target, mark.table_identity, mark.commit_id, mark.rows_written)
+
+
+def commit_of(status: Status) -> Commit | None:
+    """Return the commit that a status shows, if there is one."""
+    if status.commit is None or status.committed_epoch is None or status.uid is None:
+        return None
+    shown = status.commit
+    key = EpochKey(status.uid, status.committed_epoch)
+    return Commit(key, shown.target, shown.table_identity, shown.commit_id, shown.rows_written)
+
+
+def look_at(commit: Commit, sink: Sink, settings: Settings, console: Console) -> Presence | None:
+    """Return whether the commit is still in the table; None, having said why, if that could not be looked at."""
+    try:
+        return find_committed(sink, settings, commit.key, commit.table_identity, commit.commit_id)
+    except CheckpointError as error:
+        console.print(f"{commit.target} could not be looked at: {error.message}", style="yellow", markup=False)
+        return None
+
+
+def say(presence: Presence | None, commit: Commit, file: Path, console: Console) -> bool:
+    """Say what is not as it was committed; return whether the rows are lost with their table."""
+    was = f"the write was committed to {commit.target} ({commit.rows_written:,} rows of {commit.key})"
+    anew = f"to write everything anew: checkpointed-write forget {file}, and run it again"
+    match presence:
+        case Presence.GONE:
+            say_problem(console, f"error: TableMissing: {was}; the table is gone since; {anew}")
+        case Presence.REPLACED:
+            what = "since then it was dropped and made again, or restored to before this write, so that its rows are not in it"
+            say_problem(console, f"error: TableReplaced: {was}; {what}; {anew}")
+        case Presence.ROLLED_BACK:
+            before = f"since then the table was rolled back to before {commit.commit_id}"
+            what = f"{before}, so that its rows are not in the current state"
+            console.print(
+                f"warning: {was}; {what}. A run adds nothing. Roll the table forward, or, {anew}", style="yellow", markup=False
+            )
+        case _:
+            pass
+    return presence in (Presence.GONE, Presence.REPLACED)

@@ -1,0 +1,95 @@
+"""Forgetting a write by its name: deletion on one machine, after which the name means another uid, and a run begins anew.
+
+    the runner's lock of this machine            nobody is at work here; on another machine only what is recorded can tell
+    deletion (`deletion.py`)                     nothing of the uid can land any more, and what it has staged is gone
+    names/<namespace>/<name>/<k>.json            the name means a new uid
+
+The name comes last: until then it leads to the old uid, so that a forgetting that was cut off is found by the next one, and a
+run says so. What is committed stays in its table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoint_operator.deletion import Deleted, Kept, delete_write
+from checkpoint_operator.local.lock import hold
+from checkpoint_operator.local.runner import machine_id, state_folder
+from checkpoint_operator.reconcile import Sink
+from checkpoint_protocol import reasons, writes
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.identity import EpochKey, new_uid
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import Metadata, validate_model
+from checkpoint_protocol.manifest import Sink as SinkSpec
+from checkpoint_protocol.store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The name means `new_uid` from now on, of which nothing is known; `removed` is what went of the old one."""
+
+    uid: str
+    new_uid: str
+    removed: Deleted
+
+
+def forget(
+    store: ObjectStore, metadata: Metadata, uid: str, open_sink: Callable[[SinkSpec], Sink], default: SinkSpec, *, force: bool
+) -> Forgotten | Kept:
+    """End the write of this uid, and have its name mean another. Idempotent: a call that was cut off is ended by the next.
+
+    `default`: the sink, should the write have died before it said who it is. `force`: also where another machine may be at work.
+    NeedsChange if somebody is at work. Kept: nothing was removed and the name stays, until a person has acted.
+    """
+    with hold(state_folder() / uid / "runner.lock") as is_ours:
+        if not is_ours:
+            raise _at_work(f"on this machine{_process_of(state_folder() / uid / 'runner.lock')}", "end it first")
+        if not force:
+            _refuse_another_machine(store, uid)
+        ended = delete_write(store, uid, open_sink(_sink_of(store, uid) or default))
+        if isinstance(ended, Kept):
+            return ended
+        return Forgotten(uid, writes.rename(store, metadata.namespace, metadata.name, uid, new_uid()), ended)
+
+
+def _sink_of(store: ObjectStore, uid: str) -> SinkSpec | None:
+    """Return the sink that the write began with, which alone its commits went to. The manifest may name another one now."""
+    record = writes.read_write(store, uid)
+    return validate_model(SinkSpec, record.identity["sink"]) if record is not None else None
+
+
+def _refuse_another_machine(store: ObjectStore, uid: str) -> None:
+    """Refuse if the last attempt is open, and another machine has recorded it: only that one knows whether it is at work."""
+    epochs = writes.list_epochs(store, uid)
+    if not epochs or writes.read_deleted(store, uid) is not None:
+        return
+    ledger = Ledger(store, EpochKey(uid, epochs[-1]))
+    attempts = ledger.list_attempts()
+    if not attempts or ledger.read_mark() is not None or ledger.read_closed(attempts[-1]) is not None:
+        return
+    launch = ledger.read_launch(attempts[-1])
+    if launch is not None and launch.recorded_by != machine_id():
+        raise _at_work(
+            f"on another machine, which has begun attempt {attempts[-1]} and has not closed it",
+            "end it there; if that machine is gone, say --force",
+        )
+
+
+def _at_work(where: str, way_out: str) -> NeedsChange:
+    return NeedsChange(reasons.WRITE_AT_WORK, f"a run of this write is at work {where}; {way_out}. Nothing was removed")
+
+
+def _process_of(lock: Path) -> str:
+    """Name the process that holds a lock, where the system tells (Linux)."""
+    with contextlib.suppress(OSError):
+        inode = str(os.stat(lock).st_ino)
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode:
+                return f" (process {words[4]})"
+    return ""

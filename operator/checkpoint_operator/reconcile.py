@@ -202,7 +202,7 @@ class Reconciler:
             code_digest=self.write.code_digest,
             on_code_change=self.write.spec.on_code_change,
             backoff_limit=self.write.spec.backoff_limit,
-            progress_deadline_s=self.write.spec.progress_deadline_seconds,
+            progress_deadline_s=self.write.spec.progress_deadline_s,
             first_counted_failure=self.first_counted_failure,
             is_suspended=self.write.spec.suspend,
             is_past_deadline=self.is_past_deadline,

@@ -189,8 +189,8 @@ class Reconciler:
         numbers = ledger.list_attempts()
         if self.first_counted_failure is None or not numbers:
             self.first_counted_failure = (numbers[-1] if numbers else 0) + 1
-        attempts = tuple(self._observe_attempt(ledger, number, number == numbers[-1]) for number in numbers)
         is_marked = ledger.read_mark() is not None
+        attempts = tuple(self._observe_attempt(ledger, number, number == numbers[-1], is_marked) for number in numbers)
         row_errors = None if is_marked else limit_of(self._tallies_of(ledger), self.write.spec, attempts)
         if not is_marked and (not attempts or (attempts[-1].is_closed and not attempts[-1].is_complete)):
             # Not where all is sealed: the commit needs nobody's code.
@@ -218,7 +218,7 @@ class Reconciler:
         failures = len(failed_in_a_row(attempts, self.first_counted_failure or 1))
         return closed_at + self.pause_after(failures) - self.clock()
 
-    def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool) -> Attempt:
+    def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool, is_marked: bool) -> Attempt:
         launch = ledger.read_launch(number)
         assert launch is not None
         closed = ledger.read_closed(number)
@@ -243,7 +243,8 @@ class Reconciler:
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
             counted=launch.counted,
             rows_quarantined=count_quarantined(self._tallies_of(ledger), launch, closed),
-            has_sealed=closed is not None and any(closed.chain_lengths),
+            # Whether it counts as failed is asked only while an attempt may follow: of what is marked no seal is read.
+            has_sealed=closed is not None and not (closed.complete or is_marked) and self._tallies_of(ledger).covers_rows(number),
         )
 
     def _look(self, ledger: Ledger, launch: LaunchRecord) -> DriverSight:
@@ -256,7 +257,11 @@ class Reconciler:
         return sight
 
     def _is_sealed(self, ledger: Ledger, attempt: int) -> bool:
-        """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself."""
+        """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself.
+
+        Progress is each new link here, also that of a task without rows: it ends once in an attempt, so that this bounds itself.
+        Over attempts only rows count (`has_sealed`).
+        """
         plan = ledger.read_plan(attempt)
         listing = ledger.list_seals(attempt) if plan else SealListing()
         progress = (attempt, sum(listing.lengths().values()), int(plan is not None))

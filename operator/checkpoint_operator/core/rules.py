@@ -180,7 +180,7 @@ def stall_on_what_a_person_must_change(seen: Observation) -> tuple[Action, ...] 
 
 
 def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
-    """Only attempts without a seal, in a row: whatever dies, one that has sealed something has brought the end nearer."""
+    """Only attempts without sealed rows, in a row: whatever dies, one that has sealed some has brought the end nearer."""
     failed = failed_in_a_row(seen.attempts, seen.first_counted_failure)
     if len(failed) <= seen.backoff_limit:
         return None
@@ -242,7 +242,7 @@ def stop_what_was_given_up(seen: Observation) -> tuple[StopDriver, ...]:
 
 
 def failed_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
-    """Return the last attempts that count as failed, back to one that has sealed something."""
+    """Return the last attempts that count as failed, back to one that has sealed rows."""
     failed: list[Attempt] = []
     for attempt in reversed(attempts):
         if attempt.has_sealed or attempt.number < first_counted:

@@ -142,6 +142,8 @@ class Reconciler:
     pause_after: Callable[[int], float] = lambda failures: 0.0
     #: Entered around reading what is committed and committing it. Raises Retryable if it is not this write's turn.
     commit_turn: Callable[[], AbstractContextManager[object]] = nullcontext
+    #: Epoch and attempt of the drivers that were started from here, and not seen to have ended. Another runner may close them.
+    _started: set[tuple[int, int]] = field(default_factory=set)
     _closed_at: dict[tuple[int, int], float] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _tallies: Tallies | None = None
@@ -225,8 +227,11 @@ class Reconciler:
         failure = ledger.read_failure(number) if closed is not None and not closed.complete else None
         is_open = is_last and closed is None
         # The driver first: were it asked after the seals, one that sealed and ended in between would look idle and gone.
-        may_be_at_work = is_open or (is_last and closed is not None and not closed.complete)
+        place = (ledger.key.epoch, number)
+        may_be_at_work = is_open or (closed is not None and not closed.complete and (is_last or place in self._started))
         sight = self._look(ledger, launch) if may_be_at_work else DriverSight(DriverState.GONE)
+        if not is_last and sight.state is DriverState.GONE:
+            self._started.discard(place)
         if is_last and closed is not None:
             self._closed_at.setdefault((ledger.key.epoch, number), self.clock())
         return Attempt(
@@ -291,6 +296,7 @@ class Reconciler:
                 launch = ledger.read_launch(attempt)
                 assert launch is not None
                 self._progress = ((attempt, 0, 0), self.clock())
+                self._started.add((ledger.key.epoch, attempt))
                 self.drivers.start(ledger.key, launch)
             case RecordAttempt(attempt, counted):
                 return self._record(ledger, attempt, counted)

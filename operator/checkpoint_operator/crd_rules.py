@@ -183,6 +183,14 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             f"!({_is_same_table('iceberg', 'catalog', 'table')}) && !({_is_same_table('lance', 'uri')})",
             "source and sink are one table: what a run appends would be the next one's input; use another table",
         ),
+        Rule(
+            # Whole milliseconds: of less than one, the model is the stricter.
+            f"!{_is_given('progressDeadlineSeconds')} || self.progressDeadlineSeconds * 1000 >= "
+            "duration(self.checkpoint.interval).getMilliseconds() * (self.checkpoint.minimumBytes.matches('^0+$') ? 2 : 20)",
+            "20 times checkpoint.interval is the least (2 times where minimumBytes is 0): a seal may take ten intervals, and "
+            "attempts at work would be given up; leave progressDeadlineSeconds out, or raise it, or lower the interval",
+            "progressDeadlineSeconds",
+        ),
     ),
 }
 

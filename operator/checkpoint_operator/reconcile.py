@@ -157,6 +157,8 @@ class Reconciler:
     look_again_after: Callable[[int], float] = lambda failures: math.inf
     #: Entered around reading what is committed and committing it. Raises Retryable if it is not this write's turn.
     commit_turn: Callable[[], AbstractContextManager[object]] = nullcontext
+    #: Epoch and attempt of the drivers that were started from here, and not seen to have ended. Another runner may close them.
+    _started: set[tuple[int, int]] = field(default_factory=set)
     _closed_at: dict[tuple[int, int], float] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _tallies: Tallies | None = None
@@ -205,8 +207,8 @@ class Reconciler:
         numbers = ledger.list_attempts()
         if self.first_counted_failure is None or not numbers:
             self.first_counted_failure = (numbers[-1] if numbers else 0) + 1
-        attempts = tuple(self._observe_attempt(ledger, number, number == numbers[-1]) for number in numbers)
         is_marked = ledger.read_mark() is not None
+        attempts = tuple(self._observe_attempt(ledger, number, number == numbers[-1], is_marked) for number in numbers)
         row_errors = None if is_marked else limit_of(self._tallies_of(ledger), self.write.spec, attempts)
         if not is_marked and (not attempts or (attempts[-1].is_closed and not attempts[-1].is_complete)):
             # Not where all is sealed: the commit needs nobody's code.
@@ -218,7 +220,7 @@ class Reconciler:
             code_digest=self.write.code_digest,
             on_code_change=self.write.spec.on_code_change,
             backoff_limit=self.write.spec.backoff_limit,
-            progress_deadline_s=self.write.spec.progress_deadline_seconds,
+            progress_deadline_s=self.write.spec.progress_deadline_s,
             first_counted_failure=self.first_counted_failure,
             is_suspended=self.write.spec.suspend,
             is_past_deadline=self.is_past_deadline,
@@ -243,15 +245,18 @@ class Reconciler:
         spread = _spread(EpochKey(self.write.uid, epoch), attempts[-1].number)
         return closed_at + pause_after(in_vain) * (1 + most_spread * spread) - self.clock()
 
-    def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool) -> Attempt:
+    def _observe_attempt(self, ledger: Ledger, number: int, is_last: bool, is_marked: bool) -> Attempt:
         launch = ledger.read_launch(number)
         assert launch is not None
         closed = ledger.read_closed(number)
         failure = ledger.read_failure(number) if closed is not None and not closed.complete else None
         is_open = is_last and closed is None
         # The driver first: were it asked after the seals, one that sealed and ended in between would look idle and gone.
-        may_be_at_work = is_open or (is_last and closed is not None and not closed.complete)
+        place = (ledger.key.epoch, number)
+        may_be_at_work = is_open or (closed is not None and not closed.complete and (is_last or place in self._started))
         sight = self._look(ledger, launch) if may_be_at_work else DriverSight(DriverState.GONE)
+        if not is_last and sight.state is DriverState.GONE:
+            self._started.discard(place)
         if is_last and closed is not None:
             self._closed_at.setdefault((ledger.key.epoch, number), self.clock())
         is_sealed = is_open and self._is_sealed(ledger, number)
@@ -272,7 +277,8 @@ class Reconciler:
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
             counted=launch.counted,
             rows_quarantined=count_quarantined(self._tallies_of(ledger), launch, closed),
-            has_sealed=closed is not None and any(closed.chain_lengths),
+            # Whether it counts as failed is asked only while an attempt may follow: of what is marked no seal is read.
+            has_sealed=closed is not None and not (closed.complete or is_marked) and self._tallies_of(ledger).covers_rows(number),
             starved=starved,
             starved_s=self.clock() - self._starved_since if starved is not None and self._starved_since is not None else 0.0,
             spread=_spread(ledger.key, number),
@@ -301,7 +307,11 @@ class Reconciler:
         return sight
 
     def _is_sealed(self, ledger: Ledger, attempt: int) -> bool:
-        """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself."""
+        """Whether every task of the plan shows its last seal. Only a reason to close: closing looks for itself.
+
+        Progress is each new link here, also that of a task without rows: it ends once in an attempt, so that this bounds itself.
+        Over attempts only rows count (`has_sealed`).
+        """
         plan = ledger.read_plan(attempt)
         listing = ledger.list_seals(attempt) if plan else SealListing()
         progress = (attempt, sum(listing.lengths().values()), int(plan is not None))
@@ -332,6 +342,7 @@ class Reconciler:
                 assert launch is not None
                 self._progress = ((attempt, 0, 0), self.clock())
                 self._starved_since = None
+                self._started.add((ledger.key.epoch, attempt))
                 self.drivers.start(ledger.key, launch)
             case RecordAttempt(attempt, counted):
                 return self._record(ledger, attempt, counted)

@@ -47,6 +47,7 @@ class Tallies:
     _bundles: dict[int, set[int]] = field(default_factory=dict)
     _closed: dict[int, ChainTally] = field(default_factory=dict)
     _newest: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
+    _covers_rows: dict[int, bool] = field(default_factory=dict)
 
     def of_tasks(self, attempt: int) -> dict[int, ChainTally]:
         """Return the sums of each task's seals as far as a listing shows them. Each is read once in the life of the tallies."""
@@ -74,6 +75,14 @@ class Tallies:
                 tally.add(seal)
             self._closed[attempt] = tally
         return self._closed[attempt]
+
+    def covers_rows(self, attempt: int) -> bool:
+        """Whether a seal that counts of a closed attempt covers any row. Reads up to the first that does, once."""
+        if attempt not in self._covers_rows:
+            closed = self.ledger.read_closed(attempt)
+            has_seals = closed is not None and any(closed.chain_lengths)
+            self._covers_rows[attempt] = has_seals and any(seal.covers_rows for seal in self.ledger.counted_seals([attempt]))
+        return self._covers_rows[attempt]
 
     def _as_closed(self, attempt: int) -> list[ChainTally] | None:
         """Return the sums of the chains as they were closed, if the seals were tallied one by one before; else None."""

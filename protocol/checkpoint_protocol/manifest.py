@@ -11,14 +11,16 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import math
 import re
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.deadlines import derived_progress_deadline_s, least_progress_deadline_s
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.quantities import Duration, Share, Size
+from checkpoint_protocol.quantities import Duration, Share, Size, format_duration
 from checkpoint_protocol.sections import Label, ObjectName, Seconds, Section, Uri
 from checkpoint_protocol.workloads import Code as Code
 from checkpoint_protocol.workloads import DriverSpec as DriverSpec
@@ -421,10 +423,11 @@ class Spec(Section):
     active_deadline_seconds: Annotated[Seconds, Field(ge=1)] | None = Field(
         default=None, description="Cluster: an epoch that has taken longer gets no more drivers, and waits for a person."
     )
-    progress_deadline_seconds: Seconds = Field(
-        default=600,
-        ge=10,
-        description="Cluster: an attempt without a new seal for this long is given up for the next one.",
+    progress_deadline_seconds: Annotated[Seconds, Field(ge=10)] | None = Field(
+        default=None,
+        description="An attempt without a new seal for this long is given up for the next one. By default 20 times "
+        "checkpoint.interval (a segment may take ten of them), and 600 at least; less than 20 times is refused (2 times where "
+        "minimumBytes is 0).",
     )
     ttl_seconds_after_finished: Annotated[Seconds, Field(ge=0)] | None = Field(
         default=None, description="Cluster: the object is deleted this long after its commit. The table keeps the rows."
@@ -463,6 +466,25 @@ class Spec(Section):
         if is_same:
             raise ValueError("source and sink are one table: what a run appends would be the next one's input; use another table")
         return self
+
+    @model_validator(mode="after")
+    def _leaves_time_for_a_seal(self) -> Spec:
+        given, interval_s, minimum_bytes = self.progress_deadline_seconds, self.checkpoint.interval, self.checkpoint.minimum_bytes
+        least_s = least_progress_deadline_s(interval_s, minimum_bytes)
+        if given is not None and given < least_s:
+            raise ValueError(
+                f"progressDeadlineSeconds: {given} is less than {math.ceil(least_s)}, twice what a seal may take at "
+                f"checkpoint.interval: {format_duration(interval_s)}: attempts at work would be given up; leave it out, or raise "
+                "it, or lower the interval"
+            )
+        return self
+
+    @property
+    def progress_deadline_s(self) -> float:
+        """After how long without a new seal an attempt is given up."""
+        if self.progress_deadline_seconds is not None:
+            return float(self.progress_deadline_seconds)
+        return derived_progress_deadline_s(self.checkpoint.interval, self.checkpoint.minimum_bytes)
 
     @property
     def identity(self) -> dict[str, JsonValue]:

@@ -518,6 +518,13 @@ class Seal(Record):
     def rows_quarantined(self) -> int:
         return self.quarantined.count if self.quarantined is not None else 0
 
+    @property
+    def covers_rows(self) -> bool:
+        """Whether any row is done by it: positions that `where` passed over are; a partition without rows has none."""
+        if isinstance(self.covered, KeysCovered):
+            return self.covered.keys.rows > 0
+        return any(piece.end is None or piece.end > piece.start for piece in self.covered.ranges)
+
 
 class BundleRecord(Record):
     """The header of a bundle: copies of seals of one attempt, in this order, put by the driver whose plan has this token."""

@@ -3,7 +3,8 @@
     python -m checkpoint_spark.driver --uri URI --uid UID --epoch N --attempt N --master MASTER --parallelism N
 
 Ends with 0 when every task has its last seal, 1 when the attempt failed (why is in its failure record and on stderr), 3 when
-another driver of the same attempt was first. Nobody needs the exit code: outcomes are read from the store.
+another driver of the same attempt was first, or the attempt was closed for another one. Nobody needs the exit code: outcomes are
+read from the store.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.closed_watch import ending_when_closed
 from checkpoint_spark.executor import storage_settings
 from checkpoint_spark.shipping import dataframes_by_spark, fast_start, ship_by_spark
 
@@ -71,7 +73,8 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         conf = fast_start(orders.spark_conf, os.environ)
         ship = ship_by_spark(application, orders.master, conf)
         frames = dataframes_by_spark(application, orders.master, conf)
-        run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship, frames)
+        with ending_when_closed(ledger, orders.attempt, lambda why: _give_up(why, tell)):
+            run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship, frames)
     except Superseded as superseded:
         tell(superseded.message)
         return EXIT_SUPERSEDED
@@ -86,6 +89,12 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         _leave_failure(ledger, orders.attempt, Retryable(reasons.DRIVER_FAILED, gist))
         return EXIT_FAILED
     return EXIT_DONE
+
+
+def _give_up(why: str, tell: Callable[[str], None]) -> None:
+    """End this process at once, whatever its main thread waits for. Java ends with it, as it holds a pipe of ours."""
+    tell(why)
+    os._exit(EXIT_SUPERSEDED)
 
 
 def _leave_failure(ledger: Ledger, attempt: int, error: CheckpointError) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.deadlines import is_due
 from checkpoint_protocol.errors import Corrupt, Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
@@ -24,9 +25,6 @@ from checkpoint_spark.pace import Pace
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
 from checkpoint_spark.sources.chunks import Chunk, Reader
 from checkpoint_spark.steps import Pipeline, Place
-
-#: After so many intervals a segment ends although its output is small.
-_SMALL_SEGMENT_INTERVALS: Final = 10
 
 
 class Stager(Protocol):
@@ -137,14 +135,6 @@ class _Segment:
 
     def _is_due(self, age_s: float) -> bool:
         return is_due(age_s, self._size_bytes, self.task.interval_s, self.task.minimum_bytes)
-
-
-def is_due(age_s: float, size_bytes: int, interval_s: float, minimum_bytes: int) -> bool:
-    """Whether a segment should end: it is old and large enough.
-
-    Or so old that its size no longer matters: hours of a slow step's work fit a small file.
-    """
-    return age_s >= interval_s * (1 if size_bytes >= minimum_bytes else _SMALL_SEGMENT_INTERVALS)
 
 
 def ranges_of(seal: Seal) -> tuple[Range, ...]:

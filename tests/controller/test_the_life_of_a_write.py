@@ -256,7 +256,8 @@ def test_past_its_active_deadline_a_write_stalls_and_goes_on_when_it_is_unset(wo
 
 def test_a_driver_without_progress_is_given_up(world: World, source: Path) -> None:
     world.kubelet.instead[1] = {"phase": "Running"}
-    world.apply(source, progressDeadlineSeconds=60)
+    checkpoint = {"uri": world.place.checkpoint_uri, "interval": "3s"}
+    world.apply(source, checkpoint=checkpoint, progressDeadlineSeconds=60)
 
     world.until_committed()
 

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from checkpoint_operator.core.actions import Finish, Wait
@@ -187,9 +189,49 @@ def test_runners_on_two_machines_do_not_close_each_others_attempts(lance_place: 
         assert isinstance(second.step().actions[-1], Wait)
     assert second.current_ledger().read_closed(1) is None
 
-    time_now[0] = 61.0
+    time_now[0] = 61.0  # an interval of an hour is no reason to give a driver up after a minute
+    assert isinstance(second.step().actions[-1], Wait)
+    time_now[0] = second.write.spec.progress_deadline_s + 1.0
     second.step()
     assert second.current_ledger().read_closed(1) is not None
     ended = drive(first)
     assert isinstance(ended.outcome, Finish)
     assert_exactly_once(lance_place, range(ROWS))
+
+
+def test_a_driver_whose_attempt_was_closed_elsewhere_ends_with_its_spark(disk_place: Place, tmp_path: Path) -> None:
+    """Its runner may be on another machine, and not know; beside the next attempt it would take the cores for hours."""
+    disk_place.create(SCHEMA)
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "slow.py").write_text("import time\ndef wait(batch):\n    time.sleep(600)\n    return batch\n")
+    reconciler = reconciler_for(
+        manifest_for(disk_place, write_inputs(tmp_path / "in"), steps=[{"call": "slow:wait"}], code={"path": str(code)}),
+        disk_place,
+    )
+    reconciler.step()
+    ledger = reconciler.current_ledger()
+    command = [sys.executable, "-m", "checkpoint_spark.driver", "--uri", ledger.store.uri, "--uid", ledger.key.uid]
+    command += ["--epoch", "1", "--attempt", "1", "--master", "local[2]", "--parallelism", "2"]
+    output = tmp_path / "driver.txt"
+    with output.open("wb") as file:
+        environment = {"PYTHONPATH": str(code), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        driver = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **environment})
+    below: list[psutil.Process] = []
+    try:
+        wait_until(lambda: ledger.read_plan(1) is not None, "the plan", 120)
+        wait_until(lambda: any("java" in one.name() for one in psutil.Process(driver.pid).children(recursive=True)), "Java", 60)
+        below = psutil.Process(driver.pid).children(recursive=True)
+
+        Ledger(ledger.store, ledger.key).close(1)
+
+        assert driver.wait(60) == EXIT_SUPERSEDED, output.read_text()
+        assert "was closed" in output.read_text()
+        assert ledger.read_failure(1) is None
+        assert not psutil.wait_procs(below, timeout=60)[1], "Spark goes on without its driver"
+    finally:
+        driver.kill()
+        driver.wait()
+        for process in below:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()

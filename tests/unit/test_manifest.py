@@ -42,7 +42,8 @@ def test_the_smallest_manifest_gets_every_default() -> None:
     assert parsed.spec.on_replaced == "Fail"
     assert parsed.spec.backoff_limit == 3
     assert parsed.spec.suspend is False
-    assert parsed.spec.progress_deadline_seconds == 600
+    assert parsed.spec.progress_deadline_seconds is None
+    assert parsed.spec.progress_deadline_s == 1200
     assert parsed.spec.active_deadline_seconds is None
     assert parsed.spec.ttl_seconds_after_finished is None
     assert parsed.spec.image is None
@@ -347,7 +348,7 @@ def test_the_identity_of_a_manifest_is_the_same_in_every_release() -> None:
         {"storageSecretName": "a"},
         {"suspend": True},
         {"activeDeadlineSeconds": 5},
-        {"progressDeadlineSeconds": 60},
+        {"progressDeadlineSeconds": 3600},
         {"ttlSecondsAfterFinished": 5},
         {"executor": {"memoryOverhead": "1Gi", "template": {"spec": {}}}},
         {"onCodeChange": "Restart"},

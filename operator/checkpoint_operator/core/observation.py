@@ -49,7 +49,8 @@ class Attempt:
     `awaits_table`: its driver has proposed an output schema and no table was made for it yet.
     `counted`: the earlier attempts whose seals it takes over.
     `trouble`, `is_outdated`, `is_edited`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
-    `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it count.
+    `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it that count cover rows: those of
+    tasks without any bring no end nearer, as the next attempt has such tasks again.
     `starved`: its driver is at work and has no executor, and why; `starved_s`: for so long, which does not count as idle.
     `spread`: a number from 0 to 1 of its own, so that attempts of different writes do not all act at one time.
     """

@@ -20,9 +20,6 @@ from checkpoint_operator.core.actions import (
 from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit
 from checkpoint_protocol import reasons
 
-#: After so long without a new seal, the driver of another machine is given up. Too early only costs work, never rows.
-_TAKE_OVER_AFTER_S: Final = 60.0
-
 #: Attempts that were ended by what a person wants do not count as failed, ...
 _WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED})
 #: ... nor do those whose driver's place was taken away, as for the pods of a Job that ignores DisruptionTarget.
@@ -105,7 +102,8 @@ def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
         return None
     if last.driver is DriverState.GONE:
         return (Close(last.number, "its driver is gone", last.trouble),)
-    if last.driver is DriverState.ELSEWHERE and last.idle_s > _TAKE_OVER_AFTER_S:
+    # Too early only costs work, never rows; but what is sealed rarely, by its manifest, is not to be given up for that.
+    if last.driver is DriverState.ELSEWHERE and last.idle_s > progress_deadline_s(seen):
         return (Close(last.number, f"its driver on another machine has sealed nothing for {last.idle_s:.0f} s"),)
     return None
 
@@ -216,7 +214,7 @@ def stall_on_what_a_person_must_change(seen: Observation) -> tuple[Action, ...] 
 
 
 def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
-    """Only attempts without a seal, in a row: whatever dies, one that has sealed something has brought the end nearer."""
+    """Only attempts without sealed rows, in a row: whatever dies, one that has sealed some has brought the end nearer."""
     failed = failed_in_a_row(seen.attempts, seen.first_counted_failure)
     if len(failed) <= seen.backoff_limit:
         return None
@@ -274,20 +272,23 @@ def decide(seen: Observation) -> tuple[Action, ...]:
 
 
 def stop_what_was_given_up(seen: Observation) -> tuple[StopDriver, ...]:
-    """Its attempt is closed, and its driver is still at work: whoever was to tell it has died, or was not heard."""
-    last = seen.last
-    is_at_work = last is not None and last.driver in (DriverState.STARTING, DriverState.RUNNING)
-    is_given_up = last is not None and last.is_closed and not last.is_complete and not seen.is_marked
-    return (StopDriver(last.number),) if last is not None and is_given_up and is_at_work else ()
+    """Its attempt is closed, and its driver is still at work: whoever was to tell it has died, or was not heard.
+
+    Or another runner has closed the attempt, and has begun the next.
+    """
+    if seen.is_marked:
+        return ()
+    given_up = (attempt for attempt in seen.attempts if attempt.is_closed and not attempt.is_complete)
+    return tuple(StopDriver(one.number) for one in given_up if one.driver in (DriverState.STARTING, DriverState.RUNNING))
 
 
 def failed_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
-    """Return the last attempts that count as failed, back to one that has sealed something."""
+    """Return the last attempts that count as failed, back to one that has sealed rows."""
     return [attempt for attempt in in_vain_in_a_row(attempts, first_counted) if _is_failed(attempt)]
 
 
 def in_vain_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
-    """Return the last attempts that brought nothing, back to one that has sealed something: the next one waits for longer.
+    """Return the last attempts that brought nothing, back to one that has sealed rows: the next one waits for longer.
 
     Those that were disrupted, had no executors, or wait for something outside, are among them.
     """

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.deadlines import is_due
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.keys import add_key_sets, key_set
@@ -32,7 +33,7 @@ from checkpoint_spark.fitting import fit
 from checkpoint_spark.formats.stagers import stager_for
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
-from checkpoint_spark.staging import Stager, is_due
+from checkpoint_spark.staging import Stager
 from checkpoint_spark.steps import Pipeline, Place
 
 _Hashes = np.ndarray[Any, np.dtype[np.uint64]]

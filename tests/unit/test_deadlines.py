@@ -1,0 +1,59 @@
+"""When a segment ends, and that a deadline always leaves it time: neither by default nor by a manifest is it too short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoint_protocol.deadlines import derived_progress_deadline_s, is_due, least_progress_deadline_s
+from checkpoint_protocol.manifest import ManifestInvalid, Spec, parse_manifest
+from tests.support.manifests import manifest
+
+
+def spec(**fields: Any) -> Spec:
+    return parse_manifest(manifest(**{f"spec__{path}": value for path, value in fields.items()})).spec
+
+
+@given(st.floats(0.001, 1e6), st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+def test_twice_the_time_after_which_a_segment_ends_is_within_every_deadline(
+    interval_s: float, minimum_bytes: int, size_bytes: int
+) -> None:
+    for deadline_s in (
+        least_progress_deadline_s(interval_s, minimum_bytes),
+        derived_progress_deadline_s(interval_s, minimum_bytes),
+    ):
+        assert is_due(deadline_s / 2, size_bytes, interval_s, minimum_bytes)
+
+
+def test_small_output_at_the_default_interval_is_sealed_well_before_its_attempt_is_given_up() -> None:
+    """60 s, sealed after 600 s whatever its size; and 600 s was the deadline too."""
+    default = spec()
+
+    assert not is_due(599.0, 1, default.checkpoint.interval, default.checkpoint.minimum_bytes)
+    assert default.progress_deadline_s == 1200.0
+
+
+@pytest.mark.parametrize(
+    ("interval", "deadline_s"), [("15m", 18_000.0), ("1h", 72_000.0), ("31s", 620.0), ("1s", 600.0), ("0.01s", 600.0)]
+)
+def test_the_default_deadline_follows_from_the_interval_and_leaves_time_to_start(interval: str, deadline_s: float) -> None:
+    assert spec(checkpoint__interval=interval).progress_deadline_s == deadline_s
+
+
+def test_a_deadline_that_is_given_stands() -> None:
+    assert spec(checkpoint__interval="1s", progressDeadlineSeconds=20).progress_deadline_s == 20.0
+
+
+def test_where_any_size_is_enough_two_intervals_are() -> None:
+    assert spec(checkpoint__interval="5m", checkpoint__minimumBytes="0", progressDeadlineSeconds=600).progress_deadline_s == 600.0
+
+
+@pytest.mark.parametrize(("interval", "given_s", "least_s"), [("60s", 600, 1200), ("15m", 600, 18_000), ("0.777s", 15, 16)])
+def test_a_deadline_that_no_attempt_could_keep_is_refused_with_the_least(interval: str, given_s: int, least_s: int) -> None:
+    with pytest.raises(ManifestInvalid) as caught:
+        spec(checkpoint__interval=interval, progressDeadlineSeconds=given_s)
+
+    assert f"progressDeadlineSeconds: {given_s} is less than {least_s}, twice what a seal may take" in caught.value.message

@@ -180,14 +180,14 @@ def _phase(counts: Counts) -> str:
 
 def _conclude(console: Console, runner: Runner, ended: Round, display: _Display, elapsed_s: float) -> int:
     match ended.outcome:
-        case Stall(reason, message):
+        case Stall(reason, message) as stalled:
             console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
             last = ended.seen.last
             if last is not None:
                 log = runner.drivers.log_of(ended.key, last.number)
                 if log.exists():
                     console.print(f"the log of the last driver: {log}", markup=False, soft_wrap=True)
-            return exits.FAILED
+            return exits.code_of_end(stalled)
         case _:
             assert ended.mark is not None
             _summarise(Console(file=sys.stdout, highlight=False, soft_wrap=True), runner, ended.mark, display, elapsed_s)

@@ -27,7 +27,7 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
         status = read_status(manifest, open_existing(manifest.spec.checkpoint.uri, settings))
     except CheckpointError as error:
         _say(console, error)
-        return exits.FAILED
+        return exits.code_of(error)
     if output == "table":
         _print(answers(), status)
     else:
@@ -37,7 +37,9 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
     if status.identity_changed:
         changed = " and ".join(f"spec.{part}" for part in status.identity_changed)
         say_problem(console, f"error: IdentityChanged: {changed}: not what the write {status.name!r} began with")
-    if status.errors or status.identity_changed:
+    if status.identity_changed:
+        return exits.MANIFEST_WRONG
+    if status.errors:
         return exits.FAILED
     return exits.COMMITTED if status.phase == "Committed" else exits.NOT_COMMITTED
 

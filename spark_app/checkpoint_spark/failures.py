@@ -8,6 +8,7 @@ from typing import Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.store import disk_full
 
 _MARK: Final = "checkpointed-write-error:"
 _FAMILIES: Final = {family.family: family for family in (Retryable, NeedsChange, Corrupt)}
@@ -39,6 +40,11 @@ def of_spark(error: BaseException) -> CheckpointError:
     text = str(error)
     if (own := unwrap(text)) is not None:
         return own
+    full = disk_full(
+        error, "a file of Spark's own (shuffles, spills: spark.local.dir, by default the folder for temporary files)"
+    )
+    if full is not None:
+        return full
     return Retryable(reasons.DRIVER_FAILED, f"the Spark job failed: {_gist(text)[:4_000]}; the driver's log has the whole of it")
 
 

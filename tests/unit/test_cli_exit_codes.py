@@ -110,3 +110,19 @@ def test_ctrl_c_exits_with_130_from_every_command() -> None:
         raise KeyboardInterrupt
 
     assert CliRunner().invoke(group, ["waits"]).exit_code == exits.INTERRUPTED
+
+
+def test_a_state_folder_that_cannot_be_used_is_one_line_with_its_place(tmp_path: Path) -> None:
+    """Not a traceback: logs and locks lie there."""
+    file = tmp_path / "state"
+    file.write_text("a file")
+    write = StoredWrite(tmp_path)
+    manifest = yaml.safe_load(write.file.read_text())
+    manifest["spec"]["sink"] = {"none": {}}
+    (tmp_path / "none.yaml").write_text(yaml.safe_dump(manifest))
+
+    result = run(tmp_path, "run", str(tmp_path / "none.yaml"))
+
+    assert result.exit_code == exits.FAILED
+    assert str(file) in result.stderr
+    assert "XDG_STATE_HOME" in result.stderr

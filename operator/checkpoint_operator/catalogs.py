@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import iceberg_options, reveal
+from checkpoint_protocol.store import disk_full
 
 _ANSWER_WITHIN_S: Final = 60.0
 _CONNECT_WITHIN_S: Final = 10.0
@@ -228,9 +230,28 @@ def translate_catalog_error(error: Exception, name: str) -> CheckpointError:
             f"the catalog {name!r} needs a package that is not installed: {text}; for Postgres: checkpointed-writes[postgres]",
         )
     if isinstance(error, SQLAlchemyError):
-        text = str(getattr(error, "orig", None) or type(error).__name__)
+        cause = getattr(error, "orig", None)
+        if isinstance(cause, sqlite3.Error) and (told := _of_sqlite(cause, name)) is not None:
+            return told
+        text = str(cause or type(error).__name__)
     elif not isinstance(error, RequestException | OSError):
         text = f"{type(error).__name__}: {text}"
     return Retryable(
         reasons.CATALOG_UNAVAILABLE, f"the catalog {name!r} did not answer: {text}; check its uri in the settings file"
     )
+
+
+def _of_sqlite(cause: sqlite3.Error, name: str) -> CheckpointError | None:
+    """Return what is said of a file of SQLite: nobody has to answer there."""
+    text = str(cause)
+    if (
+        full := disk_full(cause, f"the SQLite file of the catalog {name!r} (catalogs.{name}.uri in the settings file)")
+    ) is not None:
+        return full
+    if "readonly database" in text or "unable to open database file" in text:
+        return NeedsChange(
+            reasons.CREDENTIALS_REFUSED,
+            f"the SQLite file of the catalog {name!r} cannot be written ({text}): check the permissions of the file and its "
+            f"folder, in which SQLite makes files of its own, and catalogs.{name}.uri in the settings file",
+        )
+    return None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -182,6 +183,7 @@ _EACH_TIME_ANOTHER = re.compile(
 )
 _SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|disk is full|\(os error (?:28|122)\)")
 _REFUSALS = (
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
@@ -189,11 +191,27 @@ _REFUSALS = (
     "ExpiredToken",
     "401 Unauthorized",
     "403 Forbidden",
+    "Read-only file system",
 )
 
 
+def disk_full(error: BaseException, where: str) -> Retryable | None:
+    """Return the error of a disk without room, or of a quota that is used up; None where that is not what happened.
+
+    Retryable, because room is made without any change to the write. Libraries in Rust tell the number in their text only.
+    """
+    if getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT) and not _FULL.search(str(error)):
+        return None
+    return Retryable(
+        reasons.DISK_FULL,
+        f"disk full: there is no room to write {where}; make room there (or raise the quota), or choose another place",
+    )
+
+
 def translate_store_error(error: Exception, where: str) -> CheckpointError:
-    """Return the family's error for a failure of obstore at a place."""
+    """Return the family's error for a failure of obstore, or of the file system, at a place."""
+    if (full := disk_full(error, where)) is not None:
+        return full
     first_line = _gist(error)
     refused = isinstance(error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError)
     if refused or isinstance(error, PermissionError) or any(word in first_line for word in _REFUSALS):
@@ -204,6 +222,10 @@ def translate_store_error(error: Exception, where: str) -> CheckpointError:
         )
     if "NoSuchBucket" in first_line:
         return NeedsChange(reasons.STORE_UNAVAILABLE, f"the bucket of {where} does not exist; make it, or correct the URI")
+    if local_path(where) is not None:
+        return Retryable(
+            reasons.STORE_UNAVAILABLE, f"{where} cannot be read or written: {first_line}; check the disk that it lies on"
+        )
     return Retryable(
         reasons.STORE_UNAVAILABLE,
         f"the store did not answer for {where}: {first_line}; check its endpoint in the settings file (storage) and the network",

@@ -9,6 +9,7 @@ from typing import Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.store import disk_full
 
 _MARK: Final = "checkpointed-write-error:"
 _INVALID_VALUE: Final = re.compile(
@@ -50,6 +51,11 @@ def of_spark(error: BaseException, conf: Mapping[str, str] | None = None) -> Che
         return own
     if (wrong := _wrong_property(text, conf or {})) is not None:
         return NeedsChange(reasons.MANIFEST_INVALID, f"spec.sparkConf: {wrong}")
+    full = disk_full(
+        error, "a file of Spark's own (shuffles, spills: spark.local.dir, by default the folder for temporary files)"
+    )
+    if full is not None:
+        return full
     return Retryable(reasons.DRIVER_FAILED, f"the Spark job failed: {_gist(text)[:4_000]}; the driver's log has the whole of it")
 
 

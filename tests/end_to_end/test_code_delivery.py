@@ -131,7 +131,7 @@ def test_an_archive_that_is_not_there_is_named(name: str, tmp_path: Path, reques
     ("spec", "reason", "way_out"),
     [
         ({"suspend": True}, "WriteSuspended", "take it out"),
-        ({"code": {"configMap": {"name": "flights"}}}, "CodeMissing", "code.path"),
+        ({"code": {"configMap": {"name": "flights"}}}, "ManifestInvalid", "code.path"),
     ],
 )
 def test_what_is_for_a_cluster_is_refused_with_a_way_out(
@@ -143,7 +143,7 @@ def test_what_is_for_a_cluster_is_refused_with_a_way_out(
 
     code, output = command.run()
 
-    assert code == 1
+    assert code == 2
     assert reason in output
     assert way_out in output
     assert command.ledger() is None

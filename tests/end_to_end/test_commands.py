@@ -61,7 +61,7 @@ def test_a_changed_identity_is_refused(disk_place: Place, tmp_path: Path) -> Non
 
     code, output = CommandLine(tmp_path / "cli", disk_place, other).run()
 
-    assert code == 1
+    assert code == 2
     assert "IdentityChanged" in output
     assert "spec.source" in output
     assert "metadata.name" in output
@@ -115,6 +115,6 @@ def test_an_unknown_catalog_lists_the_known_ones(tmp_path: Path) -> None:
 
     code, output = CommandLine(tmp_path / "cli", place, manifest).run()
 
-    assert code == 1
+    assert code == 2
     assert "'tset'" in output
     assert "it has: test" in output

@@ -258,7 +258,7 @@ def test_a_changed_identity_is_an_error_that_names_the_section_and_the_state_is_
 
     result = run(file)
 
-    assert result.exit_code == FAILED
+    assert result.exit_code == MANIFEST_WRONG
     assert "IdentityChanged: spec.sink:" in result.stderr
     assert "default/nightly: Committed" in result.stdout
 

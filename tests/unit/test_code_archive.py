@@ -156,7 +156,7 @@ def test_one_machine_refuses_a_config_map_and_a_suspended_write() -> None:
 
     refused = refusals(spec(code={"configMap": {"name": "c"}}, suspend=True))
 
-    assert refused["spec.code.configMap"].reason == reasons.CODE_MISSING
+    assert refused["spec.code.configMap"].reason == reasons.MANIFEST_INVALID
     assert "code.uri" in refused["spec.code.configMap"].message
     assert refused["spec.suspend"].reason == reasons.WRITE_SUSPENDED
     assert "take it out" in refused["spec.suspend"].message

@@ -1,9 +1,15 @@
-"""Exit codes of the command line, and how an error is said."""
+"""Exit codes of the command line, and how an error is said.
+
+0 done, 1 failed, 2 the manifest or the settings file is wrong (whoever finds it, and when), 130 interrupted; 3 is of `status`
+alone: not committed yet. README.md has the table.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import ManifestInvalid
 
@@ -12,6 +18,9 @@ FAILED: Final = 1
 MANIFEST_WRONG: Final = 2
 NOT_COMMITTED: Final = 3
 INTERRUPTED: Final = 130
+
+#: A person has to change the manifest or the settings file, and nothing else.
+_OF_THE_MANIFEST: Final = frozenset({reasons.MANIFEST_INVALID, reasons.IDENTITY_CHANGED, reasons.WRITE_SUSPENDED})
 
 
 def lines_of(error: CheckpointError) -> list[str]:
@@ -22,4 +31,13 @@ def lines_of(error: CheckpointError) -> list[str]:
 
 
 def code_of(error: CheckpointError) -> int:
-    return MANIFEST_WRONG if isinstance(error, ManifestInvalid) else FAILED
+    return _code_of_reason(error.reason)
+
+
+def code_of_end(outcome: Finish | Stall) -> int:
+    """Return the code of a run that came to an end of its own."""
+    return _code_of_reason(outcome.reason) if isinstance(outcome, Stall) else COMMITTED
+
+
+def _code_of_reason(reason: str) -> int:
+    return MANIFEST_WRONG if reason in _OF_THE_MANIFEST else FAILED

@@ -43,7 +43,7 @@ def inspect_command(uri: str, settings_file: Path | None, output: str, write: st
         found = inspect_store(store, write)
     except CheckpointError as error:
         _say(console, error)
-        return exits.FAILED
+        return exits.code_of(error)
     if output == "table":
         _print(answers(), found)
     else:

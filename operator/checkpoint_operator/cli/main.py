@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +20,18 @@ _output = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; Ctrl-C ends every one with the same code."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            from checkpoint_operator.cli import exits
+
+            ctx.exit(exits.INTERRUPTED)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="checkpointed-writes")
 def main() -> None:
     """Spark jobs that cannot be lost: staged, sealed and committed exactly once."""
@@ -33,7 +45,7 @@ def run(file: Path, settings: Path | None, cores: int | None) -> None:
     """Run the CheckpointedWrite in FILE on this machine, or resume it.
 
     Interrupt it at any moment and run it again: what was sealed is not computed again. Exit codes: 0 committed, 1 failed,
-    2 manifest wrong, 130 interrupted.
+    2 manifest or settings wrong (also where a driver finds it), 130 interrupted.
     """
     from checkpoint_operator.cli.run import run_command
 
@@ -63,7 +75,7 @@ def validate(file: Path, settings: Path | None, output: str) -> None:
 def inspect(uri: str, settings: Path | None, output: str, write: str | None) -> None:
     """Show the writes in the checkpoint store at URI, with their epochs, attempts, seals and commits.
 
-    Changes nothing. Exit codes: 0 shown, 1 something could not be read (the rest is shown), 2 settings wrong.
+    Changes nothing. Exit codes: 0 shown, 1 something could not be read (the rest is shown), 2 settings or URI wrong.
     """
     from checkpoint_operator.cli.inspect import inspect_command
 
@@ -77,7 +89,8 @@ def inspect(uri: str, settings: Path | None, output: str, write: str | None) -> 
 def status(file: Path, settings: Path | None, output: str) -> None:
     """Show how far the CheckpointedWrite in FILE is, from its checkpoint store alone.
 
-    Changes nothing. Exit codes: 0 committed, 1 something could not be read, 2 manifest or settings wrong, 3 not committed yet.
+    Changes nothing. Exit codes: 0 committed, 1 something could not be read, 2 manifest or settings wrong (also where the
+    write began with another source, sink or checkpoint), 3 not committed yet.
     """
     from checkpoint_operator.cli.status import status_command
 

@@ -18,13 +18,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.core.actions import Close, Commit, Finish, RecordAttempt, Stall, StartDriver
-from checkpoint_operator.local.runner import Report, Runner
+from checkpoint_operator.local.runner import Report, Runner, state_folder
 from checkpoint_operator.progress import Progress as Counts
 from checkpoint_operator.reconcile import Round
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import MarkRecord
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.store import translate_store_error
 
 _PLAIN_EVERY_S: Final = 10.0
 _RATE_OVER_S: Final = 15.0
@@ -53,7 +54,19 @@ def run_command(file: Path, settings_file: Path | None, cores: int | None) -> in
             display.end()
             _say_error(console, error)
             return exits.code_of(error)
+        except OSError as error:
+            # Store, table and source have errors of their own: what is left is what this process itself keeps.
+            display.end()
+            _say_error(console, _of_state_folder(error))
+            return exits.FAILED
     return _conclude(console, runner, ended, display, time.monotonic() - started, file)
+
+
+def _of_state_folder(error: OSError) -> CheckpointError:
+    place = (
+        f"{error.filename or state_folder()} (in the folder for logs and locks, {state_folder()}; XDG_STATE_HOME sets another)"
+    )
+    return translate_store_error(error, place)
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:
@@ -180,14 +193,14 @@ def _phase(counts: Counts) -> str:
 
 def _conclude(console: Console, runner: Runner, ended: Round, display: _Display, elapsed_s: float, file: Path) -> int:
     match ended.outcome:
-        case Stall(reason, message):
+        case Stall(reason, message) as stalled:
             console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
             last = ended.seen.last
             if last is not None:
                 log = runner.drivers.log_of(ended.key, last.number)
                 if log.exists():
                     console.print(f"the log of the last driver: {log}", markup=False, soft_wrap=True)
-            return exits.FAILED
+            return exits.code_of_end(stalled)
         case _:
             assert ended.mark is not None
             commit = committed.marked(ended.key, ended.mark)

@@ -27,7 +27,7 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
         status = read_status(manifest, open_existing(manifest.spec.checkpoint.uri, settings))
     except CheckpointError as error:
         _say(console, error)
-        return exits.FAILED
+        return exits.code_of(error)
     commit = committed.commit_of(status) if status.phase == "Committed" else None
     presence = None if commit is None else committed.look_at(commit, manifest.spec.sink, settings, console)
     status = status.model_copy(update={"table": presence})
@@ -41,7 +41,9 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
         changed = " and ".join(f"spec.{part}" for part in status.identity_changed)
         say_problem(console, f"error: IdentityChanged: {changed}: not what the write {status.name!r} began with")
     is_lost = commit is not None and committed.say(presence, commit, file, console)
-    if status.errors or status.identity_changed or is_lost:
+    if status.identity_changed:
+        return exits.MANIFEST_WRONG
+    if status.errors or is_lost:
         return exits.FAILED
     return exits.COMMITTED if status.phase == "Committed" else exits.NOT_COMMITTED
 

@@ -79,7 +79,7 @@ def refusals(spec: Spec) -> dict[str, NeedsChange]:
         )
     if spec.code.config_map is not None:
         found["spec.code.configMap"] = NeedsChange(
-            reasons.CODE_MISSING,
+            reasons.MANIFEST_INVALID,
             "spec.code.configMap: one machine has no ConfigMaps; say code.path (a folder) or code.uri (a .py, .zip or .whl file)",
         )
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoint_operator.phases import Status, read_status
 from checkpoint_operator.validation.report import Findings
+from checkpoint_operator.validation.writable import why_not_writable
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.storage import StorageSettings
@@ -60,10 +60,7 @@ def check_checkpoint(manifest: CheckpointedWrite, storage: StorageSettings, find
 
 
 def _check_can_be_made(folder: Path, findings: Findings) -> None:
-    existing = next(parent for parent in folder.absolute().parents if parent.exists())
-    if not existing.is_dir():
-        findings.problem(_WHERE, f"the folder {folder} cannot be made: {existing} is a file")
-    elif not os.access(existing, os.W_OK | os.X_OK):
-        findings.problem(_WHERE, f"the folder {folder} cannot be made: {existing} cannot be written to")
+    if (why := why_not_writable(folder)) is not None:
+        findings.problem(_WHERE, f"the folder {folder} cannot be made: {why}")
     else:
         findings.note(f"the folder {folder} does not exist yet; a run would make it, and put-if-absent was not tried")

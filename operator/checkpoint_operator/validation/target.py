@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from checkpoint_operator.table_types import finer_than_iceberg, iceberg_schema, lance_schema
 from checkpoint_operator.validation.report import Findings
+from checkpoint_operator.validation.writable import why_not_writable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
 from checkpoint_protocol.manifest import IcebergSink, LanceSink, Sink, Spec
@@ -115,7 +116,13 @@ def check_types(sink: Sink, target: TargetSeen, given: Any, findings: Findings) 
 def _look_at_iceberg(sink: IcebergSink, settings: Settings, findings: Findings) -> TargetSeen:
     title = f"{sink.catalog}.{sink.table}"
     entry = settings.catalogs.get(sink.catalog)
-    if entry is not None and entry.uri.startswith(_SQLITE) and not Path(entry.uri.removeprefix(_SQLITE)).exists():
+    file = Path(entry.uri.removeprefix(_SQLITE)) if entry is not None and entry.uri.startswith(_SQLITE) else None
+    if file is not None and (why := why_not_writable(file) or why_not_writable(file.parent)) is not None:
+        findings.problem(
+            "spec.sink.iceberg.catalog", f"the SQLite file {file} of the catalog {sink.catalog!r} cannot be used: {why}"
+        )
+        return TargetSeen(title, exists=None)
+    if file is not None and not file.exists():
         # Opening it would make it.
         findings.note(f"the file of the catalog {sink.catalog!r} does not exist yet: a run would make it")
         return TargetSeen(title, exists=False)
@@ -127,7 +134,18 @@ def _look_at_iceberg(sink: IcebergSink, settings: Settings, findings: Findings) 
         is_table = error.reason == reasons.TABLE_UNSUPPORTED
         findings.error(f"spec.sink.iceberg.{'table' if is_table else 'catalog'}", error)
         return TargetSeen(title, exists=True if is_table else None)
-    return TargetSeen(title, exists=False) if target is None else _iceberg_seen(target)
+    if target is None:
+        _check_folder("spec.sink.iceberg.catalog", entry.warehouse if entry is not None else None, findings)
+        return TargetSeen(title, exists=False)
+    _check_folder("spec.sink.iceberg.table", target.data_location, findings)
+    return _iceberg_seen(target)
+
+
+def _check_folder(path: str, place: str | None, findings: Findings) -> None:
+    """Say where data files of the target cannot be put. A name, as some REST catalogs have for a warehouse, is no place."""
+    folder = local_path(place) if place is not None and ("/" in place or ":" in place) else None
+    if folder is not None and (why := why_not_writable(folder)) is not None:
+        findings.problem(path, f"data files cannot be put into {place}: {why}")
 
 
 def _iceberg_seen(target: IcebergTarget) -> TargetSeen:
@@ -142,6 +160,7 @@ def _look_at_lance(sink: LanceSink, settings: Settings, findings: Findings) -> T
 
     uri = sink.uri.rstrip("/")
     folder = local_path(uri)
+    _check_folder("spec.sink.lance.uri", uri, findings)
     if folder is not None and not folder.exists():
         return TargetSeen(uri, exists=False)
     try:

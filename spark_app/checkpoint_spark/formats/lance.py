@@ -16,6 +16,7 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
 from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
 from checkpoint_protocol.storage import StorageSettings, lance_options
+from checkpoint_protocol.store import disk_full
 from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.formats.pieces import cut
 
@@ -132,6 +133,9 @@ class _Writing:
         self._thread.join()
 
     def _raise(self) -> None:
+        assert self._error is not None
+        if disk_full(self._error, "") is not None:
+            raise self._error  # Whoever knows the place tells it.
         raise Retryable(reasons.STORE_UNAVAILABLE, f"writing a Lance fragment failed: {self._error}") from self._error
 
 

@@ -288,7 +288,9 @@ class Reconciler:
         """Ask for the executors of a driver that seals nothing. While it has none it is not idle: it could not do anything."""
         if self._starved_since is None and self.clock() - self._progress[1] < _IDLE_BEFORE_STARVED_S:
             return None
-        starved = self.look_at_executors(ledger.key, attempt, ledger.read_plan(attempt) is not None)
+        plan = ledger.read_plan(attempt)
+        in_driver = plan is not None and plan.in_driver
+        starved = None if in_driver else self.look_at_executors(ledger.key, attempt, plan is not None)
         if starved is None:
             self._starved_since = None
             return None

@@ -313,6 +313,8 @@ class PlanRecord(Record):
 
     Where rows are known by keys, `tasks` is empty and `partitions` is the number of tasks: the partitions of Spark's plan.
     `skipped` are then the source rows that were found, before any work, to have keys that the counted attempts have sealed.
+
+    `in_driver`: the tasks run in the driver's own process, which has no executors.
     """
 
     kind: Literal["plan"] = "plan"
@@ -323,6 +325,7 @@ class PlanRecord(Record):
     done_rows: Count
     partitions: Count | None = None
     skipped: KeySet | None = None
+    in_driver: bool = _later(False)
 
     @property
     def task_count(self) -> int:

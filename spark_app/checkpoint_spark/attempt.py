@@ -6,6 +6,7 @@ How tasks are shipped is the caller's: Spark in production.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -43,6 +44,17 @@ Ship = Callable[[Sequence[str]], None]
 RunDataFrames = Callable[[Ledger, LaunchRecord, int], None]
 
 
+@dataclass(frozen=True, slots=True)
+class SmallInput:
+    """How to ship the tasks of input that is not worth the start of executors: less than so many bytes.
+
+    Not after the first attempt: the one before may have died because the driver alone was too small for it.
+    """
+
+    ship: Ship
+    most_bytes: int
+
+
 def run_attempt(
     ledger: Ledger,
     attempt: int,
@@ -50,8 +62,12 @@ def run_attempt(
     parallelism: int,
     ship: Ship,
     run_dataframes: RunDataFrames | None = None,
+    small: SmallInput | None = None,
 ) -> None:
-    """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned."""
+    """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned.
+
+    `small`: if given, the way of small input, which is then taken where it is.
+    """
     launch = ledger.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri} has no launch record of attempt {attempt}")
@@ -63,6 +79,8 @@ def run_attempt(
     input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage))
     reader = reader_for(launch.source, storage, input_record.table)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
+    if small is not None and attempt == 1 and _is_small(plan, input_record, small.most_bytes):
+        plan, ship = plan.model_copy(update={"in_driver": True}), small.ship
     if not plan.tasks:
         ledger.put_plan(plan)
         return
@@ -101,6 +119,12 @@ def _plan(ledger: Ledger, launch: LaunchRecord, input_record: InputRecord, reade
         done_files=len({piece.file for piece in whole(input_record.files)} - touched),
         done_rows=sum(seal.rows_read for seal in seals),
     )
+
+
+def _is_small(plan: PlanRecord, input_record: InputRecord, most_bytes: int) -> bool:
+    """Whether the files that the plan reads have fewer bytes together. Of an old Lance dataset they may not be known."""
+    sizes = [input_record.files[index].size_bytes for index in {piece.file for task in plan.tasks for piece in task}]
+    return 0 not in sizes and sum(sizes) < most_bytes
 
 
 def _refuse_changed_files(plan: PlanRecord, input_record: InputRecord, reader: Reader) -> None:

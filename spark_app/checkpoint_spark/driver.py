@@ -24,11 +24,13 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store import open_store
-from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.attempt import SmallInput, run_attempt
 from checkpoint_spark.closed_watch import ending_when_closed
 from checkpoint_spark.executor import storage_settings
 from checkpoint_spark.shipping import dataframes_by_spark, fast_start, ship_by_spark
 
+#: spark.task.maxFailures of a cluster; in a local master it is part of the name.
+_TRIES: Final = 4
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_SUPERSEDED: Final = 3
@@ -45,6 +47,8 @@ class Orders:
     parallelism: int
     spark_conf: dict[str, str]
     ends_with_parent: bool
+    small_input_bytes: int = 0
+    small_input_cores: int = 1
 
 
 def main() -> int:
@@ -74,7 +78,9 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         ship = ship_by_spark(application, orders.master, conf)
         frames = dataframes_by_spark(application, orders.master, conf)
         with ending_when_closed(ledger, orders.attempt, lambda why: _give_up(why, tell)):
-            run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship, frames)
+            run_attempt(
+                ledger, orders.attempt, storage, orders.parallelism, ship, frames, _for_small_input(orders, application, conf)
+            )
     except Superseded as superseded:
         tell(superseded.message)
         return EXIT_SUPERSEDED
@@ -89,6 +95,12 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         _leave_failure(ledger, orders.attempt, Retryable(reasons.DRIVER_FAILED, gist))
         return EXIT_FAILED
     return EXIT_DONE
+
+
+def _for_small_input(orders: Orders, application: str, conf: dict[str, str]) -> SmallInput | None:
+    if not orders.small_input_bytes:
+        return None
+    return SmallInput(ship_by_spark(application, in_driver(orders.small_input_cores), conf), orders.small_input_bytes)
 
 
 def _give_up(why: str, tell: Callable[[str], None]) -> None:
@@ -137,16 +149,26 @@ def parse(arguments: list[str], master: str | None = None) -> Orders:
     parser.add_argument("--parallelism", required=True, type=int)
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--end-with-parent", action="store_true")
+    parser.add_argument("--in-driver", type=int, metavar="CORES", help="run the tasks here, so many at once, without executors")
+    parser.add_argument("--small-input", type=int, default=0, metavar="BYTES", help="do so where there is less input than this")
+    parser.add_argument("--small-input-cores", type=int, default=1, metavar="CORES", help="so many at once then")
     parsed = parser.parse_args(arguments)
     return Orders(
         uri=parsed.uri,
         key=EpochKey(parsed.uid, parsed.epoch),
         attempt=parsed.attempt,
-        master=parsed.master if master is None else master,
+        master=in_driver(parsed.in_driver) if parsed.in_driver is not None else master or parsed.master,
         parallelism=parsed.parallelism,
         spark_conf=dict(item.split("=", 1) for item in parsed.conf),
         ends_with_parent=parsed.end_with_parent,
+        small_input_bytes=parsed.small_input,
+        small_input_cores=parsed.small_input_cores,
     )
+
+
+def in_driver(cores: int) -> str:
+    """Return the Spark master that runs tasks in this process, and tries each again that fails, as executors do."""
+    return f"local[{cores},{_TRIES}]"
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def test_the_defaults_of_the_crd_are_those_of_the_models(changes: dict[str, Any]
 
     assert parse_manifest(filled) == parse_manifest(document)
     assert filled["spec"]["checkpoint"].keys() == {"uri", "interval", "minimumBytes"}
-    assert filled["spec"]["executor"]["instances"] >= 1
+    assert filled["spec"]["executor"]["cores"] >= 1
 
 
 def test_sizes_and_durations_are_shown_as_people_write_them() -> None:

@@ -195,7 +195,7 @@ def test_every_problem_is_told_at_once() -> None:
         ({"spec__onCodeChange": "continue"}, "spec.onCodeChange", "'Continue' or 'Restart'"),
         ({"spec__onReplaced": "Ignore"}, "spec.onReplaced", "'Fail', 'Process' or 'Skip'"),
         ({"spec__sparkConf": {"spark.x": True}}, "spec.sparkConf.spark.x", "valid string"),
-        ({"spec__executor": {"instances": 0}}, "spec.executor.instances", "greater than or equal to 1"),
+        ({"spec__executor": {"instances": -1}}, "spec.executor.instances", "greater than or equal to 0"),
         ({"metadata__name": "a_b"}, "metadata.name", "pattern"),
         ({"metadata__name": "../b"}, "metadata.name", "pattern"),
         ({"metadata__namespace": "a/b"}, "metadata.namespace", "pattern"),

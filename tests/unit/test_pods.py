@@ -215,3 +215,23 @@ def test_merging_changes_neither_side() -> None:
 
     assert merged == {"a": {"b": [1], "c": 2}, "env": [{"name": "x", "value": "2"}]}
     assert ours == {"a": {"b": [1]}, "env": [{"name": "x", "value": "1"}]}
+
+
+def arguments_of(pod: dict[str, Any]) -> dict[str, str]:
+    arguments = driver_of(pod)["args"]
+    return {
+        name: arguments[number + 1] for number, name in enumerate(arguments[:-1]) if name.startswith("--") and name != "--conf"
+    }
+
+
+def test_without_executors_the_driver_runs_as_many_tasks_as_it_has_cores() -> None:
+    pod = pod_of(driver={"cores": 3}, executor={"instances": 0})
+
+    told = arguments_of(pod)
+    assert (told["--in-driver"], told["--parallelism"]) == ("3", "3")
+    assert "--small-input" not in told
+
+
+def test_small_input_may_run_in_the_driver_only_where_the_manifest_does_not_ask_for_executors() -> None:
+    assert arguments_of(pod_of(executor={"cores": 4}))["--small-input-cores"] == "4"
+    assert "--small-input" not in arguments_of(pod_of(executor={"instances": 1}))

@@ -46,6 +46,8 @@ _STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
 _TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
 _SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own
 
+#: Less input than this is not worth the seconds in which an executor starts, unless the manifest asks for executors.
+_SMALL_INPUT_BYTES: Final = 64 << 20
 _LEAST_OVERHEAD: Final = 384 << 20
 _OVERHEAD_SHARE_PERCENT: Final = 40
 
@@ -158,10 +160,11 @@ def _driver_arguments(
     spec: Spec, key: EpochKey, attempt: int, store_uri: str, name: str, labels: Mapping[str, str], workloads: WorkloadDefaults
 ) -> list[str]:
     executor = spec.executor
+    instances = 1 if executor.instances is None else executor.instances
     account = spec.service_account_name or workloads.service_account_name
     conf = {
         "spark.driver.memory": _mebibytes(spec.driver.memory),
-        "spark.executor.instances": str(executor.instances),
+        "spark.executor.instances": str(instances),
         "spark.executor.cores": str(executor.cores),
         "spark.executor.memory": _mebibytes(executor.memory),
         "spark.executor.memoryOverhead": _mebibytes(memory_overhead(executor)),
@@ -185,7 +188,12 @@ def _driver_arguments(
     conf |= {f"spark.kubernetes.executor.label.{label}": value for label, value in labels.items() if label != ROLE_LABEL}
     conf[f"spark.kubernetes.executor.label.{ROLE_LABEL}"] = EXECUTOR_CONTAINER
     arguments = ["driver", "--uri", store_uri, "--uid", key.uid, "--epoch", str(key.epoch), "--attempt", str(attempt)]
-    arguments += ["--parallelism", str(executor.instances * executor.cores)]
+    arguments += ["--parallelism", str(instances * executor.cores or spec.driver.cores)]
+    if instances == 0:
+        arguments += ["--in-driver", str(spec.driver.cores)]
+    elif executor.instances is None:
+        # No limit of CPU is set for the driver's pod: it may take for a while what the executor would have taken.
+        arguments += ["--small-input", str(_SMALL_INPUT_BYTES), "--small-input-cores", str(executor.cores)]
     for setting, value in conf.items():
         arguments += ["--conf", f"{setting}={value}"]
     return arguments

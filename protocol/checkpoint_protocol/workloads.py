@@ -86,8 +86,8 @@ class ExecutorSpec(_PodSpec):
         default=None,
         ge=0,
         le=10_000,
-        description="Cluster: how many pods; 0: none, and the driver's own pod runs the tasks, driver.cores at once. By default 1, "
-        "or none for the first attempt at small input (below 64 MiB, read in splits).",
+        description="Cluster: how many pods; 0: none, and the driver's own pod runs the tasks, driver.cores at once. By "
+        "default 1, or none for the first attempt at small input (below 64 MiB, read in splits).",
     )
     cores: int = Field(default=2, ge=1, le=1024, description="Cluster: CPUs of each pod, and tasks that it runs at once.")
     memory: Size = Field(default=2 << 30, gt=0, description="The heap of each JVM.")

@@ -250,7 +250,7 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a duration with a line break": {"spec__checkpoint__interval": "5m\n"},
     "a duration with too many digits": {"spec__checkpoint__interval": "9" * 400 + "s"},
     # bounds
-    "too few executors": {"spec__executor": {"instances": 0}},
+    "too few executors": {"spec__executor": {"instances": -1}},
     "too many executors": {"spec__executor": {"instances": 10_001}},
     "no cores": {"spec__driver": {"cores": 0}},
     "a negative limit": {"spec__backoffLimit": -1},

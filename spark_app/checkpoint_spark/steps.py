@@ -22,6 +22,7 @@ import pyarrow as pa
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
+from checkpoint_protocol.waiting_steps import CALLED_METHODS, refuse_to_wait
 from checkpoint_spark.fitting import ValueMisfit, fit_array
 from checkpoint_spark.sources.type_names import parse_type
 
@@ -90,11 +91,13 @@ def _make(step: Step) -> _Callable:
             reasons.CODE_MISSING,
             f"step {step.label!r}: module {module_name!r} has no callable {attribute!r} ({getattr(module, '__file__', None)})",
         )
+    if (name := _async_part(found, attribute)) is not None:
+        raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r}: {refuse_to_wait(name)}")
     try:
         if inspect.isclass(found):
             instance = found(**step.arguments)
             if hasattr(instance, "setup"):
-                instance.setup()
+                _refuse_awaitable(instance.setup())
             if not callable(instance):
                 raise TypeError(f"{attribute} has no __call__ method")
             return cast(_Callable, instance)
@@ -104,6 +107,29 @@ def _make(step: Step) -> _Callable:
         raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r}: making {attribute} raised {_cause(error, step)}") from error
     function = cast(_Callable, found)
     return partial(_with_arguments, function, step.arguments) if step.arguments else function
+
+
+def _async_part(found: Any, attribute: str) -> str | None:
+    """Return the name of what is async of a function, or of what is called of a class or an instance of one."""
+    if _is_async(found):
+        return attribute
+    owner = found if inspect.isclass(found) else type(found)
+    if inspect.isroutine(found) or isinstance(found, partial):
+        return None
+    methods = CALLED_METHODS if inspect.isclass(found) else ("__call__",)
+    return next((f"{attribute}.{name}" for name in methods if _is_async(getattr(owner, name, None))), None)
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _refuse_awaitable(result: object) -> None:
+    """Refuse what a plain function gives that only calls an async one. WrongResult, as it is no row's fault."""
+    if inspect.iscoroutine(result):
+        result.close()  # or Python warns that it was never awaited
+    if inspect.isawaitable(result) or hasattr(result, "__aiter__"):
+        raise WrongResult(refuse_to_wait(getattr(result, "__qualname__", type(result).__name__)))
 
 
 def _with_arguments(function: _Callable, arguments: dict[str, Any], rows: Any) -> Any:
@@ -260,6 +286,7 @@ def call_on_row(function: _Callable, row: dict[str, Any]) -> list[dict[str, Any]
     result = function(row)
     if result is None:
         return []
+    _refuse_awaitable(result)
     if isinstance(result, dict):
         return [result]
     made = []
@@ -283,6 +310,7 @@ def call_on_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa.
 def _made_of_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa.RecordBatch:
     if step.input == "pandas":
         frame = function(_frame_of(batch))
+        _refuse_awaitable(frame)
         if not hasattr(frame, "columns"):
             raise WrongResult(f"a pandas step gives a pandas.DataFrame, not {type(frame).__name__}")
         made = pa.RecordBatch.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
@@ -293,6 +321,7 @@ def _made_of_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa
     result = function(batch)
     if result is None:
         return batch.slice(0, 0)
+    _refuse_awaitable(result)
     if isinstance(result, pa.Table):
         batches = result.combine_chunks().to_batches()
         if len(batches) > 1:  # Arrow does not join more than 2 GiB of one column; the rest of the rows would be lost

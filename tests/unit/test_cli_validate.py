@@ -595,6 +595,15 @@ def test_a_time_of_day_in_an_iceberg_table_is_noted_as_spark_could_not_read_it(g
     assert ground.report()["notes"] == []
 
 
+def test_a_text_that_often_means_null_is_told_with_the_option_that_makes_it_so(ground: Ground) -> None:
+    ground.use_text("id,text\n1,2\n2,NA\n")
+    _, (_, kind, why) = read_columns(ground)
+    assert (kind, why) == ("string", "'NA' in line 3 is text; where it means NULL, name it in source.options.nullValues")
+
+    ground.use_text("id,text\n1,2\n2,NA\n", nullValues=["NA"])
+    assert read_columns(ground)[1][1] == "int64"
+
+
 def test_of_several_files_the_one_is_named_that_decided_a_type(ground: Ground) -> None:
     ground.use_text("id,text\n1,a\n", name="1.csv")
     ground.use_text("id,text\n01,a\n", name="2.csv")

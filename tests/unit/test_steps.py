@@ -237,6 +237,20 @@ def test_a_step_may_say_itself_that_trying_again_is_right(code: Write) -> None:
         apply(step(f"{module}:work"))
 
 
+@pytest.mark.parametrize("input", ["row", "arrow", "pandas"])
+@pytest.mark.parametrize("body", ["async def inner(rows): return rows", "async def inner(rows): yield rows"])
+def test_a_plain_function_that_gives_what_is_to_be_awaited_is_told_so(code: Write, input: str, body: str) -> None:
+    module = code(f"{body}\ndef work(rows): return inner(rows)\n")
+
+    assert "inner is async, and nobody awaits a step" in refusal(step(f"{module}:work", input=input))
+
+
+def test_an_instance_whose_call_is_async_is_refused(code: Write) -> None:
+    module = code("class Work:\n    async def __call__(self, row): return row\nwork = Work()\n")
+
+    assert "work.__call__ is async" in refusal(step(f"{module}:work"))
+
+
 # --- rows become Arrow ----------------------------------------------------------------------------------------------------
 
 

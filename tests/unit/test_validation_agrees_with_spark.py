@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import obstore
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from obstore.store import S3Store
 
+from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import _tasks
 from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.source import SourceSeen, check_source
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.manifest import Source, parse_manifest
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
@@ -27,7 +29,9 @@ from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.parquet_rows import nearest_start
 from checkpoint_spark.sources.reader import file_reader_for
 from checkpoint_spark.sources.type_names import parse_type
+from checkpoint_spark.steps import Pipeline, Place
 from tests.services.s3_server import S3Server
+from tests.support.manifests import manifest
 from tests.support.places import on_s3
 
 TREE = (
@@ -316,3 +320,58 @@ def test_the_planned_tasks_are_within_the_bounds(
 
     assert bounds.at_most is not None
     assert bounds.at_least <= planned <= bounds.at_most
+
+
+# --- steps that would have to be awaited ----------------------------------------------------------------------------------
+
+ASYNC = {
+    "a function": ("work", "async def work(row): return row"),
+    "a generator": ("work", "async def work(row): yield row"),
+    "a call": ("Work", "class Work:\n    async def __call__(self, row): return row"),
+    "a call that yields": ("Work", "class Work:\n    async def __call__(self, row): yield row"),
+    "a setup": ("Work", "class Work:\n    async def setup(self): ...\n    def __call__(self, row): return row"),
+    "a making": ("Work", "class Work:\n    async def __init__(self): ...\n    def __call__(self, row): return row"),
+    "a call beside a base": ("Work", "class Base: ...\nclass Work(Base):\n    async def __call__(self, row): return row"),
+}
+
+
+@pytest.mark.parametrize("input", ["row", "arrow", "pandas"])
+@pytest.mark.parametrize(("name", "text"), ASYNC.values(), ids=ASYNC)
+def test_an_async_step_is_refused_in_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, input: str
+) -> None:
+    module = f"async_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(f"{text}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    step = {"call": f"{module}:{name}", "input": input}
+    spec = parse_manifest(manifest(spec__steps=[step], spec__code={"path": str(tmp_path)})).spec
+    findings = Findings()
+
+    check_code(spec, None, findings)
+    with pytest.raises(NeedsChange) as refused:
+        Pipeline(spec.steps)
+
+    (problem,) = findings.problems
+    assert "is async, and nobody awaits a step" in problem.message
+    assert refused.value.message == f"step '{module}:{name}': {problem.message}"
+
+
+def test_a_decorator_may_make_an_async_function_a_plain_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = f"async_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(
+        "import asyncio\n"
+        "def plain(function): return lambda row: asyncio.run(function(row))\n"
+        "@plain\n"
+        "async def work(row): return row\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = parse_manifest(
+        manifest(spec__steps=[{"call": f"{module}:work", "input": "row"}], spec__code={"path": str(tmp_path)})
+    ).spec
+    findings = Findings()
+
+    check_code(spec, None, findings)
+
+    assert findings.problems == []
+    rows = pa.record_batch({"id": [1]})
+    assert next(Pipeline(spec.steps).apply(rows, Place("f", "rows", 0), rows.schema)).to_pylist() == [{"id": 1}]

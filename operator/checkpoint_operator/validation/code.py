@@ -22,6 +22,7 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import Spec, Step
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import local_path
+from checkpoint_protocol.waiting_steps import CALLED_METHODS, refuse_to_wait
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -161,14 +162,17 @@ def _say_not_defined(where: str, origin: str, name: str, tree: ast.Module, findi
 
 def _check_definition(where: str, step: Step, definition: _Definition, findings: Findings) -> None:
     """Compare what is called with how it is called. A decorator or a base class may change both, so then nothing is said."""
-    if isinstance(definition, ast.AsyncFunctionDef):
-        findings.problem(f"{where}.call", f"{definition.name!r} is an async function; a step is a plain one")
-        return
     if definition.decorator_list:
+        return
+    if isinstance(definition, ast.AsyncFunctionDef):
+        findings.problem(f"{where}.call", refuse_to_wait(definition.name))
         return
     if isinstance(definition, ast.FunctionDef):
         _check_arguments(where, step, definition, findings)
         return
+    for method in definition.body:
+        if isinstance(method, ast.AsyncFunctionDef) and method.name in CALLED_METHODS and not method.decorator_list:
+            findings.problem(f"{where}.call", refuse_to_wait(f"{definition.name}.{method.name}"))
     if definition.bases or definition.keywords:
         return
     methods = {item.name: item for item in definition.body if isinstance(item, ast.FunctionDef)}

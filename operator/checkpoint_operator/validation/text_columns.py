@@ -17,7 +17,7 @@ import pyarrow.csv
 from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import ColumnType, Findings
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import Source, SourceOptions
+from checkpoint_protocol.manifest import FIRST_NULL_VALUES, Source, SourceOptions
 from checkpoint_protocol.text_types import Inferred, TextColumn
 
 _SAMPLE_BYTES: Final = 4 << 20
@@ -164,8 +164,9 @@ def _infer(name: str, samples: Sequence[_Sample], findings: Findings) -> Inferre
 def _why(name: str, inferred: Inferred, samples: Sequence[_Sample]) -> str:
     if inferred.text is None:
         return f"it {inferred.why}"
+    hint = "; where it means NULL, name it in source.options.nullValues" if inferred.text in FIRST_NULL_VALUES else ""
     text = inferred.text if len(inferred.text) <= _MOST_SHOWN else f"{inferred.text[:_MOST_SHOWN]}..."
-    return f"{text!r} in {next(_places(name, inferred.text, samples))} {inferred.why}"
+    return f"{text!r} in {next(_places(name, inferred.text, samples))} {inferred.why}{hint}"
 
 
 def _places(name: str, text: str, samples: Sequence[_Sample]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def run_attempt(
         assert run_dataframes is not None
         run_dataframes(ledger, launch, parallelism)
         return
-    input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage))
+    input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage, ledger.store.uri))
     reader = reader_for(launch.source, storage, input_record.table)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
     if not plan.tasks:

@@ -39,6 +39,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.listing import SealListing
 from checkpoint_protocol.manifest import Source, Spec
+from checkpoint_protocol.outputs import find_path_into, is_one_place, lance_output, outputs_of, refuse
 from checkpoint_protocol.records import (
     FailureRecord,
     IcebergTarget,
@@ -368,7 +369,10 @@ class Reconciler:
         try:
             target = self.sink.describe()
             # What the input is has been fixed by an attempt before: the table may have moved since, or be gone.
-            source_table = self.look_at_source() if ledger.read_input() is None else None
+            source_table = None
+            if ledger.read_input() is None:
+                self._refuse_own_outputs(target)
+                source_table = self.look_at_source()
         except NeedsChange as error:
             return Stall(error.reason, error.message)
         if _is_source(target, spec.source, source_table):
@@ -414,11 +418,20 @@ class Reconciler:
             self.drivers.expect(ledger.key, attempt)
         return None
 
+    def _refuse_own_outputs(self, target: Target | None) -> None:
+        """Raise NeedsChange if the paths of the source lead to where the write puts its files. What lies there nobody lists."""
+        spec = self.write.spec
+        outputs = outputs_of(target, self.store.uri)
+        if target is None and spec.sink.lance is not None:
+            outputs = (lance_output(spec.sink.lance.uri), *outputs)
+        refuse(find_path_into(outputs, spec.source.all_paths))
+
     def _make_table(self, ledger: Ledger, attempt: int) -> Stall | None:
         output = ledger.read_output(attempt)
         assert output is not None
         try:
             target = self.sink.create(output.arrow_schema)
+            self._refuse_own_outputs(target)
         except NeedsChange as error:
             # Closed first: an attempt that is open would be started again, and end here again.
             self._close(ledger, attempt, Failure("NeedsChange", error.reason, error.message))
@@ -479,6 +492,6 @@ def _is_source(target: Target | None, source: Source, source_table: PinnedIceber
         case IcebergTarget(table_uuid=uuid):
             return source_table is not None and source_table.table_uuid == uuid
         case LanceTarget(uri=uri):
-            return source.lance is not None and source.lance.uri.rstrip("/") == uri.rstrip("/")
+            return source.lance is not None and is_one_place(source.lance.uri, uri)
         case _:
             return False

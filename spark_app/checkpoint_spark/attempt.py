@@ -76,7 +76,7 @@ def run_attempt(
         assert run_dataframes is not None
         run_dataframes(ledger, launch, parallelism)
         return
-    input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage))
+    input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage, ledger.store.uri))
     reader = reader_for(launch.source, storage, input_record.table)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
     if small is not None and attempt == 1 and _is_small(plan, input_record, small.most_bytes):

@@ -12,6 +12,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.outputs import outputs_of
 from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstanding
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, SourceFile
 from checkpoint_protocol.standing import read
@@ -50,7 +51,7 @@ def fix_input(ledger: Ledger, launch: LaunchRecord, look: Look) -> InputRecord:
     return ledger.put_input(look(Earlier(_inputs_of_earlier_epochs(ledger), again)))
 
 
-def look_at_source(launch: LaunchRecord, storage: StorageSettings, earlier: Earlier) -> InputRecord:
+def look_at_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: str, earlier: Earlier) -> InputRecord:
     """Return what of the source of a launch the epoch takes."""
     source = as_read(launch.source)
     match source.format:
@@ -59,7 +60,8 @@ def look_at_source(launch: LaunchRecord, storage: StorageSettings, earlier: Earl
         case "lance":
             return _look_at_lance(launch, source, storage, earlier)
         case _:
-            return look_at_files(launch, file_reader_for(launch.source, storage), SourceFiles(storage).identify, earlier)
+            reader = file_reader_for(launch.source, storage, outputs=outputs_of(launch.target, checkpoint_uri))
+            return look_at_files(launch, reader, SourceFiles(storage).identify, earlier)
 
 
 def look_at_files(launch: LaunchRecord, reader: FileReader, identify: Identify, earlier: Earlier) -> InputRecord:

@@ -408,7 +408,7 @@ def two_paths(spec: dict[str, Any]) -> None:
         (lambda spec: spec["source"].update(columns=["txet", "id"]), "spec.source.columns.0", "did you mean 'text'"),
         (lambda spec: spec["source"].update(types={"no": "string"}), "spec.source.types.no", "no column 'no'"),
         (lambda spec: spec["source"].update(keyColumns=["no"]), "spec.source.keyColumns.0", "no column 'no'"),
-        (lambda spec: spec["checkpoint"].update(uri="in/checkpoints"), "spec.checkpoint.uri", "would be read as input"),
+        (lambda spec: spec["checkpoint"].update(uri="in/checkpoints"), "spec.source.path", "would be read as its input"),
     ],
 )
 def test_a_source_that_cannot_be_read_as_said_is_a_problem_of_the_field(
@@ -810,6 +810,44 @@ def test_a_declared_type_that_does_not_exist_is_a_problem_of_the_column_and_a_ti
 
     assert bare_ground.only_problem()[0] == "spec.steps.0.output.id"
     assert any("spec.steps.0.output.at: Spark cannot read" in note for note in bare_ground.report()["notes"])
+
+
+def _into_the_warehouse(ground: Ground) -> str:
+    return "warehouse"
+
+
+def _by_a_link(ground: Ground) -> str:
+    (ground.folder / "warehouse" / "db" / "rows" / "data").mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows_of([1]), ground.folder / "warehouse" / "db" / "rows" / "data" / "x.parquet")
+    (ground.source / "more").symlink_to(ground.folder / "warehouse" / "db" / "rows" / "data")
+    return "in"
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        (_into_the_warehouse, "the data of the sink's table"),
+        (lambda ground: "warehouse/*/*/data/*.parquet", "the data of the sink's table"),
+        (_by_a_link, "the data of the sink's table"),
+        (lambda ground: "checkpoints", "the checkpoint store"),
+        (lambda ground: "**/*.json", "the checkpoint store"),
+    ],
+)
+def test_a_source_that_leads_to_what_the_write_puts_somewhere_is_a_problem(
+    path: Callable[[Ground], str], title: str, ground: Ground
+) -> None:
+    ground.spec["source"]["path"] = path(ground)
+
+    found = [message for field, message in ground.problems() if field == "spec.source.path" and "leads into" in message]
+
+    assert len(found) == 1
+    assert title in found[0]
+
+
+def test_files_beside_the_table_and_the_checkpoints_are_no_problem(ground: Ground) -> None:
+    pq.write_table(rows_of([1]), ground.folder / "x.parquet")
+    ground.spec["source"]["path"] = "*.parquet"
+    assert ground.problems() == []
 
 
 def test_a_partition_column_that_the_source_lacks_is_a_problem_of_the_field(bare_ground: Ground) -> None:

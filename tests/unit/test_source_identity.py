@@ -150,7 +150,7 @@ def launch(
 def look(
     orders: LaunchRecord, *before: InputRecord, again: Mapping[FileVersion, tuple[tuple[int, int], ...]] | None = None
 ) -> InputRecord:
-    return look_at_source(orders, STORAGE, Earlier(before, again or {}))
+    return look_at_source(orders, STORAGE, "memory://checkpoints", Earlier(before, again or {}))
 
 
 def taken(record: InputRecord) -> list[str]:

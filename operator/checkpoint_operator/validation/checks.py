@@ -16,6 +16,7 @@ from checkpoint_operator.validation.target import Giver, TargetSeen, check_targe
 from checkpoint_operator.validation.text_files import check_type_names
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
+from checkpoint_protocol.outputs import checkpoint_output, find_file_in, find_path_into, iceberg_output, lance_output, refuse
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import local_path
 
@@ -47,7 +48,7 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
         check_dataframe_source(spec.source, findings)
     target = _target(spec, settings, findings)
     checkpoint = _checkpoint(manifest, settings, findings)
-    _check_apart(spec, findings)
+    _check_apart(spec, source, target, findings)
     _note_times_of_day(spec, findings)
     for number, step in enumerate(spec.steps):
         check_type_names(step.output or {}, f"spec.steps.{number}.output", findings)
@@ -106,11 +107,16 @@ def _note_times_of_day(spec: Spec, findings: Findings) -> None:
             )
 
 
-def _check_apart(spec: Spec, findings: Findings) -> None:
-    """The store and the dataset must not lie in a folder that is read."""
-    outputs = [("spec.checkpoint.uri", spec.checkpoint.uri)]
-    outputs += [("spec.sink.lance.uri", spec.sink.lance.uri)] if spec.sink.lance else []
-    for where, uri in outputs:
-        for path in spec.source.all_paths:
-            if f"{uri.rstrip('/')}/".startswith(f"{path.rstrip('/')}/"):
-                findings.problem(where, f"{uri} lies in the source folder {path}, so that it would be read as input; move it")
+def _check_apart(spec: Spec, source: SourceSeen | None, target: TargetSeen, findings: Findings) -> None:
+    """What the write itself puts somewhere must not be read: neither what the paths say, nor what was found by them, is that."""
+    outputs = [checkpoint_output(spec.checkpoint.uri)]
+    if spec.sink.lance is not None:
+        outputs.append(lance_output(spec.sink.lance.uri))
+    elif target.data_location is not None:
+        outputs.append(iceberg_output(target.data_location))
+    try:
+        refuse(find_path_into(outputs, spec.source.all_paths))
+        if source is not None and spec.source.all_paths:
+            refuse(find_file_in(outputs, (file.path for file in source.files)))
+    except CheckpointError as error:
+        findings.error("spec.source.path" if spec.source.path is not None else "spec.source.paths", error)

@@ -39,6 +39,7 @@ class TargetSeen:
     exists: bool | None
     columns: tuple[TargetColumn, ...] | None = None
     is_partitioned: bool = False
+    data_location: str | None = None
 
 
 def check_target(spec: Spec, settings: Settings, findings: Findings) -> TargetSeen:
@@ -152,7 +153,7 @@ def _iceberg_seen(target: IcebergTarget) -> TargetSeen:
     fields = json.loads(target.table_schema_json)["fields"]
     partitions = json.loads(target.partition_spec_json)["fields"]
     columns = tuple(TargetColumn(field["name"], field["required"]) for field in fields)
-    return TargetSeen(target.table, True, columns, is_partitioned=bool(partitions))
+    return TargetSeen(target.table, True, columns, is_partitioned=bool(partitions), data_location=target.data_location)
 
 
 def _look_at_lance(sink: LanceSink, settings: Settings, findings: Findings) -> TargetSeen:

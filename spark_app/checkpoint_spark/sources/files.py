@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.outputs import Output, find_file_in, refuse
 from checkpoint_protocol.patterns import Pattern, split
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.source_paths import Location, better_name, is_folder, locate
@@ -36,10 +37,13 @@ class _Medium(Protocol):
 class SourceFiles:
     """Input files on disk and in buckets, by the paths that are recorded. Safe to use from several threads.
 
+    `outputs` are the places that the write puts its own files to: to find one there is NeedsChange(ManifestInvalid).
+
     All methods raise Retryable where a store does not answer, NeedsChange(CredentialsRefused) where it refuses us.
     """
 
-    def __init__(self, storage: StorageSettings) -> None:
+    def __init__(self, storage: StorageSettings, outputs: Sequence[Output] = ()) -> None:
+        self._outputs = outputs
         self._disk = Disk()
         self._buckets = Buckets(storage)
 
@@ -61,7 +65,9 @@ class SourceFiles:
                     found[version] = file
             if is_empty:
                 raise _missing(path)
-        return tuple(sorted(found.values(), key=lambda file: file.path))
+        files = tuple(sorted(found.values(), key=lambda file: file.path))
+        refuse(find_file_in(self._outputs, (file.path for file in files)))
+        return files
 
     def _expand_one(self, path: str) -> Iterable[FoundFile]:
         location = locate(path)

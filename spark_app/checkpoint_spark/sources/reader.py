@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.outputs import Output
 from checkpoint_protocol.records import PinnedIceberg, PinnedLance, PinnedTable
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.sources.chunks import FileReader
@@ -33,13 +36,12 @@ def reader_for(source: Source, storage: StorageSettings, table: PinnedTable | No
             return file_reader_for(source, storage)
 
 
-def file_reader_for(source: Source, storage: StorageSettings) -> SelectingFileReader:
-    """Return the reader of a source of files, which finds them too."""
-    return SelectingFileReader(source, _files_of(as_read(source), storage))
+def file_reader_for(source: Source, storage: StorageSettings, *, outputs: Sequence[Output] = ()) -> SelectingFileReader:
+    """Return the reader of a source of files, which finds them too, but none in these outputs of the write."""
+    return SelectingFileReader(source, _files_of(as_read(source), SourceFiles(storage, outputs)))
 
 
-def _files_of(source: Source, storage: StorageSettings) -> FileReader:
-    files = SourceFiles(storage)
+def _files_of(source: Source, files: SourceFiles) -> FileReader:
     match source.format:
         case "parquet":
             return ParquetReader(source, files, condition_of(source))

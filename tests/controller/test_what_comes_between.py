@@ -167,6 +167,38 @@ def test_what_the_operator_did_not_foresee_is_said_and_tried_again(world: World,
     world.until_committed()
 
 
+class PanicException(BaseException):
+    """As pyo3's, which a panic of a library in Rust becomes: no Exception, so that nothing catches it by accident."""
+
+
+def test_a_panic_of_a_native_library_is_said_and_tried_again(world: World, source: Path) -> None:
+    opened = world.operator.controller.open_store
+
+    def open_store(uri: str) -> ObjectStore:
+        raise PanicException("index out of bounds: the len is 0 but the index is 0")
+
+    world.operator.controller.open_store = open_store
+    world.apply(source)
+    world.until_stalled()
+    assert world.status.reason == reasons.OPERATOR_DEFECT
+    assert "PanicException: index out of bounds" in (world.status.message or "")
+
+    world.operator.controller.open_store = opened
+    world.until_committed()
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_the_end_of_the_process_is_no_defect(world: World, source: Path, end: type[BaseException]) -> None:
+    def open_store(uri: str) -> ObjectStore:
+        raise end
+
+    world.operator.controller.open_store = open_store
+    world.apply(source)
+
+    with pytest.raises(end):
+        world.until_stalled()
+
+
 def test_the_operators_own_disk_is_not_for_manifests(tmp_path: Path) -> None:
     place = on_disk(tmp_path, "iceberg")
     place.create(SCHEMA)

@@ -186,6 +186,33 @@ def test_a_second_runner_attaches_and_takes_over_when_the_first_is_gone(lance_pl
     assert len(lance_place.keys()) == 1
 
 
+def test_a_stopped_runner_is_named_and_passed_over_and_attaches_when_it_wakes(lance_place: Place, tmp_path: Path) -> None:
+    """Ctrl-Z: it holds the lock, its driver goes on, and nobody would close or commit."""
+    write = gated_write(lance_place, tmp_path)
+    command = write.command
+    first = command.start()
+    try:
+        write.wait_for_seals()
+        os.kill(first.pid, signal.SIGSTOP)
+        second = command.start()
+        wait_until(lambda: f"(process {first.pid} on " in second.output() and "is stopped" in second.output(), "its name", 30)
+        wait_until(lambda: (ledger := command.ledger()) is not None and ledger.list_attempts() == [1, 2], "the next attempt", 60)
+        os.kill(first.pid, signal.SIGCONT)
+        wait_until(lambda: "another run of this write is at work" in first.output(), "the first to attach", 60)
+        write.open_gate()
+        codes = [wait_for_end(runner) for runner in (second, first)]
+    finally:
+        if first.poll() is None:
+            first.kill()
+
+    assert [code for code, _ in codes] == [0, 0], codes
+    ledger = command.ledger()
+    assert ledger is not None
+    assert ledger.list_attempts() == [1, 2], "they closed each other's attempts"
+    assert_exactly_once(lance_place, range(ROWS))
+    assert len(lance_place.keys()) == 1
+
+
 def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceberg_place: Place, tmp_path: Path) -> None:
     write = gated_write(iceberg_place, tmp_path)
     write.open_gate()

@@ -62,6 +62,49 @@ def test_a_backlog_that_takes_far_longer_than_the_canary_may_does_not_end_the_op
     assert all(was_alive)
 
 
+class PanicException(BaseException):
+    """As pyo3's: no Exception."""
+
+
+@pytest.mark.parametrize("end", [PanicException, SystemExit, GeneratorExit])
+def test_a_worker_survives_whatever_a_look_raises(end: type[BaseException]) -> None:
+    """A thread that ends for good takes a share of the operator with it, and no probe tells."""
+    looked = threading.Semaphore(0)
+
+    def look(key: WriteName) -> float | None:
+        looked.release()
+        raise end("no Exception")
+
+    busy = workers(look, check=lambda: None, count=1)
+    busy.start()
+    for number in range(3):
+        busy.queue.add(WriteName("default", f"write-{number}"))
+        assert looked.acquire(timeout=20)
+
+    assert busy.stop(20)
+    assert busy.health.is_alive
+
+
+def test_a_worker_survives_a_panic_of_the_canary_and_of_the_resync() -> None:
+    checked, synced = threading.Semaphore(0), threading.Semaphore(0)
+
+    def check() -> None:
+        checked.release()
+        raise PanicException
+
+    def resync() -> bool:
+        synced.release()
+        raise PanicException
+
+    busy = workers(lambda key: None, check, resync, count=1, resync_s=0.01)
+    busy.start()
+
+    for happened in (checked, synced):
+        for _ in range(2):
+            assert happened.acquire(timeout=20)
+    assert busy.stop(20)
+
+
 def test_workers_that_are_all_in_long_commits_do_not_end_the_operator() -> None:
     go_on = threading.Event()
     busy = workers(lambda key: 60.0 * go_on.wait(30), count=2)

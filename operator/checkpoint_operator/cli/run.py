@@ -17,8 +17,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
-from checkpoint_operator.core.actions import Close, Commit, Finish, RecordAttempt, Stall, StartDriver
-from checkpoint_operator.local.runner import Report, Runner, state_folder
+from checkpoint_operator.core.actions import Close, Commit, Finish, RecordAttempt, Stall, StartDriver, Wait
+from checkpoint_operator.core.observation import DriverState
+from checkpoint_operator.core.rules import progress_deadline_s
+from checkpoint_operator.local.lock import Holder
+from checkpoint_operator.local.process_states import State
+from checkpoint_operator.local.runner import Report, Rival, Runner, state_folder
 from checkpoint_operator.progress import Progress as Counts
 from checkpoint_operator.reconcile import Round
 from checkpoint_protocol.errors import CheckpointError
@@ -29,6 +33,8 @@ from checkpoint_protocol.store import translate_store_error
 
 _PLAIN_EVERY_S: Final = 10.0
 _RATE_OVER_S: Final = 15.0
+#: What passes by itself within a moment is not told.
+_SAID_AFTER_S: Final = 5.0
 
 
 def run_command(file: Path, settings_file: Path | None, cores: int | None) -> int:
@@ -93,7 +99,8 @@ class _Display:
     _started: float = field(default_factory=time.monotonic)
     _last_plain: float = 0.0
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
-    _said_attached: bool = False
+    _said_of_rival: tuple[Holder | None, State] | None = None
+    _said_elsewhere: int = 0
     _said_quarantined: bool = False
 
     def __enter__(self) -> _Display:
@@ -123,9 +130,8 @@ class _Display:
         if report.trouble is not None:
             self.console.print(f"trying again: {report.trouble}", style="yellow", markup=False, soft_wrap=True)
             return
-        if report.attached and not self._said_attached:
-            self._said_attached = True
-            self.console.print("another run of this write is at work on this machine; watching it, and taking over if it ends")
+        if report.attached:
+            self._tell_of_rival(report.rival)
         counts = report.progress
         if self.rows_before is None:
             self.rows_before, self.attempts_before = counts.rows_read, counts.attempt
@@ -139,7 +145,40 @@ class _Display:
             self._tell(report.round)
         self._show(counts)
 
+    def _tell_of_rival(self, rival: Rival | None) -> None:
+        """Say who holds the write, and again when it is stopped or goes on."""
+        state = rival.state if rival is not None else "unknown"
+        now = (rival.holder if rival is not None else None, state)
+        if now == self._said_of_rival or (rival is None and self._said_of_rival is not None):
+            return
+        self._said_of_rival = now
+        who = ""
+        if rival is not None:
+            who = f" (process {rival.holder.pid} on {rival.holder.host}, since {rival.holder.since})"
+        if rival is not None and rival.passed_over_in_s is not None:
+            how = (
+                f"is stopped (Ctrl-Z, SIGSTOP); kill -CONT {rival.holder.pid} lets it go on" if state == "stopped" else "is gone"
+            )
+            text = f"the run that holds this write{who} {how}; this one takes over in {max(0.0, rival.passed_over_in_s):.0f} s"
+        else:
+            text = f"another run of this write is at work on this machine{who}; watching it, and taking over if it ends"
+        self.console.print(text, style="yellow" if state in ("stopped", "gone") else None, markup=False, soft_wrap=True)
+
+    def _tell_of_another_machine(self, done: Round) -> None:
+        last = done.seen.last
+        if last is None or last.number == self._said_elsewhere or last.driver is not DriverState.ELSEWHERE:
+            return
+        if isinstance(done.actions[-1], Wait) and last.idle_s >= _SAID_AFTER_S:
+            self._said_elsewhere = last.number
+            self.console.print(
+                f"another machine has started the driver of attempt {last.number}: it is given up when it has sealed nothing for "
+                f"{progress_deadline_s(done.seen):,.0f} s (progressDeadlineSeconds)",
+                markup=False,
+                soft_wrap=True,
+            )
+
     def _tell(self, done: Round) -> None:
+        self._tell_of_another_machine(done)
         for action in done.actions:
             match action:
                 case Close(attempt, why, _) if "sealed" not in why:

@@ -103,8 +103,11 @@ class Controller:
             return self._in_trouble(key, trouble)
         except CheckpointError as error:
             return self._stall(key, error)
-        except Exception as error:
-            # Not foreseen: a defect of ours, or a library's. It must not be silent; the log has the whole of it.
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            # Not foreseen: a defect of ours, or a library's; a panic of a native one is no Exception. It must not be silent; the
+            # log has the whole of it.
             _log.exception("a look at %s/%s ended unexpectedly", key.namespace, key.name)
             gist = f"the operator failed: {type(error).__name__}: {error}; its log has the whole of it"
             return self._stall(key, Retryable(reasons.OPERATOR_DEFECT, gist))

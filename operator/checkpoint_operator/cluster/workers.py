@@ -80,8 +80,9 @@ class Workers:
         outcome = "ok"
         try:
             return self.look(key)
-        except Exception:
-            # A defect of ours in one write must not end the work on all others. It is loud, and tried again.
+        except BaseException:
+            # A defect of ours in one write must not end the work on all others. It is loud, and tried again. So is a panic of a
+            # native library, which is no Exception; and what ends a process (SystemExit) ends no thread of ours.
             outcome = "defect"
             _log.exception("a look ended unexpectedly", extra={"write": f"{key.namespace}/{key.name}"})
             return _AFTER_DEFECT_S
@@ -95,7 +96,7 @@ class Workers:
             if self.health.api_answers:
                 _log.warning("the API server does not answer: %s", error.message)
             self.health.note_round_trip(api_answers=False)
-        except Exception:
+        except BaseException:
             _log.exception("the canary's request ended unexpectedly")
             self.health.note_round_trip(api_answers=False)
         else:
@@ -108,6 +109,6 @@ class Workers:
             self.health.watch_is_dead = not self.resync()
         except CheckpointError as error:
             _log.warning("the writes could not be listed: %s", error.message)
-        except Exception:
+        except BaseException:
             _log.exception("the resync ended unexpectedly")
         return self.resync_s

@@ -94,6 +94,7 @@ class DriverProcesses:
         if self._storage_file is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._storage_file.unlink()
+            self._storage_file = None
 
     def log_of(self, key: EpochKey, attempt: int) -> Path:
         """Return the file that the driver's output goes to."""

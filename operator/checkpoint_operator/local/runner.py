@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from checkpoint_operator.code import code_digest
 from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.introduction import introduce
-from checkpoint_operator.local.lock import hold
+from checkpoint_operator.local.lock import Holder, RunnerLock
+from checkpoint_operator.local.process_states import State, state_of
 from checkpoint_operator.local.processes import DriverProcesses
 from checkpoint_operator.progress import Progress, measure
 from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
@@ -36,6 +38,8 @@ _TICK_S: Final = 0.02
 _REMOTE_POLL_S: Final = 2.0
 _MOST_TROUBLES: Final = 5
 _TROUBLE_PAUSE_S: Final = 2.0
+#: A runner that has been stopped for so long is passed over. It may be a moment's Ctrl-Z, whose driver goes on meanwhile.
+_PASS_OVER_AFTER_S: Final = 10.0
 
 
 def state_folder() -> Path:
@@ -91,13 +95,25 @@ def code_archive(spec: Spec, settings: Settings) -> CodeArchive | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Rival:
+    """The process that holds the write on this machine, and what it does. `passed_over_in_s`: None while it runs."""
+
+    holder: Holder
+    state: State
+    passed_over_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """What the runner tells after each round. `attached`: another runner is at work, and this one watches."""
+    """What the runner tells after each round. `attached`: another runner is at work, and this one watches; `rival` is that one,
+    where it can be told.
+    """
 
     round: Round | None
     progress: Progress
     attached: bool = False
     trouble: str | None = None
+    rival: Rival | None = None
 
 
 @dataclass(slots=True)
@@ -113,7 +129,9 @@ class Runner:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     master: str | None = None
+    host: str = field(default_factory=socket.gethostname)
     drivers: DriverProcesses = field(init=False)
+    _idle: tuple[Holder, float] | None = None
 
     def run(self) -> Round:
         """Drive the write to its end and return the last round, whose outcome is Finish or Stall.
@@ -138,19 +156,23 @@ class Runner:
         sink = self.sink or open_sink(spec.sink, self.settings)
         look_at_source = open_source(spec.source, self.settings)
         reconciler = Reconciler(write, store, self.drivers, sink, recorder=machine_id(), look_at_source=look_at_source)
-        while True:
-            with hold(folder / "runner.lock") as is_ours:
-                if is_ours:
-                    return self._drive(reconciler)
-            started = self.clock()
-            if (ended := self._watch(reconciler)) is not None:
-                return ended
-            self.sleep(_patience_s(store, self.clock() - started))
-
-    def _drive(self, reconciler: Reconciler) -> Round:
-        troubles = 0
+        lock = RunnerLock(folder / "runner.lock")
         try:
             while True:
+                if lock.take() and (ended := self._drive(reconciler, lock)) is not None:
+                    return ended
+                started = self.clock()
+                if (ended := self._watch(reconciler, lock)) is not None:
+                    return ended
+                self.sleep(_patience_s(store, self.clock() - started))
+        finally:
+            lock.release()
+
+    def _drive(self, reconciler: Reconciler, lock: RunnerLock) -> Round | None:
+        """Bring the write to its end; None if this process was stopped meanwhile, and another one has passed it over."""
+        troubles = 0
+        try:
+            while lock.is_held():
                 started = self.clock()
                 try:
                     done = reconciler.step()
@@ -167,6 +189,7 @@ class Runner:
                     return done
                 if isinstance(done.actions[-1], Wait):
                     self._wait_for_a_change(reconciler.store, self.clock() - started)
+            return None
         finally:
             self.drivers.stop_all()
 
@@ -178,11 +201,30 @@ class Runner:
             if self.drivers.count_running() != running:
                 return
 
-    def _watch(self, reconciler: Reconciler) -> Round | None:
-        """Tell what the runner at work has sealed; return the end if it has come to one. Acts on nothing."""
+    def _watch(self, reconciler: Reconciler, lock: RunnerLock) -> Round | None:
+        """Tell what the runner at work has sealed; return the end if it has come to one.
+
+        Acts on nothing, unless that one does not run: then the lock is taken from it.
+        """
         ledger = reconciler.current_ledger()
-        self.report(Report(None, measure(reconciler.current_tallies()), attached=True))
+        rival = self._rival(lock)
+        self.report(Report(None, measure(reconciler.current_tallies()), attached=True, rival=rival))
+        if rival is not None and rival.passed_over_in_s is not None and rival.passed_over_in_s <= 0:
+            lock.pass_over(rival.holder)
         return reconciler.step() if ledger.read_mark() is not None else None
+
+    def _rival(self, lock: RunnerLock) -> Rival | None:
+        """Return who holds the lock. Of a process of another machine, which shares the folder, nothing is known."""
+        holder = lock.holder()
+        if holder is None:
+            return None
+        state = state_of(holder.pid, holder.started) if holder.host == self.host else "unknown"
+        if state not in ("stopped", "gone"):
+            self._idle = None
+            return Rival(holder, state)
+        if self._idle is None or self._idle[0] != holder:
+            self._idle = (holder, self.clock())
+        return Rival(holder, state, self._idle[1] + _PASS_OVER_AFTER_S - self.clock())
 
 
 def _patience_s(store: ObjectStore, look_s: float) -> float:

@@ -60,7 +60,7 @@ def parse_size_bytes(text: object) -> int:
     if isinstance(text, str) and len(text) <= MAX_SIZE_LENGTH and (match := _SIZE.fullmatch(text)):
         number, unit = Decimal(match[1]), match[2] or ""
         is_power = len(unit) > 1 and unit[0] in "eE" and unit != "Ei"
-        return math.ceil(number * (10 ** int(unit[1:]) if is_power else _FACTORS[unit]))
+        return math.ceil(number * (Decimal(10) ** int(unit[1:]) if is_power else _FACTORS[unit]))
     raise ValueError(f'a size such as "64Mi", "2Gi" or 1048576 is expected, not {text!r}')
 
 

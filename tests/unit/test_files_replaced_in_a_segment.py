@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,7 +54,7 @@ def run(folder: Path, format: str, meddle: Callable[[], None], segment: int = 0)
     """Run a task over two files of which each makes a segment; return its ledger. Raises what the task does."""
     for name in ("a", "b"):
         write(folder / f"{name}.{format}", format)
-    options = {"options": {"header": False}} if format == "csv" else {}
+    options: dict[str, Any] = {"options": {"header": False}} if format == "csv" else {}
     reader = open_reader(format, **options)
     files, schema = reader.describe([str(folder)])
     ledger = Ledger(MemoryStore(), EpochKey("ab" * 16, 1))

@@ -10,14 +10,11 @@ run says so. What is committed stays in its table.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from checkpoint_operator.deletion import Deleted, Kept, delete_write
-from checkpoint_operator.local.lock import hold
+from checkpoint_operator.local.lock import RunnerLock
 from checkpoint_operator.local.runner import machine_id, state_folder
 from checkpoint_operator.reconcile import Sink
 from checkpoint_protocol import reasons, writes
@@ -46,15 +43,19 @@ def forget(
     `default`: the sink, should the write have died before it said who it is. `force`: also where another machine may be at work.
     NeedsChange if somebody is at work. Kept: nothing was removed and the name stays, until a person has acted.
     """
-    with hold(state_folder() / uid / "runner.lock") as is_ours:
-        if not is_ours:
-            raise _at_work(f"on this machine{_process_of(state_folder() / uid / 'runner.lock')}", "end it first")
+    lock = RunnerLock(state_folder() / uid / "runner.lock")
+    if not lock.take():
+        holder = lock.holder()
+        raise _at_work(f"on this machine{'' if holder is None else f' (process {holder.pid})'}", "end it first")
+    try:
         if not force:
             _refuse_another_machine(store, uid)
         ended = delete_write(store, uid, open_sink(_sink_of(store, uid) or default))
         if isinstance(ended, Kept):
             return ended
         return Forgotten(uid, writes.rename(store, metadata.namespace, metadata.name, uid, new_uid()), ended)
+    finally:
+        lock.release()
 
 
 def _sink_of(store: ObjectStore, uid: str) -> SinkSpec | None:
@@ -82,14 +83,3 @@ def _refuse_another_machine(store: ObjectStore, uid: str) -> None:
 
 def _at_work(where: str, way_out: str) -> NeedsChange:
     return NeedsChange(reasons.WRITE_AT_WORK, f"a run of this write is at work {where}; {way_out}. Nothing was removed")
-
-
-def _process_of(lock: Path) -> str:
-    """Name the process that holds a lock, where the system tells (Linux)."""
-    with contextlib.suppress(OSError):
-        inode = str(os.stat(lock).st_ino)
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode:
-                return f" (process {words[4]})"
-    return ""

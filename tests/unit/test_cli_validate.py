@@ -140,6 +140,20 @@ def _imports_nothing_of_the_user() -> Iterator[None]:
     assert not {"steps", "nested", "nested.deep"} & (set(sys.modules) - before)
 
 
+# --- texts ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1}, {"a": 2}]', '[\n  {"a": 1},\n  {"a": 2}\n]\n'])
+def test_an_array_of_json_objects_is_told_with_how_to_make_lines_of_it(ground: Ground, text: str) -> None:
+    ground.use_text(text, format="json", name="rows.json")
+
+    problems = ground.problems()
+
+    assert len(problems) == 1, problems
+    for part in ("rows.json", "JSON array", "one object a line", "jq -c '.[]'"):
+        assert part in problems[0][1]
+
+
 # --- nothing wrong ------------------------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,9 @@ def run_command(file: Path, settings_file: Path | None, cores: int | None) -> in
 
 
 def _of_state_folder(error: OSError) -> CheckpointError:
-    place = f"{error.filename or state_folder()} (in the folder for logs and locks, {state_folder()}; XDG_STATE_HOME sets another)"
+    place = (
+        f"{error.filename or state_folder()} (in the folder for logs and locks, {state_folder()}; XDG_STATE_HOME sets another)"
+    )
     return translate_store_error(error, place)
 
 

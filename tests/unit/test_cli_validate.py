@@ -582,7 +582,7 @@ def test_a_type_that_does_not_exist_is_a_problem_of_the_column(ground: Ground) -
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"[1, 2]\n", "JSON list"), (b"{\n  'id': 1\n}\n", "not JSON"), (b"\n \n", "no file has a line")],
+    [(b"[1, 2]\n", "JSON array"), (b"{\n  'id': 1\n}\n", "not JSON"), (b"\n \n", "no file has a line")],
 )
 def test_json_that_is_not_one_object_a_line_is_a_problem(content: bytes, message: str, ground: Ground) -> None:
     ground.use_text(content, "json", "rows.json")

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 from checkpoint_protocol import reasons
 from checkpoint_protocol.deadlines import derived_progress_deadline_s, least_progress_deadline_s
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.problems import UNION_MARK, place_of, text_of
 from checkpoint_protocol.quantities import Duration, Share, Size, format_duration
 from checkpoint_protocol.sections import Label, ObjectName, Seconds, Section, Uri
 from checkpoint_protocol.workloads import Code as Code
@@ -457,6 +458,14 @@ class Spec(Section):
         return self
 
     @model_validator(mode="after")
+    def _names_each_column_once(self) -> Spec:
+        # Here and not in Source, so that a record that has one stays readable.
+        for field, names in (("columns", self.source.columns or ()), ("keyColumns", self.source.key_columns)):
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise ValueError(f"source.{field}: the column {twice!r} is named twice; name it once")
+        return self
+
+    @model_validator(mode="after")
     def _does_not_feed_itself(self) -> Spec:
         source, sink = self.source, self.sink
         if source.iceberg is not None and sink.iceberg is not None:
@@ -575,15 +584,13 @@ def _refuse_yaml_type(value: object) -> str:
 
 def _explain(model: type[BaseModel], problem: Any) -> str:
     location = problem["loc"]
-    path = ".".join(str(part) for part in location) or "(top level)"
-    message = str(problem["msg"]).removeprefix("Value error, ")
+    path = place_of(problem) or "(top level)"
+    message = text_of(problem)
     if problem["type"] == "extra_forbidden":
         known = _field_names(model, location[:-1])
         close = difflib.get_close_matches(str(location[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(sorted(known))}"
-        message = f"unknown field{hint}"
-    elif problem["type"] == "missing":
-        message = "this field is required"
+        message += hint
     return f"{path}: {message}"
 
 
@@ -591,7 +598,7 @@ def _field_names(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
     """Return the aliases that are allowed in the section at this place of the manifest."""
     current: type[BaseModel] | None = model
     for part in location:
-        if isinstance(part, int) or current is None:
+        if isinstance(part, int) or current is None or part.startswith(UNION_MARK):
             continue
         current = next(
             (_section_of(field.annotation) for name, field in current.model_fields.items() if part in (name, field.alias)),

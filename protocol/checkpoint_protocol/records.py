@@ -16,6 +16,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.manifest import Quarantine, Source, Step
 from checkpoint_protocol.positions import Range
+from checkpoint_protocol.problems import place_of, text_of
 
 #: No record is larger; what is, was not written by us. 64 MiB hold an input of 400,000 files.
 MAX_RECORD_BYTES = 64 << 20
@@ -658,5 +659,4 @@ def _what_is_wrong(model: type[Record], data: bytes, error: ValidationError) -> 
             "it was written by another release; use that one, or a later one"
         )
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"is not a valid {kind} record: {place}: {first['msg']} ({error.error_count()} problems)"
+    return f"is not a valid {kind} record: {place_of(first)}: {text_of(first)} ({error.error_count()} problems)"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import urlparse
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, SecretStr, Tag, field_serializer, model_validator
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.problems import NO_SECRET, UNION_MARK
 
 _MAX_CONNECT_S = 5
 _MAX_RETRY_S = 30
@@ -49,7 +50,25 @@ class SecretRef(SettingsSection):
             raise NeedsChange(reasons.MANIFEST_INVALID, f"settings: cannot read the secret file {self.file}: {error}") from error
 
 
-Secret = Annotated[SecretRef | SecretStr, Field(union_mode="left_to_right")]
+_TEXT: Final = f"{UNION_MARK}text"
+_REFERENCE: Final = f"{UNION_MARK}reference"
+
+
+def _kind_of_secret(value: object) -> str | None:
+    if isinstance(value, str | SecretStr):
+        return _TEXT
+    return _REFERENCE if isinstance(value, dict | SecretRef) else None
+
+
+#: Told apart before either is tried, so that what is wrong is said of the one that was meant.
+Secret = Annotated[
+    Annotated[SecretRef, Tag(_REFERENCE)] | Annotated[SecretStr, Tag(_TEXT)],
+    Discriminator(
+        _kind_of_secret,
+        custom_error_type=NO_SECRET,
+        custom_error_message="a text, {env: NAME} or {file: PATH} is expected",
+    ),
+]
 
 
 def reveal(secret: SecretRef | SecretStr) -> str:

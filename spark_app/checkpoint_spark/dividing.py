@@ -41,7 +41,7 @@ from checkpoint_spark.steps import (
 OUTPUT: Final = "(output)"
 
 #: Takes the number of a source row within its batch, the label of the step, and what it raised. May raise: too many have failed.
-SetApart = Callable[[int, str, Exception], None]
+SetApart = Callable[[int, str, BaseException], None]
 
 _Step = tuple[Step, Callable[..., Any]]
 _Made = TypeVar("_Made")
@@ -50,7 +50,7 @@ _Made = TypeVar("_Made")
 class _RowsFailed(Exception):
     """A step raised on the rows that it was given, and one of them may be at fault."""
 
-    def __init__(self, step: str, error: Exception) -> None:
+    def __init__(self, step: str, error: BaseException) -> None:
         super().__init__(step)
         self.step = step
         self.error = error
@@ -195,12 +195,16 @@ def _guarded(step: Step, where: Callable[[], str], call: Callable[[], _Made]) ->
         raise _RowsFailed(step.label, misfit) from None
     except CheckpointError:
         raise
-    except Exception as error:
+    except BaseException as error:
         if _may_be_of_a_row(error):
             raise _RowsFailed(step.label, error) from None
         raise code_failed(step, where(), error) from error
 
 
-def _may_be_of_a_row(error: Exception) -> bool:
+def _may_be_of_a_row(error: BaseException) -> bool:
+    """Whether a row may be at fault. So it is for sys.exit, and for a panic; an interrupt may come from outside."""
     # torch has an OutOfMemoryError of its own, which is a RuntimeError.
-    return not isinstance(error, MemoryError | ImportError | WrongResult) and type(error).__name__ != "OutOfMemoryError"
+    return (
+        not isinstance(error, MemoryError | ImportError | WrongResult | KeyboardInterrupt)
+        and type(error).__name__ != "OutOfMemoryError"
+    )

@@ -88,7 +88,9 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         tell(f"{error.reason}: {error.message}")
         _leave_failure(ledger, orders.attempt, error)
         return EXIT_FAILED
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
         # Not foreseen: a defect of ours, or a library's. The whole of it goes to the log, the gist to the store.
         traceback.print_exc()
         gist = f"the driver ended unexpectedly: {type(error).__name__}: {error}; the driver's log has the whole of it"

@@ -56,7 +56,7 @@ class QuarantineOfSegment:
     _objects: list[QuarantineObject] = field(default_factory=list)
     _count: int = 0
 
-    def add(self, where: RowPosition | RowKey, named: str, step: str, error: Exception) -> None:
+    def add(self, where: RowPosition | RowKey, named: str, step: str, error: BaseException) -> None:
         """Keep why a row failed. Raises NeedsChange(TooManyRowErrors) at the first row beyond the limit; `named` is for that."""
         row = describe(where, step, error)
         self._count += 1
@@ -89,7 +89,7 @@ class QuarantineOfSegment:
         self._waiting = []
 
 
-def describe(where: RowPosition | RowKey, step: str, error: Exception) -> QuarantinedRow:
+def describe(where: RowPosition | RowKey, step: str, error: BaseException) -> QuarantinedRow:
     """Return what is kept of a row that failed: no values of it but those that its error quotes."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
@@ -103,14 +103,14 @@ def describe(where: RowPosition | RowKey, step: str, error: Exception) -> Quaran
     )
 
 
-def _text_of(error: Exception) -> str:
+def _text_of(error: BaseException) -> str:
     try:
         return _storable(str(error))
     except Exception as second:
         return f"(its text cannot be had: {type(second).__name__})"
 
 
-def _traceback_of(error: Exception) -> str:
+def _traceback_of(error: BaseException) -> str:
     """Return the innermost frames from the user's own code on, without values; the end of it, where it is long."""
     try:
         frames = _after_ours(error.__traceback__)

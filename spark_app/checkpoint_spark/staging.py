@@ -124,7 +124,7 @@ class _Segment:
         quarantine = self.quarantine
         bounds: Sequence[tuple[int, int]] | None = None
 
-        def set_apart(number: int, step: str, error: Exception) -> None:
+        def set_apart(number: int, step: str, error: BaseException) -> None:
             nonlocal bounds
             if bounds is None:
                 bounds = chunk.bounds()

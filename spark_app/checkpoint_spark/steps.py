@@ -81,7 +81,7 @@ def _make(step: Step) -> _Callable:
             f"step {step.label!r}: there is no module {error.name!r}; put it where spec.code says (code.path, code.uri or "
             "code.configMap), or install its package",
         ) from error
-    except Exception as error:
+    except BaseException as error:  # user code: see code_failed
         raise NeedsChange(
             reasons.CODE_FAILED, f"step {step.label!r}: importing {module_name!r} raised {_cause(error, step)}"
         ) from error
@@ -103,7 +103,7 @@ def _make(step: Step) -> _Callable:
             return cast(_Callable, instance)
     except CheckpointError:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise NeedsChange(reasons.CODE_FAILED, f"step {step.label!r}: making {attribute} raised {_cause(error, step)}") from error
     function = cast(_Callable, found)
     return partial(_with_arguments, function, step.arguments) if step.arguments else function
@@ -262,7 +262,7 @@ def _apply_to_rows(step: Step, function: _Callable, rows: list[Row], place: Plac
             made = call_on_row(function, row)
         except CheckpointError:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise code_failed(step, _where(place, index, number), error) from error
         yield from ((result, number) for result in made)
 
@@ -272,13 +272,17 @@ def _apply_to_batch(step: Step, function: _Callable, batch: pa.RecordBatch, plac
         return call_on_batch(step, function, batch)
     except CheckpointError:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise code_failed(step, place.of_rows(batch.num_rows), error) from error
 
 
-def code_failed(step: Step, where: str, error: Exception) -> NeedsChange:
-    """Return what is said of an exception that a step raised."""
-    return NeedsChange(reasons.CODE_FAILED, f"step {step.label!r} raised on {where}: {_cause(error, step)}")
+def code_failed(step: Step, where: str, error: BaseException) -> NeedsChange:
+    """Return what is said of an exception that a step raised.
+
+    Of any: sys.exit and a native library's panic are no Exceptions, and would end a worker of Spark that nobody asks why.
+    """
+    hint = "; to leave a row out, give None instead of ending the process" if isinstance(error, SystemExit) else ""
+    return NeedsChange(reasons.CODE_FAILED, f"step {step.label!r} raised on {where}: {_cause(error, step)}{hint}")
 
 
 def call_on_row(function: _Callable, row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -140,6 +140,20 @@ def _imports_nothing_of_the_user() -> Iterator[None]:
     assert not {"steps", "nested", "nested.deep"} & (set(sys.modules) - before)
 
 
+# --- texts ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1}, {"a": 2}]', '[\n  {"a": 1},\n  {"a": 2}\n]\n'])
+def test_an_array_of_json_objects_is_told_with_how_to_make_lines_of_it(ground: Ground, text: str) -> None:
+    ground.use_text(text, format="json", name="rows.json")
+
+    problems = ground.problems()
+
+    assert len(problems) == 1, problems
+    for part in ("rows.json", "JSON array", "one object a line", "jq -c '.[]'"):
+        assert part in problems[0][1]
+
+
 # --- nothing wrong ------------------------------------------------------------------------------------------------------------
 
 
@@ -684,7 +698,7 @@ def test_a_type_that_does_not_exist_is_a_problem_of_the_column(ground: Ground) -
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"[1, 2]\n", "JSON list"), (b"{\n  'id': 1\n}\n", "not JSON"), (b"\n \n", "no file has a line")],
+    [(b"[1, 2]\n", "JSON array"), (b"{\n  'id': 1\n}\n", "not JSON"), (b"\n \n", "no file has a line")],
 )
 def test_json_that_is_not_one_object_a_line_is_a_problem(content: bytes, message: str, ground: Ground) -> None:
     ground.use_text(content, "json", "rows.json")

@@ -167,38 +167,38 @@ def test_every_problem_is_told_at_once() -> None:
     ("changes", "path", "says"),
     [
         ({"spec__checkpoint__uri": ...}, "spec.checkpoint.uri", "this field is required"),
-        ({"spec__checkpoint__uri": ""}, "spec.checkpoint.uri", "at least 1 character"),
-        ({"spec__backoffLimit": "3"}, "spec.backoffLimit", "valid integer"),
-        ({"spec__backoffLimit": -1}, "spec.backoffLimit", "greater than or equal to 0"),
-        ({"spec__backoffLimit": True}, "spec.backoffLimit", "valid integer"),
-        ({"spec__runNonce": 2}, "spec.runNonce", "valid string"),
-        ({"spec__sink__create": "yes"}, "spec.sink.create", "valid boolean"),
+        ({"spec__checkpoint__uri": ""}, "spec.checkpoint.uri", "must not be empty"),
+        ({"spec__backoffLimit": "3"}, "spec.backoffLimit", "whole number"),
+        ({"spec__backoffLimit": -1}, "spec.backoffLimit", "0 or more"),
+        ({"spec__backoffLimit": True}, "spec.backoffLimit", "whole number"),
+        ({"spec__runNonce": 2}, "spec.runNonce", "a text is expected"),
+        ({"spec__sink__create": "yes"}, "spec.sink.create", "true or false"),
         ({"spec__checkpoint__interval": 60}, "spec.checkpoint.interval", '"90s"'),
         ({"spec__checkpoint__interval": "0s"}, "spec.checkpoint.interval", "greater than 0"),
         ({"spec__checkpoint__minimumBytes": "8MB"}, "spec.checkpoint.minimumBytes", '"64Mi"'),
         ({"spec__sink__targetFileSize": "9999999999Ti"}, "spec.sink.targetFileSize", "less than"),
         ({"spec__checkpoint__interval": "9" * 400 + "s"}, "spec.checkpoint.interval", '"90s"'),
         ({"spec__source__splitSize": "0"}, "spec.source.splitSize", "greater than 0"),
-        ({"spec__source__format": "x ml"}, "spec.source.format", "pattern"),
+        ({"spec__source__format": "x ml"}, "spec.source.format", "a text of the form"),
         ({"spec__source__format": "xml"}, "spec.source", "keyColumns are needed"),
         ({"spec__source__format": "parqet"}, "spec.source", "did you mean parquet?"),
         ({"spec__source__options": {"delimiter": "||"}}, "spec.source.options.delimiter", "at most 1 character"),
         ({"spec__source__columns": []}, "spec.source.columns", "at least 1 item"),
-        ({"spec__steps": [{"call": "module.function"}]}, "spec.steps.0.call", "pattern"),
+        ({"spec__steps": [{"call": "module.function"}]}, "spec.steps.0.call", "module:function"),
         (
             {"spec__steps": [{"call": "m:f"}, {"call": "m:f", "input": "polars"}]},
             "spec.steps.1.input",
             "'arrow', 'pandas' or 'row'",
         ),
-        ({"spec__steps": {"call": "m:f"}}, "spec.steps", "array"),
-        ({"spec__sink__iceberg__table": "flights"}, "spec.sink.iceberg.table", "pattern"),
+        ({"spec__steps": {"call": "m:f"}}, "spec.steps", "a list is expected"),
+        ({"spec__sink__iceberg__table": "flights"}, "spec.sink.iceberg.table", "namespace.table"),
         ({"spec__onCodeChange": "continue"}, "spec.onCodeChange", "'Continue' or 'Restart'"),
         ({"spec__onReplaced": "Ignore"}, "spec.onReplaced", "'Fail', 'Process' or 'Skip'"),
-        ({"spec__sparkConf": {"spark.x": True}}, "spec.sparkConf.spark.x", "valid string"),
-        ({"spec__executor": {"instances": -1}}, "spec.executor.instances", "greater than or equal to 0"),
-        ({"metadata__name": "a_b"}, "metadata.name", "pattern"),
-        ({"metadata__name": "../b"}, "metadata.name", "pattern"),
-        ({"metadata__namespace": "a/b"}, "metadata.namespace", "pattern"),
+        ({"spec__sparkConf": {"spark.x": True}}, "spec.sparkConf.spark.x", "a text is expected"),
+        ({"spec__executor": {"instances": -1}}, "spec.executor.instances", "0 or more"),
+        ({"metadata__name": "a_b"}, "metadata.name", "lower case letters"),
+        ({"metadata__name": "../b"}, "metadata.name", "lower case letters"),
+        ({"metadata__namespace": "a/b"}, "metadata.namespace", "lower case letters"),
     ],
 )
 def test_a_wrong_value_is_told_with_the_path_of_its_field(changes: dict[str, Any], path: str, says: str) -> None:
@@ -252,7 +252,7 @@ def test_creating_no_table_is_refused() -> None:
 def test_a_partition_transform_that_is_not_supported_is_refused_and_the_supported_ones_are_listed() -> None:
     sink = {**SMALLEST["spec"]["sink"], "create": True, "partitionBy": [{"column": "a", "transform": "bucket"}]}
     (line,) = problems(manifest(spec__sink=sink))
-    assert line == "spec.sink.partitionBy.0.transform: Input should be 'identity', 'year', 'month', 'day' or 'hour'"
+    assert line == "spec.sink.partitionBy.0.transform: 'identity', 'year', 'month', 'day' or 'hour' is expected"
 
 
 def test_a_property_that_is_not_sparks_is_refused_and_named() -> None:
@@ -275,7 +275,7 @@ def test_a_pod_template_has_metadata_and_spec_and_says_so() -> None:
 def test_a_name_leaves_room_for_what_the_names_of_its_pods_add() -> None:
     assert parse_manifest(manifest(metadata__name="a" * 45)).metadata.name == "a" * 45
     (line,) = problems(manifest(metadata__name="a" * 46))
-    assert line == "metadata.name: String should have at most 45 characters"
+    assert line == "metadata.name: at most 45 characters are allowed"
 
 
 # --- documents that are no manifest ---------------------------------------------------------------------------------------

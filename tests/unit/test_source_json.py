@@ -244,6 +244,38 @@ def test_a_field_that_comes_up_late_is_passed_over_where_columns_are_chosen_and_
     assert read(path, columns=["a", "late"], types={"late": "int64"})[-1] == {"a": 1, "late": 2}
 
 
+@pytest.mark.parametrize(
+    ("late", "name"),
+    [
+        ('{"a": 1, "late": 2}', "late"),
+        ('{"pad": "", "u": {"x": 1, "y": 2}}', "u.y"),
+        ('{"u": {"v": [{"w": 1, "z": 2}]}}', "u.v.z"),
+    ],
+)
+def test_a_field_that_comes_up_late_is_named_with_its_way_out(tmp_path: Path, late: str, name: str) -> None:
+    known = json.dumps({"a": 1, "u": {"x": 1, "v": [{"w": 1}]}, "pad": "x" * 1000}) + "\n"
+
+    refused = refusal(put(tmp_path, "a.json", known * 5_000 + late + "\n" + known))
+
+    assert f"unexpected field {name!r}" in refused.message
+    assert f"a.json: line at byte {5_000 * len(known)}" in refused.message
+    assert "source.types" in refused.message
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff", " \n"])
+@pytest.mark.parametrize("text", ['[{"a": 1}, {"a": 2}]', '[\n  {"a": 1},\n  {"a": 2}\n]\n', "[]", "[\n"])
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_an_array_of_objects_is_refused_with_how_to_make_lines_of_it(tmp_path: Path, mark: str, text: str, gzipped: bool) -> None:
+    data = (mark + text).encode()
+    path = put(tmp_path, "x.json.gz", gzip.compress(data, mtime=0)) if gzipped else put(tmp_path, "x.json", data)
+
+    refused = refusal(path)
+
+    assert refused.reason == reasons.SOURCE_UNREADABLE
+    for part in (path, "JSON array", "one object a line", "jq -c '.[]'"):
+        assert part in refused.message
+
+
 @pytest.mark.parametrize("inside", ['{"x": 2, "y": "lost"}', '{"x": 2, "v": [{"w": 1, "y": "lost"}]}'])
 @pytest.mark.parametrize("other", ['"text"', "7"])
 def test_a_field_that_comes_up_late_inside_of_a_column_is_refused_also_where_columns_are_chosen(

@@ -52,7 +52,7 @@ WRONG = {
     "nothing": ("", "not JSON"),
     "a cut text": (settings_for("b")[:-3], "not JSON"),
     "yaml": (f"storage:\n- secret_access_key: {HIDDEN}\n", "not JSON"),
-    "a list": (f'["{HIDDEN}"]', "object"),
+    "a list": (f'["{HIDDEN}"]', "a mapping is expected"),
     "a misspelt field": (settings_for("b").replace("secret_access_key", "secret_acces_key"), "'secret_access_key'"),
     "a wrong type": (settings_for("b").replace(f'"{HIDDEN}"', f'["{HIDDEN}"]'), "storage.0.secret_access_key"),
     "two places of a secret": (

@@ -25,6 +25,7 @@ _SHOWN: Final = 0
 _UNREADABLE: Final = "?"
 _ROWS_LISTED: Final = 20
 _MOST_OF_A_MESSAGE: Final = 200
+_ANY_WIDTH: Final = 100_000
 
 
 def inspect_command(uri: str, settings_file: Path | None, output: str, write: str | None) -> int:
@@ -140,8 +141,29 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
         )
     if len(epoch.attempts) > 1:
         table.add_row("all", "", "", *_sum_cells(epoch.sealed), "what counts")
-    out.print(Padding(table, (0, 0, 0, 4), expand=False))
+    padded = Padding(table, (0, 0, 0, 4), expand=False)
+    if out.measure(padded, options=out.options.update(max_width=_ANY_WIDTH)).maximum <= out.width:
+        out.print(padded)
+    else:
+        _print_attempts_in_lines(out, epoch, at, unreadable)
     _print_rows_that_failed(out, epoch)
+
+
+def _print_attempts_in_lines(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str]) -> None:
+    """Where a table would break words to fit: two lines for each attempt."""
+    for attempt in epoch.attempts:
+        code = attempt.code_digest or _UNREADABLE
+        out.print(f"    attempt {attempt.attempt}, code {code}: {_state_text(attempt, at, unreadable)}", markup=False)
+        tasks = "no plan" if attempt.tasks is None else f"{attempt.tasks_done} of {counted(attempt.tasks, 'task')}"
+        tasks = _UNREADABLE if at.plan(attempt.attempt) in unreadable else tasks
+        out.print(f"      {tasks}, {_sum_text(attempt.sealed)}", markup=False)
+    if len(epoch.attempts) > 1:
+        out.print(f"    all that counts: {_sum_text(epoch.sealed)}", markup=False)
+
+
+def _sum_text(sums: ShownSums) -> str:
+    parts = [counted(sums.seals, "seal"), f"{counted(sums.rows_read, 'row')} read", f"{sums.rows_written:,} written"]
+    return ", ".join([*parts, counted(sums.staged_files, "file"), size_text(sums.staged_bytes)])
 
 
 def _print_rows_that_failed(out: Console, epoch: ShownEpoch) -> None:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
+from checkpoint_operator.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
 from checkpoint_operator.core.actions import Close, Commit, Finish, RecordAttempt, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.rules import progress_deadline_s
@@ -105,15 +106,9 @@ class _Display:
 
     def __enter__(self) -> _Display:
         if self.console.is_terminal:
+            bar = [BarColumn(BAR_COLUMNS)] if self.console.width >= BAR_FROM_WIDTH else []
             self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.completed}/{task.total} tasks"),
-                TextColumn("{task.fields[rows]} rows sealed"),
-                TextColumn("{task.fields[rate]} rows/s"),
-                TimeElapsedColumn(),
-                console=self.console,
-                transient=True,
+                TextColumn("{task.description}"), *bar, TimeElapsedColumn(), console=self.console, transient=True
             )
             self._bar.start()
         return self
@@ -199,15 +194,10 @@ class _Display:
         rate = self._rows_per_second(elapsed, counts.rows_read)
         if self._bar is not None:
             if self._task is None:
-                self._task = self._bar.add_task("starting", total=None, rows="0", rate="0")
-            self._bar.update(
-                self._task,
-                description=f"{self.manifest.metadata.name}, attempt {counts.attempt}{_phase(counts)}",
-                total=counts.tasks,
-                completed=counts.tasks_done,
-                rows=f"{counts.rows_read:,}",
-                rate=f"{rate:,.0f}",
-            )
+                self._task = self._bar.add_task("starting", total=None)
+            room = self.console.width - TIME_COLUMNS - (BAR_COLUMNS + 1 if self.console.width >= BAR_FROM_WIDTH else 0)
+            line = progress_line(counts, self.manifest.metadata.name, _phase(counts), rate, room)
+            self._bar.update(self._task, description=line, total=counts.tasks, completed=counts.tasks_done)
         elif elapsed - self._last_plain >= _PLAIN_EVERY_S:
             self._last_plain = elapsed
             tasks = f"{counts.tasks_done}/{counts.tasks or '?'} tasks"

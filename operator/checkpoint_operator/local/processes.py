@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_operator.code import code_folder
-from checkpoint_operator.core.observation import DriverSight, DriverState
+from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
+from checkpoint_operator.local.endings import how_it_ended
 from checkpoint_operator.local.java import check_java
+from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.records import LaunchRecord
@@ -51,7 +53,11 @@ class DriverProcesses:
     def look(self, key: EpochKey, attempt: int) -> DriverSight:
         process = self._started.get((key, attempt))
         if process is not None:
-            return DriverSight(DriverState.RUNNING if process.poll() is None else DriverState.GONE)
+            if (code := process.poll()) is None:
+                return DriverSight(DriverState.RUNNING)
+            # Recorded only where the driver has not said by itself why it ended.
+            trouble = Failure("Retryable", reasons.DRIVER_FAILED, how_it_ended(code, self.log_of(key, attempt)))
+            return DriverSight(DriverState.GONE, trouble)
         # An attempt that another runner recorded: its driver ended with that runner, or is about to.
         return DriverSight(DriverState.UNBORN if (key, attempt) in self._recorded else DriverState.GONE)
 

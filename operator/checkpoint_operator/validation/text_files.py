@@ -199,6 +199,11 @@ def _csv_names(beginning: _Beginning, options: SourceOptions) -> tuple[str, ...]
 
 def _json_names(beginning: _Beginning) -> tuple[str, ...] | None:
     """Return the fields of the first object; None if there is no line, () if it is too long to be seen whole."""
+    if beginning.lines.lstrip().startswith("["):
+        raise _Unreadable(
+            "is a JSON array, and one object a line is expected: make lines of it, e.g. with jq -c '.[]' FILE > NEW_FILE (a "
+            "folder of their own for the new files), and read those"
+        )
     line = next((line for line in beginning.lines.split("\n") if line.strip()), None)
     if line is None or beginning.is_cut_off:
         return None if line is None else ()

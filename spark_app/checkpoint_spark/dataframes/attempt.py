@@ -102,7 +102,7 @@ def _run_program(call: str, job: Job) -> None:
         found(job)
     except (CheckpointError, Py4JError, PySparkException):
         raise
-    except Exception as error:
+    except BaseException as error:  # sys.exit, too, and what native libraries raise
         raise NeedsChange(reasons.CODE_FAILED, f"the program {call} raised {type(error).__name__}: {error}") from error
 
 

@@ -371,7 +371,7 @@ class _Segment:
             return
         quarantine = self.quarantine
 
-        def set_apart(row: int, step: str, error: Exception) -> None:
+        def set_apart(row: int, step: str, error: BaseException) -> None:
             source, *values = (keys.value_at(column, row) for column in piece.keys.columns)
             failed.append(row)
             quarantine.add(RowKey(source=source, values=keys.texts_of(values)), place.of_row(row), step, error)

@@ -22,6 +22,8 @@ WAY_OUT: Final = (
 
 
 _SPACE: Final = re.compile(rb"\s*")
+#: A byte order mark may come before the first line.
+_MARK_BYTES: Final = 3
 
 
 def parse_objects(
@@ -81,16 +83,39 @@ def _read(lines: Lines, options: Any) -> pa.Table | None:
     space = _SPACE.match(lines.data, lines.begin, lines.end)
     if space is None or space.end() == lines.end:
         return None
+    if lines.position <= _MARK_BYTES and lines.data.startswith(b"[", space.end()):
+        raise NotOneRowALine(
+            "the file is a JSON array",
+            "one object a line is expected: make lines of it, e.g. with jq -c '.[]' FILE > NEW_FILE (the new files in "
+            "a folder of their own), and read those",
+        )
     data, added = lines.buffer, 0
     if not lines.data.startswith(b"{", space.end()):
         # A null in the first place makes pyarrow (26) end the whole process. After an object, it is a row of NULLs.
         data, added = pa.py_buffer(b"{}\n" + data.to_pybytes()), 1
     in_one_block = pa.json.ReadOptions(use_threads=False, block_size=data.size + 1)
-    table = pa.json.read_json(pa.BufferReader(data), in_one_block, options)
+    try:
+        table = pa.json.read_json(pa.BufferReader(data), in_one_block, options)
+    except pa.ArrowInvalid as error:
+        if (late := _late_field(lines, options.explicit_schema, error)) is None:
+            raise
+        raise pa.ArrowInvalid(f"unexpected field {late!r}, which the first rows of the source do not have") from error
     rows = table.num_rows - added
     if not lines.are_as_many_as(rows, spaces_are_blank=True):
         raise NotOneRowALine("a line does not hold exactly one object", "write each object on a line of its own")
     return table.slice(added)
+
+
+def _late_field(lines: Lines, schema: pa.Schema | None, error: pa.ArrowInvalid) -> str | None:
+    """Return the field that pyarrow did not expect and does not name; None of several lines, which are halved to find the one."""
+    if schema is None or "unexpected field" not in str(error) or lines.line_end_near_the_middle() is not None:
+        return None
+    try:
+        values = json.loads(lines.data[lines.begin : lines.end])
+    except (ValueError, RecursionError):
+        return None
+    fields = pa.struct(list(schema))
+    return next((path.removeprefix(".") for path in _unknown(values, fields, "")), None)
 
 
 def _field_inside(lines: Lines, schema: pa.Schema) -> str | None:

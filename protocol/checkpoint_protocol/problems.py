@@ -1,0 +1,85 @@
+"""What is wrong with a manifest, a settings file or a record, in words: none of a library's own text reaches a person.
+
+No value is quoted: in a settings file it may be a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+#: Parts of a place that are no field: which member of a union was tried.
+UNION_MARK: Final = "("
+#: An error of our own, whose text is ours.
+NO_SECRET: Final = "no_secret"
+
+_KINDS: Final[Mapping[str, str]] = {
+    "int": "a whole number is expected, without quotes",
+    "float": "a number is expected, without quotes",
+    "bool": "true or false is expected, without quotes",
+    "string": "a text is expected (a number or a yes in quotes)",
+    "list": "a list is expected (a line with - for each item)",
+    "tuple": "a list is expected (a line with - for each item)",
+    "dict": "a mapping is expected (name: value)",
+    "model": "a mapping is expected (field: value)",
+}
+#: What the patterns of fields mean.
+_FORMS: Final[Mapping[str, str]] = {
+    r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$": "module:function (or module:Class)",
+    r"^[^.]+(\.[^.]+)+$": "namespace.table",
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower case letters, digits and '-', with a letter or digit at both ends",
+    r"^\S+$": "one word without spaces",
+}
+
+
+def place_of(problem: Mapping[str, Any]) -> str:
+    """Return the path of the field, such as spec.steps.0.call."""
+    parts = (str(part) for part in problem["loc"])
+    return ".".join(part for part in parts if not part.startswith(UNION_MARK))
+
+
+def text_of(problem: Mapping[str, Any]) -> str:
+    """Say what is wrong with the field; `problem` is one of pydantic's `ValidationError.errors()`."""
+    kind, context = problem["type"], problem.get("ctx") or {}
+    if kind in ("value_error", "assertion_error"):
+        return str(context.get("error", "it is wrong"))
+    if kind == "missing":
+        return "this field is required"
+    if kind == "extra_forbidden":
+        return "unknown field"
+    if kind in ("literal_error", "enum", "union_tag_invalid"):
+        return f"{context.get('expected', context.get('expected_tags'))} is expected"
+    if kind == "string_pattern_mismatch":
+        pattern = context["pattern"]
+        return f"{_FORMS.get(pattern, f'a text of the form {pattern}')} is expected"
+    if (bound := _bound_text(kind, context)) is not None:
+        return bound
+    for suffix in ("_type", "_parsing", "_from_float", "_attributes_type"):
+        if (expected := _KINDS.get(kind.removesuffix(suffix))) is not None:
+            return expected
+    return str(problem["msg"]) if kind == NO_SECRET else f"it is not what is expected here ({kind})"
+
+
+def _bound_text(kind: str, context: Mapping[str, Any]) -> str | None:
+    match kind:
+        case "string_too_short":
+            least = context["min_length"]
+            return "it must not be empty" if least == 1 else f"at least {least} characters are expected"
+        case "string_too_long":
+            most = context["max_length"]
+            return f"at most {most} {'character is' if most == 1 else 'characters are'} allowed"
+        case "too_short":
+            least = context["min_length"]
+            return f"at least {least} {'item is' if least == 1 else 'items are'} expected"
+        case "too_long":
+            return f"at most {context['max_length']} items are allowed"
+        case "greater_than":
+            return f"it must be greater than {context['gt']}"
+        case "greater_than_equal":
+            return f"it must be {context['ge']} or more"
+        case "less_than":
+            return f"it must be less than {context['lt']}"
+        case "less_than_equal":
+            return f"it must be {context['le']} or less"
+        case _:
+            return None

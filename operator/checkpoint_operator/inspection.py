@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from checkpoint_operator.inspected import (
@@ -28,6 +29,7 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.parts import Input, InputInParts
 from checkpoint_protocol.quarantine import key_of, rows_retried
 from checkpoint_protocol.records import (
     ClaimRecord,
@@ -47,7 +49,9 @@ from checkpoint_protocol.records import (
     Record,
     RowKey,
     Seal,
+    SourceFile,
     StagedFile,
+    StoredPart,
     Target,
 )
 from checkpoint_protocol.standing import read
@@ -106,6 +110,7 @@ class Inspector:
     strays: list[str] = field(default_factory=list)
     _wrong: dict[str, str] = field(default_factory=dict)
     _deletions: dict[str, bool | None] = field(default_factory=dict)
+    _without_files: set[EpochKey] = field(default_factory=set)
     _unanswered: int = 0
 
     @property
@@ -213,17 +218,22 @@ class Inspector:
         launches = {number: self._launch(ledger, number, number in known) for number in numbers}
         seals = _seals_in(at, numbers, paths)
         attempts = tuple(self._attempt(ledger, number, launches[number], seals[number]) for number in numbers)
+        for number in numbers:
+            if (plan := self._try(at.plan(number), partial(ledger.read_plan, number))) is not None:
+                self._expect(plan.parts, partial(at.plan_part, number), paths, at.plan(number))
         claims = sorted(index for path in paths if (index := layout.claim_index_of(path, at.commit)) is not None)
         known_keys = {path for path in paths for number in numbers if layout.is_keys_object(path, at.keys(number))}
         self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals, paths) - known_keys)
-        source = self._try(at.input, ledger.read_input)
+        source = self._input(ledger)
+        if isinstance(source, InputInParts):
+            self._expect(source.index.parts, at.input_part, paths, at.input)
         mark = self._try(at.mark, ledger.read_mark)
         first = launches.get(1)
         return ShownEpoch(
             epoch=key.epoch,
             run_nonce=first.run_nonce if first else None,
-            input_files=len(source.files) if source else None,
-            input_bytes=sum(file.size_bytes for file in source.files) if source else None,
+            input_files=source.totals.files if source else None,
+            input_bytes=source.totals.size_bytes if source else None,
             input_table=_pinned(source.table) if source else None,
             input_keys=tuple(column.name for column in source.keys) if source else (),
             rows_retried=rows_retried(source),
@@ -233,6 +243,13 @@ class Inspector:
             is_committed=None if at.mark in self._wrong else mark is not None,
             commit=_commit(mark) if mark else None,
         )
+
+    def _expect(self, parts: Iterable[StoredPart], path_of: Callable[[str], str], listed: Collection[str], named_by: str) -> None:
+        """Note the parts of a record that are not there. A listing is no snapshot, but they are put before what names them."""
+        there = set(listed) if parts else set()
+        for part in parts:
+            if path_of(part.token) not in there:
+                self._missing(path_of(part.token), f"{named_by} names it")
 
     def _launch(self, ledger: Ledger, number: int, is_listed: bool) -> LaunchRecord | None:
         launch = self._try(ledger.at.launch(number), lambda: ledger.read_launch(number))
@@ -275,6 +292,19 @@ class Inspector:
             quarantined=tuple(self._rows_that_failed(ledger, seals)) if self.shows_rows else (),
         )
 
+    def _input(self, ledger: Ledger) -> Input | None:
+        found = self._try(ledger.at.input, lambda: [ledger.read_input()])
+        return found[0] if found else None
+
+    def _file(self, ledger: Ledger, record: Input, number: int) -> SourceFile | None:
+        """Return a file of the input; None, with an error noted once, if its part cannot be read."""
+        if ledger.key in self._without_files:
+            return None
+        file = self._try(f"{ledger.at.input_parts}", lambda: record.files[number])
+        if file is None:
+            self._without_files.add(ledger.key)
+        return file
+
     def _rows_that_failed(self, ledger: Ledger, seals: Iterable[Seal]) -> Iterator[ShownRowError]:
         """Give what can be read of them: a seal's object that is gone is named once, and what came before it is shown."""
         for seal in seals:
@@ -285,14 +315,16 @@ class Inspector:
                 self._wrong[ledger.at.seal(seal.attempt, seal.task, seal.link)] = error.message
 
     def _row_error(self, ledger: Ledger, row: QuarantinedRow) -> ShownRowError:
-        record = self._try(ledger.at.input, ledger.read_input)
+        record = self._input(ledger)
         shown = ShownRowError(step=row.step, error=row.error, message=row.message, traceback=row.traceback)
         if isinstance(row.row, RowKey):
             return shown.model_copy(update={"key": key_of(row.row, record), "source": row.row.source})
         where = row.row.range
         found: dict[str, Any] = {"start": where.start, "end": where.end}
-        if record is not None and where.file < len(record.files):
-            file = record.files[where.file]
+        file = None
+        if record is not None and where.file < record.totals.files:
+            file = self._file(ledger, record, where.file)
+        if file is not None:
             found |= {"file": file.path, "etag": file.etag, "unit": file.unit}
         return shown.model_copy(update=found)
 
@@ -399,6 +431,9 @@ def _records_of(
     paths = {at.input, at.mark, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
     paths |= {path for path in listed for number in numbers if layout.is_quarantine(path, at.quarantines(number))}
+    # Named or not: a driver that died, or whose record did not win, leaves parts that nobody reads.
+    folders = (at.input_parts, *(at.plan_parts(number) for number in numbers))
+    paths |= {path for path in listed if any(layout.is_part(path, folder) for folder in folders)}
     paths |= {path for path in listed if any(layout.bundle_of(path, at.seals(number)) is not None for number in numbers)}
     return paths | {at.seal(number, *place) for number, places in seals.items() for place in places}
 

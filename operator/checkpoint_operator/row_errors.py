@@ -10,8 +10,9 @@ from checkpoint_operator.core.observation import Attempt, RowErrorLimit
 from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.parts import Input
 from checkpoint_protocol.quarantine import describe_limit, key_of, key_text, most_rows
-from checkpoint_protocol.records import ClosedRecord, InputRecord, LaunchRecord, QuarantinedRow, RowKey, Seal
+from checkpoint_protocol.records import ClosedRecord, LaunchRecord, QuarantinedRow, RowKey, Seal
 
 _EXAMPLES: Final = 3
 _MOST_OF_A_MESSAGE: Final = 300
@@ -59,7 +60,7 @@ def _seals(ledger: Ledger, attempt: int, closed: ClosedRecord | None) -> Iterabl
     return (seal for chain in chains.values() for seal in chain)
 
 
-def _examples(ledger: Ledger, attempts: Iterable[Attempt], record: InputRecord | None) -> Iterable[str]:
+def _examples(ledger: Ledger, attempts: Iterable[Attempt], record: Input | None) -> Iterable[str]:
     """Say what failed, from what the seals themselves hold."""
     for attempt in attempts:
         if attempt.rows_quarantined:
@@ -69,12 +70,12 @@ def _examples(ledger: Ledger, attempts: Iterable[Attempt], record: InputRecord |
                     yield f"{place_of(row, record)}: {row.step}: {row.error}: {message}"
 
 
-def place_of(row: QuarantinedRow, record: InputRecord | None) -> str:
+def place_of(row: QuarantinedRow, record: Input | None) -> str:
     """Name the place of a row in the input."""
     if isinstance(row.row, RowKey):
         return f"the row with {key_text(key_of(row.row, record), row.row.source)}"
     where = row.row.range
-    if record is None or where.file >= len(record.files):
+    if record is None or where.file >= record.totals.files:
         return f"position {where.start} of file number {where.file}"
     file = record.files[where.file]
     unit = {"rows": "row", "records": "row", "bytes": "the line at byte"}[file.unit]

@@ -11,7 +11,9 @@
     control/<uid>/<epoch>/commit/claim-<i>.json   who may try to commit
     control/<uid>/<epoch>/commit/done.json        the mark
     staged/<uid>/<epoch>/input.json               the epoch's input
+    staged/<uid>/<epoch>/input/<token>.json       files of an input that is too large for one object
     staged/<uid>/<epoch>/<n>/plan.json            driver n's plan
+    staged/<uid>/<epoch>/<n>/plan/<token>.json    tasks of a plan that is too large for one object
     staged/<uid>/<epoch>/<n>/output.json          the schema that driver n's steps produce, where the table is to be made
     staged/<uid>/<epoch>/<n>/failure.json         why driver n ended
     staged/<uid>/<epoch>/<n>/seals/<task>/<k>.json
@@ -108,6 +110,13 @@ class EpochLayout:
         return f"{self.staged}/input.json"
 
     @property
+    def input_parts(self) -> str:
+        return f"{self.staged}/input/"
+
+    def input_part(self, token: str) -> str:
+        return f"{self.input_parts}{token}.json"
+
+    @property
     def launches(self) -> str:
         return f"{self.control}/launch/"
 
@@ -137,6 +146,12 @@ class EpochLayout:
 
     def plan(self, attempt: int) -> str:
         return f"{self.staged}/{attempt}/plan.json"
+
+    def plan_parts(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/plan/"
+
+    def plan_part(self, attempt: int, token: str) -> str:
+        return f"{self.plan_parts(attempt)}{token}.json"
 
     def output(self, attempt: int) -> str:
         return f"{self.staged}/{attempt}/output.json"
@@ -198,6 +213,11 @@ def seal_of(path: str, folder: str) -> tuple[int, int] | None:
     """Return (task, link) of `<folder><task>/<link>.json`, or None."""
     match = _SEAL.fullmatch(_below(path, folder))
     return (int(match[1]), int(match[2])) if match else None
+
+
+def is_part(path: str, folder: str) -> bool:
+    """Whether an object is `<folder><token>.json`, for the folder of an input's or a plan's parts."""
+    return _TOKEN.fullmatch(_below(path, folder)) is not None
 
 
 def is_quarantine(path: str, folder: str) -> bool:

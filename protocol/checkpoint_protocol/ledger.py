@@ -17,32 +17,45 @@ from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.listing import SealListing
+from checkpoint_protocol.parts import FilesInParts, Input, InputInParts, cut_files, cut_tasks, digest_of
+from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
+    PART_BYTES,
     BundleRecord,
     CheckedBundle,
     ClaimRecord,
     ClosedRecord,
     DeletedRecord,
     FailureRecord,
+    InputIndexRecord,
+    InputPartRecord,
     InputRecord,
     LaunchRecord,
     MarkRecord,
     OutputRecord,
+    PlanPartRecord,
     PlanRecord,
     QuarantinedRow,
     QuarantineRecord,
     Record,
     Seal,
+    SourceFile,
+    StoredPart,
     TargetRecord,
     decode,
+    encode,
 )
-from checkpoint_protocol.standing import PUT_PAUSE_S, PUT_TRIES, put_once, read
+from checkpoint_protocol.standing import PUT_PAUSE_S, PUT_TRIES, put_once, read, read_one_of
 from checkpoint_protocol.store import ObjectStore
 
 _R = TypeVar("_R", bound=Record)
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
 
+#: What may stand where the input is fixed.
+_INPUTS: Final[Sequence[type[InputRecord | InputIndexRecord]]] = (InputRecord, InputIndexRecord)
+#: A part of a large record takes some megabytes.
+_PARTS_AT_ONCE: Final = 4
 #: A bundle takes some megabytes.
 _BUNDLE_READERS: Final = 4
 #: Enough to cut a listing at.
@@ -60,14 +73,15 @@ class Ledger:
     """The records of one epoch of one write.
 
     No record ever changes, so each is remembered once it was read or put; but not the seals, which are many. That one is not
-    there is asked anew each time.
+    there is asked anew each time. An input or a plan of more than `part_bytes` is put in parts.
     """
 
     store: ObjectStore
     key: EpochKey
     pause: Callable[[float], None] = time.sleep
     ask_all: Mapper = in_threads
-    _known: dict[str, Record] = field(default_factory=dict)
+    part_bytes: int = PART_BYTES
+    _known: dict[str, Record | InputInParts] = field(default_factory=dict)
 
     @property
     def at(self) -> EpochLayout:
@@ -94,12 +108,74 @@ class Ledger:
 
     # --- input and attempts -----------------------------------------------------------------------------------------------
 
-    def put_input(self, record: InputRecord) -> InputRecord:
-        """Fix the input of the epoch; return the record that stands, which another driver may have put."""
-        return self._put(self.at.input, record)
+    def put_input(self, record: InputRecord) -> Input:
+        """Fix the input of the epoch; return what stands, which another driver may have put.
 
-    def read_input(self) -> InputRecord | None:
-        return self._read(self.at.input, InputRecord)
+        One with many files is put in parts, and these before the index that names them: an index that stands is whole.
+        """
+        stored: InputRecord | InputIndexRecord = record
+        pieces = cut_files(record.files, self.part_bytes)
+        if len(pieces) > 1:
+            parts = [InputPartRecord(token=new_token(), files=tuple(piece)) for piece in pieces]
+            stored = InputIndexRecord(
+                token=record.token,
+                parts=self._put_parts(self.at.input_part, [(part, len(part.files)) for part in parts]),
+                totals=record.totals,
+                arrow_schema=record.arrow_schema,
+                table=record.table,
+            )
+        standing = self._remember_input(put_once(self.store, self.at.input, stored, self.pause, _INPUTS))
+        # Ours is in memory already.
+        return record if standing.token == record.token else standing
+
+    def read_input(self) -> Input | None:
+        """Return the input. Of one in parts a file is read when it is asked for: Corrupt if its part is not as it was put."""
+        known = self._known.get(self.at.input)
+        if isinstance(known, InputRecord | InputInParts):
+            return known
+        found = read_one_of(self.store, self.at.input, _INPUTS)
+        return None if found is None else self._remember_input(found)
+
+    def _remember_input(self, standing: InputRecord | InputIndexRecord) -> Input:
+        found: Input
+        if isinstance(standing, InputRecord):
+            found = standing
+        else:
+            found = InputInParts(standing, FilesInParts(standing.parts, self._load_files))
+        self._known[self.at.input] = found
+        return found
+
+    def _load_files(self, part: StoredPart) -> tuple[SourceFile, ...]:
+        path = self.at.input_part(part.token)
+        files = self._read_part(path, part, InputPartRecord).files
+        return self._counted(path, part, files)
+
+    def _put_parts(self, path_of: Callable[[str], str], parts: Sequence[tuple[Record, int]]) -> tuple[StoredPart, ...]:
+        """Store parts of a record, before the record that names them. Their names are random: nobody else puts there."""
+
+        def put(numbered: tuple[Record, int]) -> StoredPart:
+            part, count = numbered
+            put_once(self.store, path_of(part.token), part, self.pause)
+            return StoredPart(token=part.token, count=count, digest=digest_of(encode(part)))
+
+        return tuple(streamed(self.ask_all, put, parts, _PARTS_AT_ONCE))
+
+    def _read_part(self, path: str, part: StoredPart, model: type[_R]) -> _R:
+        data = self.store.get(path)
+        if data is None:
+            raise Corrupt(reasons.RECORD_UNREADABLE, f"{self.store.uri}/{path} is gone, though a record names it as its part")
+        if digest_of(data) != part.digest:
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE, f"{self.store.uri}/{path} is not what was put: its bytes have another digest"
+            )
+        return decode(model, data, f"{self.store.uri}/{path}")
+
+    def _counted(self, path: str, part: StoredPart, items: tuple[_First, ...]) -> tuple[_First, ...]:
+        if len(items) != part.count:
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE, f"{self.store.uri}/{path} has {len(items)} entries; its record says {part.count}"
+            )
+        return items
 
     def put_launch(self, record: LaunchRecord) -> LaunchRecord:
         return self._put(self.at.launch(record.attempt), record)
@@ -132,7 +208,17 @@ class Ledger:
         return self._read(self.at.failure(attempt), FailureRecord)
 
     def put_plan(self, record: PlanRecord) -> PlanRecord:
-        """Fix the plan of an attempt. Raises Superseded if another driver of the attempt has: this one must end at once."""
+        """Fix the plan of an attempt. Raises Superseded if another driver of the attempt has: this one must end at once.
+
+        Many tasks are put in parts, and these before the plan; who reads the plan gets their number, and `read_tasks` them.
+        """
+        pieces = cut_tasks(record.tasks, self.part_bytes)
+        if len(pieces) > 1:
+            parts = [PlanPartRecord(token=new_token(), tasks=tuple(piece)) for piece in pieces]
+            named = self._put_parts(
+                lambda token: self.at.plan_part(record.attempt, token), [(part, len(part.tasks)) for part in parts]
+            )
+            record = record.model_copy(update={"tasks": (), "parts": named})
         standing = self._put(self.at.plan(record.attempt), record)
         if standing.token != record.token:
             raise Superseded(
@@ -143,6 +229,13 @@ class Ledger:
 
     def read_plan(self, attempt: int) -> PlanRecord | None:
         return self._read(self.at.plan(attempt), PlanRecord)
+
+    def read_tasks(self, plan: PlanRecord) -> Iterator[tuple[Range, ...]]:
+        """Give the tasks of a plan, in order. Corrupt if a part of it is gone, or is not as it was put."""
+        yield from plan.tasks
+        for part in plan.parts:
+            path = self.at.plan_part(plan.attempt, part.token)
+            yield from self._counted(path, part, self._read_part(path, part, PlanPartRecord).tasks)
 
     # --- the seal chain ---------------------------------------------------------------------------------------------------
 

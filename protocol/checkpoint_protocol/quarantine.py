@@ -11,9 +11,10 @@ from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Quarantine
+from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quantities import format_share
-from checkpoint_protocol.records import InputRecord, RowKey, RowPosition
+from checkpoint_protocol.records import RowKey, RowPosition
 
 _MILLION: Final = 1_000_000
 
@@ -21,7 +22,7 @@ _MILLION: Final = 1_000_000
 FileVersion = tuple[str, str]
 
 
-def most_rows(limits: Quarantine, record: InputRecord | None, rows_read: int | None = None) -> int:
+def most_rows(limits: Quarantine, record: Input | None, rows_read: int | None = None) -> int:
     """Return how many rows of an epoch may be quarantined.
 
     `rows_read` is said once all rows are; before, a share is judged only where the input tells how many there are. Rows that
@@ -34,7 +35,7 @@ def most_rows(limits: Quarantine, record: InputRecord | None, rows_read: int | N
     return min(limits.max_rows, max(0, rows - retried) * limits.max_share // _MILLION) + retried
 
 
-def describe_limit(limits: Quarantine, record: InputRecord | None, rows_read: int | None = None) -> str:
+def describe_limit(limits: Quarantine, record: Input | None, rows_read: int | None = None) -> str:
     """Say which field of the manifest it is that sets the limit, and what it allows."""
     retried = rows_retried(record)
     most = most_rows(limits, record, rows_read) - retried
@@ -44,32 +45,24 @@ def describe_limit(limits: Quarantine, record: InputRecord | None, rows_read: in
     return f"quarantine.maxShare, {format_share(limits.max_share)} of all rows, allows {most:,}{again}"
 
 
-def rows_retried(record: InputRecord | None) -> int:
+def rows_retried(record: Input | None) -> int:
     """Return how many rows of an epoch's input earlier epochs had quarantined."""
     if record is None:
         return 0
-    return sum(len(file.only or ()) for file in record.files) + (record.retried.rows if record.retried is not None else 0)
+    return record.totals.retried + (record.retried.rows if record.retried is not None else 0)
 
 
-def _rows_of(record: InputRecord | None) -> int | None:
+def _rows_of(record: Input | None) -> int | None:
     """Return how many rows an epoch has at the most, where its files tell: those of which rows are counted, to a known end.
 
     Rows that `where` or a table's deletes leave out are among them: how many these are is known when all are read.
     """
     if record is None or record.keys:
         return None
-    rows = 0
-    for file in record.files:
-        if file.only is not None:
-            rows += len(file.only)
-        elif file.unit == "bytes" or file.end is None:
-            return None
-        else:
-            rows += file.end - file.start
-    return rows
+    return record.totals.rows
 
 
-def key_of(row: RowKey, record: InputRecord | None) -> dict[str, str]:
+def key_of(row: RowKey, record: Input | None) -> dict[str, str]:
     """Return the key columns of a row that failed, with their values as text; without the input's record they have no names."""
     names = [column.name for column in record.keys] if record is not None else [f"k{place}" for place in range(len(row.values))]
     return dict(zip(names, row.values, strict=False))
@@ -89,13 +82,15 @@ def outstanding(epochs: Iterable[Ledger]) -> dict[FileVersion, tuple[tuple[int, 
     """
     found: dict[FileVersion, set[tuple[int, int]]] = {}
     for ledger in epochs:
-        files = _input_of(ledger).files
-        for file in files:
-            found.setdefault((file.path, file.etag), set()).difference_update(file.only or ())
-        for row in _quarantined_in(ledger):
-            file, where = files[row.file], (row.start, row.end)
+        record = _input_of(ledger)
+        if record.totals.retried:
+            for file in record.files:
+                found.get((file.path, file.etag), set()).difference_update(file.only or ())
+        # In the order of the files, which are read in parts.
+        for row in sorted(_quarantined_in(ledger), key=lambda row: row.file):
+            file, where = record.files[row.file], (row.start, row.end)
             if where[1] is not None:
-                found[(file.path, file.etag)].add((where[0], where[1]))
+                found.setdefault((file.path, file.etag), set()).add((where[0], where[1]))
     return {version: tuple(sorted(rows)) for version, rows in found.items() if rows}
 
 
@@ -123,7 +118,7 @@ def _quarantined_in(ledger: Ledger) -> Iterable[Range]:
             yield row.row.range
 
 
-def _input_of(ledger: Ledger) -> InputRecord:
+def _input_of(ledger: Ledger) -> Input:
     record = ledger.read_input()
     if record is None:
         raise _gone(ledger, ledger.at.input)

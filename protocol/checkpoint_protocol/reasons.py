@@ -16,6 +16,7 @@ CREDENTIALS_REFUSED: Final = "CredentialsRefused"  # the store or catalog refuse
 STORE_UNSAFE: Final = "StoreUnsafe"  # the store ignores put-if-absent
 RECORD_UNREADABLE: Final = "RecordUnreadable"  # an object exists but is not a record we can read
 DISK_FULL: Final = "DiskFull"  # a disk or a quota of this machine has no room left
+RECORD_TOO_LARGE: Final = "RecordTooLarge"  # a record would be larger than any that is read: nothing was put
 # the source
 SOURCE_MISSING: Final = "SourceMissing"  # a path of the source does not exist or matches nothing
 SOURCE_CHANGED: Final = "SourceChanged"  # a file was replaced or vanished while rows of it are missing

@@ -8,18 +8,22 @@ its put was lost.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.manifest import Quarantine, Source, Step
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.problems import place_of, text_of
 
-#: No record is larger; what is, was not written by us. 64 MiB hold an input of 400,000 files.
+#: No record is larger: it is refused before it is put, and what is found that is larger was not written by us.
 MAX_RECORD_BYTES = 64 << 20
+#: An input or a plan that is larger is put in parts of about this size: some 30,000 files, or 200,000 ranges.
+PART_BYTES = 8 << 20
 
 #: What is kept of a row that failed, in characters: 7 kB a row, however long a traceback or a message is.
 MAX_STEP_LENGTH = 512
@@ -112,8 +116,20 @@ class IcebergSourceFile(Part):
     deletes: tuple[DeleteFile, ...]
 
 
-class SourceFile(Part):
-    """One input file, fixed for the epoch.
+class StoredPart(Part):
+    """An object with a part of a record that is too large for one, named by its token; it counts because the record names it.
+
+    `count`: how many files of an input, or tasks of a plan, it has. `digest` is the SHA-256 of its bytes.
+    """
+
+    token: Token
+    count: Annotated[int, Field(ge=1)]
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
+class SourceFile:
+    """One input file, fixed for the epoch. With slots, and no pydantic model: there may be a million in one process.
 
     `unit` says what its positions count: rows (Parquet, Iceberg, Lance), bytes (line-aligned text), records (text that is read
     from its start only). Positions run from `start` to `end`; end is None where it is known after reading only. `cuts` are
@@ -188,12 +204,27 @@ class PinnedLance(Part):
 PinnedTable = Annotated[PinnedIceberg | PinnedLance, Field(discriminator="format")]
 
 
+class InputTotals(Part):
+    """What the files of an input add up to.
+
+    `rows` are the most that it may have, where its files tell: those of which rows are counted, to a known end. `retried`: so
+    many single rows are taken that earlier epochs have quarantined.
+    """
+
+    files: Count
+    size_bytes: Count
+    rows: Count | None
+    retried: Count
+
+
 class InputRecord(Record):
     """What every attempt of the epoch reads: exactly these files, under this schema (an Arrow IPC schema message).
 
     The schema has the columns that the steps get, and after them those that only `where` looks at. `table` is the source
     table at the snapshot or version that every attempt reads. Where rows are known by keys there are no files, which nothing
     could pin: `keys` are the columns that every attempt knows rows by, and `retried` says what it takes of earlier epochs.
+
+    With too many files for one object an InputIndexRecord is stored in its place.
     """
 
     kind: Literal["input"] = "input"
@@ -203,6 +234,48 @@ class InputRecord(Record):
     keys: tuple[KeyColumn, ...] = ()
     table: PinnedTable | None = _later(None)
     retried: Retried | None = _later(None)
+
+    @property
+    def totals(self) -> InputTotals:
+        again = [file for file in self.files if file.only is not None]
+        rows: int | None = sum(len(file.only or ()) for file in again)
+        for file in self.files:
+            if rows is not None and file.only is None:
+                rows = None if file.unit == "bytes" or file.end is None else rows + file.end - file.start
+        return InputTotals(
+            files=len(self.files),
+            size_bytes=sum(file.size_bytes for file in self.files),
+            rows=None if self.keys else rows,
+            retried=sum(len(file.only or ()) for file in again),
+        )
+
+
+class InputIndexRecord(Record):
+    """An input whose files are in parts, in this order; what it says else is that of an InputRecord.
+
+    It is put after its parts, under the name of the input: the first one, of whichever kind, stands.
+    """
+
+    kind: Literal["input-index"] = "input-index"
+    version: Literal[1] = 1
+    parts: Annotated[tuple[StoredPart, ...], Field(min_length=1)]
+    totals: InputTotals
+    arrow_schema: Base64
+    table: PinnedTable | None
+
+    @model_validator(mode="after")
+    def _counts_its_files(self) -> InputIndexRecord:
+        if sum(part.count for part in self.parts) != self.totals.files:
+            raise ValueError("the parts have not as many files as the input")
+        return self
+
+
+class InputPartRecord(Record):
+    """Files of an input that an InputIndexRecord names."""
+
+    kind: Literal["input-part"] = "input-part"
+    version: Literal[1] = 1
+    files: Annotated[tuple[SourceFile, ...], Field(min_length=1)]
 
 
 # --- the target -----------------------------------------------------------------------------------------------------------
@@ -316,6 +389,8 @@ class PlanRecord(Record):
     `skipped` are then the source rows that were found, before any work, to have keys that the counted attempts have sealed.
 
     `in_driver`: the tasks run in the driver's own process, which has no executors.
+
+    With too many ranges for one object, `tasks` is empty in the store, and they are in `parts`, in this order.
     """
 
     kind: Literal["plan"] = "plan"
@@ -327,10 +402,21 @@ class PlanRecord(Record):
     partitions: Count | None = None
     skipped: KeySet | None = None
     in_driver: bool = _later(False)
+    parts: tuple[StoredPart, ...] = _later(())
 
     @property
     def task_count(self) -> int:
+        if self.parts:
+            return sum(part.count for part in self.parts)
         return len(self.tasks) if self.partitions is None else self.partitions
+
+
+class PlanPartRecord(Record):
+    """Tasks of a plan that names this part."""
+
+    kind: Literal["plan-part"] = "plan-part"
+    version: Literal[1] = 1
+    tasks: Annotated[tuple[tuple[Range, ...], ...], Field(min_length=1)]
 
 
 class FailureRecord(Record):
@@ -642,6 +728,45 @@ def decode(model: type[_R], data: bytes, where: str) -> _R:
     if not record.model_fields_set.issuperset(("kind", "version")):
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} does not say its kind and version: it is not a record of ours")
     return record
+
+
+def decode_one_of(models: Sequence[type[_R]], data: bytes, where: str) -> _R:
+    """Read a stored record of one of these kinds, which it says itself. What is of none of them is no record of the first."""
+    if len(models) == 1 or len(data) > MAX_RECORD_BYTES:
+        return decode(models[0], data, where)
+    try:
+        kind = _Kind.model_validate_json(data).kind
+    except ValidationError:
+        kind = ""
+    return decode(next((model for model in models if model.model_fields["kind"].default == kind), models[0]), data, where)
+
+
+class _Kind(BaseModel):
+    kind: str
+
+
+def refuse_too_large(record: Record, data: bytes, where: str) -> None:
+    """Raise NeedsChange, naming the object, for a record that nobody could read."""
+    if len(data) > MAX_RECORD_BYTES:
+        kind = type(record).model_fields["kind"].default
+        raise NeedsChange(
+            reasons.RECORD_TOO_LARGE,
+            f"{where} would have {len(data):,} bytes, and a record has {MAX_RECORD_BYTES:,} at the most; "
+            f"{_WAYS_OUT.get(kind, 'nothing was put')}",
+        )
+
+
+#: What a user can do about a record that is too large, by its kind.
+_WAYS_OUT: Final = {
+    "launch": "name fewer paths in source.paths: a folder or a pattern may mean any number of files",
+    "write": "name fewer paths in source.paths: a folder or a pattern may mean any number of files",
+    "input": "give the source fewer columns (source.columns)",
+    "input-part": "one input file has too many rows that are tried again (set quarantine.retry: Never) or too many row groups "
+    "(rewrite it with larger ones)",
+    "output": "let the steps give fewer columns",
+    "seal": "a segment has made too many data files: partition the table by fewer values, let source.splitSize or "
+    "checkpoint.interval be shorter, or sink.targetFileSize larger",
+}
 
 
 def _what_is_wrong(model: type[Record], data: bytes, error: ValidationError) -> str:

@@ -5,7 +5,7 @@ How tasks are shipped is the caller's: Spark in production.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -17,8 +17,9 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import merge
-from checkpoint_protocol.records import InputRecord, LaunchRecord, PlanRecord
+from checkpoint_protocol.parts import Input
+from checkpoint_protocol.positions import Pieces, Range
+from checkpoint_protocol.records import LaunchRecord, PlanRecord
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import bundling
@@ -28,7 +29,7 @@ from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input, look_at_source
 from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.pace import Pace
-from checkpoint_spark.planning import plan_tasks, whole
+from checkpoint_spark.planning import plan_tasks
 from checkpoint_spark.sources.chunks import Reader
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.sources.selecting import SelectingReader
@@ -37,6 +38,9 @@ from checkpoint_spark.steps import Pipeline, Place, declared_output
 
 #: Of each file, so many chunks are looked at for a first row that `where` takes.
 _SAMPLE_CHUNKS: Final = 16
+
+#: So many of the files that are to be read are compared with the store before the tasks start.
+_MOST_LOOKED_AT: Final = 1_000
 
 #: Runs `executor.execute` on each of the orders, in any order and place, and returns when all have ended.
 Ship = Callable[[Sequence[str]], None]
@@ -107,33 +111,43 @@ def run_attempt(
         )
 
 
-def _plan(ledger: Ledger, launch: LaunchRecord, input_record: InputRecord, reader: Reader, parallelism: int) -> PlanRecord:
-    seals = list(ledger.counted_seals(launch.counted))
-    covered = merge(piece for seal in seals for piece in ranges_of(seal))
-    tasks = plan_tasks(input_record.files, covered, reader.align, parallelism, launch.source.split_size)
-    touched = {piece.file for task in tasks for piece in task}
+def _plan(ledger: Ledger, launch: LaunchRecord, input_record: Input, reader: Reader, parallelism: int) -> PlanRecord:
+    covered, done_rows = Pieces(), 0
+    for seal in ledger.counted_seals(launch.counted):
+        covered.add(ranges_of(seal))
+        done_rows += seal.rows_read
+    tasks = plan_tasks(input_record.files, covered.merged(), reader.align, parallelism, launch.source.split_size)
+    filled = sum(any(piece.start != piece.end for piece in file.ranges(0)) for file in input_record.files)
     return PlanRecord(
         token=new_token(),
         attempt=launch.attempt,
         tasks=tasks,
-        done_files=len({piece.file for piece in whole(input_record.files)} - touched),
-        done_rows=sum(seal.rows_read for seal in seals),
+        done_files=filled - len(_touched(tasks)),
+        done_rows=done_rows,
     )
 
 
-def _is_small(plan: PlanRecord, input_record: InputRecord, most_bytes: int) -> bool:
-    """Whether the files that the plan reads have fewer bytes together. Of an old Lance dataset they may not be known."""
-    sizes = [input_record.files[index].size_bytes for index in {piece.file for task in plan.tasks for piece in task}]
-    return 0 not in sizes and sum(sizes) < most_bytes
+def _touched(tasks: Iterable[Sequence[Range]]) -> set[int]:
+    return {piece.file for task in tasks for piece in task}
 
 
-def _refuse_changed_files(plan: PlanRecord, input_record: InputRecord, reader: Reader) -> None:
-    """A file that was replaced or vanished stops the write, unless all its rows are sealed: then the plan has none of it."""
-    for index in sorted({piece.file for task in plan.tasks for piece in task}):
+def _refuse_changed_files(plan: PlanRecord, input_record: Input, reader: Reader) -> None:
+    """A file that was replaced or vanished stops the write, unless all its rows are sealed: then the plan has none of it.
+
+    Of many files only the first are looked at here, before any work: each costs a request. Every task looks at its own when it
+    opens them, and again before it seals them.
+    """
+    for index in sorted(_touched(plan.tasks))[:_MOST_LOOKED_AT]:
         reader.check_unchanged(input_record.files[index])
 
 
-def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: SelectingReader) -> pa.Schema:
+def _is_small(plan: PlanRecord, input_record: Input, most_bytes: int) -> bool:
+    """Whether the files that the plan reads have fewer bytes together. Of an old Lance dataset they may not be known."""
+    sizes = [input_record.files[index].size_bytes for index in _touched(plan.tasks)]
+    return 0 not in sizes and sum(sizes) < most_bytes
+
+
+def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingReader) -> pa.Schema:
     """Return the columns that the steps declare, or run them on the first rows of the input to see which they give."""
     if (declared := declared_output(launch.steps)) is not None:
         return declared
@@ -143,8 +157,10 @@ def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: Sele
     place = Place("(no rows)", "rows", 0)
     # Rows that `where` takes may be few: they are looked for in large steps, and the steps get a few of them.
     pace = Pace(launch.interval_s) if launch.source.where is None else Pace(launch.interval_s, scale=1.0)
-    for piece in whole(input_record.files):
-        file = input_record.files[piece.file]
+    pieces = ((file, piece) for index, file in enumerate(input_record.files) for piece in file.ranges(index))
+    for file, piece in pieces:
+        if piece.start == piece.end:
+            continue
         chunks = islice(reader.read(file, piece, source_schema, pace), _SAMPLE_CHUNKS)
         chunk = next((chunk for chunk in chunks if chunk.batch.num_rows), None)
         if chunk is not None:

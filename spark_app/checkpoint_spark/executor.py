@@ -13,9 +13,10 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
+from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quarantine import describe_limit, most_rows
-from checkpoint_protocol.records import InputRecord, LaunchRecord, Part, Target
+from checkpoint_protocol.records import LaunchRecord, Part, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.arrow_schema import decode_schema
@@ -79,11 +80,14 @@ def _read_storage(text: str, place: str) -> StorageSettings:
         raise NeedsChange(reasons.MANIFEST_INVALID, f"the storage settings in {place} are wrong: {error.message}") from None
 
 
-_records: dict[tuple[str, str, int, int], tuple[LaunchRecord, InputRecord]] = {}
+_records: dict[tuple[str, str, int, int], tuple[LaunchRecord, Input]] = {}
 
 
-def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, InputRecord]:
-    """Read what all tasks of an attempt share, once per process. Neither record ever changes."""
+def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, Input]:
+    """Read what all tasks of an attempt share, once per process. Neither record ever changes.
+
+    Of an input in parts a task reads those that have its files, which are neighbours.
+    """
     where = (order.uri, order.uid, order.epoch, order.attempt)
     if where not in _records:
         launch, files = ledger.read_launch(order.attempt), ledger.read_input()
@@ -130,7 +134,7 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
     )
 
 
-def _allowance(launch: LaunchRecord, input_record: InputRecord) -> Allowance | None:
+def _allowance(launch: LaunchRecord, input_record: Input) -> Allowance | None:
     if launch.on_row_error != "Quarantine":
         return None
     return Allowance(most_rows(launch.quarantine, input_record), describe_limit(launch.quarantine, input_record))

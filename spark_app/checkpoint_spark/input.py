@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.outputs import outputs_of
+from checkpoint_protocol.parts import Input
 from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstanding
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, SourceFile
-from checkpoint_protocol.standing import read
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.sources.chunks import FileReader
@@ -30,7 +29,7 @@ from checkpoint_spark.sources.where import Filter
 class Earlier:
     """What the epochs before had as their input, and of it the rows that are to be tried again, from and to."""
 
-    inputs: Sequence[InputRecord]
+    inputs: Sequence[Input]
     again: Mapping[FileVersion, tuple[tuple[int, int], ...]]
 
     @property
@@ -42,7 +41,7 @@ class Earlier:
 Look = Callable[[Earlier], InputRecord]
 
 
-def fix_input(ledger: Ledger, launch: LaunchRecord, look: Look) -> InputRecord:
+def fix_input(ledger: Ledger, launch: LaunchRecord, look: Look) -> Input:
     """Return the epoch's input: the record that stands, or what the source holds now and no earlier epoch had."""
     standing = ledger.read_input()
     if standing is not None:
@@ -135,7 +134,7 @@ def _taken(
     taken = []
     for file in files:
         if rows := earlier.again.get((file.path, file.etag)):
-            taken.append(file.model_copy(update={"only": rows}))
+            taken.append(replace(file, only=rows))
         elif launch.quarantine.retry != "Only" and is_new(file):
             taken.append(file)
     return tuple(taken)
@@ -160,16 +159,15 @@ def _refuse_lost_rows(earlier: Earlier, files: Sequence[SourceFile], launch: Lau
         )
 
 
-def _inputs_of_earlier_epochs(ledger: Ledger) -> list[InputRecord]:
+def _inputs_of_earlier_epochs(ledger: Ledger) -> list[Input]:
     found = []
-    for epoch in range(1, ledger.key.epoch):
-        where = EpochLayout(EpochKey(ledger.key.uid, epoch)).input
-        record = read(ledger.store, where, InputRecord)
+    for earlier in earlier_epochs(ledger):
+        record = earlier.read_input()
         if record is None:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,
-                f"{ledger.store.uri}/{where} is gone, so the files that epoch {epoch} had taken are unknown; without it rows "
-                "could be taken twice: start a new write for the new files",
+                f"{ledger.store.uri}/{earlier.at.input} is gone, so the files that epoch {earlier.key.epoch} had taken are "
+                "unknown; without it rows could be taken twice: start a new write for the new files",
             )
         found.append(record)
     return found

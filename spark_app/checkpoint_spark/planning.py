@@ -16,6 +16,9 @@ _SLACK: Final = 1 / 16
 #: A border is moved by this part of a task at the most, to where reading starts with less to read.
 _NEAR: Final = 1 / 8
 
+#: A task has no more pieces of files: what it is told, and each of its seals, stays below a megabyte.
+MOST_PIECES: Final = 10_000
+
 Align = Callable[[SourceFile, int, int], int]
 
 
@@ -33,18 +36,24 @@ def _size_bytes(files: Sequence[SourceFile], piece: Range) -> int:
 
 
 def plan_tasks(
-    files: Sequence[SourceFile], covered: Sequence[Range], align: Align, parallelism: int, split_size_bytes: int
+    files: Sequence[SourceFile],
+    covered: Sequence[Range],
+    align: Align,
+    parallelism: int,
+    split_size_bytes: int,
+    most_pieces: int = MOST_PIECES,
 ) -> tuple[tuple[Range, ...], ...]:
     """Return the positions that are not covered, dealt to tasks of equal size in the order of the input.
 
     There are some tasks for each core, so that a slow one does not hold up the rest; however few bytes there are, since what
     takes time is the steps and not the reading. A file is cut where a task is full, so that no core works on a last large task
-    while the others have nothing left; but not for a small rest of it, and not text that can only be read from its start.
+    while the others have nothing left; but not for a small rest of it, and not text that can only be read from its start. Of very
+    small files a task has so many that it takes as long to open them as to read a large one.
     """
     remaining = subtract(whole(files), covered)
     total_bytes = sum(_size_bytes(files, piece) for piece in remaining)
     wanted = max(parallelism * _TASKS_PER_CORE, round(total_bytes / split_size_bytes))
-    dealing = _Dealing(share_bytes=total_bytes / max(1, min(wanted, total_bytes // _SMALLEST_TASK_BYTES)))
+    dealing = _Dealing(total_bytes / max(1, min(wanted, total_bytes // _SMALLEST_TASK_BYTES)), most_pieces)
     for piece in remaining:
         rest, rest_bytes = piece, float(_size_bytes(files, piece))
         while (border := _border(files, rest, rest_bytes, align, dealing)) is not None:
@@ -65,6 +74,7 @@ class _Dealing:
     """Tasks that are filled one after the other. What one has too much or too little, the next makes up for."""
 
     share_bytes: float
+    most_pieces: int
     tasks: list[tuple[Range, ...]] = field(default_factory=list)
     room_bytes: float = field(init=False)
     _task: list[Range] = field(default_factory=list)
@@ -78,6 +88,8 @@ class _Dealing:
         return self.share_bytes * _SLACK
 
     def deal(self, piece: Range, size_bytes: float) -> None:
+        if len(self._task) == self.most_pieces:
+            self.begin_afresh()
         self._task.append(piece)
         self.room_bytes -= size_bytes
         self._dealt_bytes += size_bytes
@@ -97,7 +109,8 @@ class _Dealing:
 
     def finish(self) -> tuple[tuple[Range, ...], ...]:
         """Return the tasks; crumbs go to the last one."""
-        if self.tasks and self._dealt_bytes <= self.slack_bytes:
+        fits = self.tasks and len(self.tasks[-1]) + len(self._task) <= self.most_pieces
+        if fits and self._dealt_bytes <= self.slack_bytes:
             self._task = [*self.tasks.pop(), *self._task]
         self.begin_another()
         return tuple(self.tasks)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -243,7 +244,7 @@ def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_p
         pq.write_table(pa.concat_tables([other, these]), path.removeprefix("file://"))
         deletes.append(DeleteFile(path=path, format="parquet"))
     assert file.iceberg is not None
-    file = file.model_copy(update={"iceberg": file.iceberg.model_copy(update={"deletes": tuple(deletes)})})
+    file = replace(file, iceberg=file.iceberg.model_copy(update={"deletes": tuple(deletes)}))
     expected = [n for n in range(50) if n not in (*gone, 13)]
 
     for cut in range(51):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def put_input_with_deletes(reconciler: Reconciler, source: IcebergSourceTable, f
         pq.write_table(pa.table({"file_path": [file.path] * len(gone), "pos": gone}), path)
         assert file.iceberg is not None
         known = file.iceberg.model_copy(update={"deletes": (DeleteFile(path=str(path), format="parquet"),)})
-        files.append(file.model_copy(update={"iceberg": known}))
+        files.append(replace(file, iceberg=known))
     reconciler.current_ledger().put_input(
         InputRecord(token=new_token(), files=tuple(files), arrow_schema=encode_schema(columns_of(table, manifest)), table=table)
     )

@@ -221,7 +221,7 @@ def _of_attempts(ledger: Ledger) -> list[str]:
         if plan is None:
             continue
         covered = [piece for seal in ledger.counted_seals(launch.counted) for piece in ranges_of(seal)]
-        if twice := overlap([*covered, *(piece for task in plan.tasks for piece in task)]):
+        if twice := overlap([*covered, *(piece for task in ledger.read_tasks(plan) for piece in task)]):
             found.append(f"{ledger.key}: attempt {attempt} computes {twice[1]} again")
     if len(complete) > 1:
         found.append(f"{ledger.key}: attempts {complete} are all complete")

@@ -87,6 +87,9 @@ def name_of(point: Point) -> str:
     for part in ("launch", "closed", "seals", "quarantine"):
         if f"/{part}" in folder:
             return f"put {part}"
+    for part in ("input", "plan"):
+        if folder.endswith(f"/{part}"):
+            return f"put part of {part}"
     return f"put {name.split('-')[0].removesuffix('.json')}"
 
 
@@ -97,7 +100,7 @@ def is_all_sealed(world: World, job: Job) -> bool:
     plan = ledger.read_plan(attempts[-1]) if attempts else None
     if plan is None:
         return False
-    chains = [ledger.read_chain(plan.attempt, task) for task in range(len(plan.tasks))]
+    chains = [ledger.read_chain(plan.attempt, task) for task in range(plan.task_count)]
     return all(chain and chain[-1].last for chain in chains)
 
 

@@ -18,9 +18,10 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quarantine import most_rows
-from checkpoint_protocol.records import FailureRecord, IcebergFile, IcebergTarget, InputRecord, LanceFragment, LaunchRecord
+from checkpoint_protocol.records import FailureRecord, IcebergFile, IcebergTarget, LanceFragment, LaunchRecord
 from checkpoint_spark import attempt as attempts
 from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import Bundler
@@ -125,7 +126,7 @@ class _Shipment:
     job: Job
     key: EpochKey
     launch: LaunchRecord
-    input: InputRecord
+    input: Input
     tasks: tuple[tuple[Range, ...], ...]
     driver: str
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from checkpoint_operator.commit import iceberg, lance
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
@@ -18,6 +18,9 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.source import SimulatedStager
 from tests.simulation.store import SimulatedStore
 
+#: Inputs and plans of more than a file or a task are stored in parts.
+_PART_BYTES: Final = 150
+
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
@@ -28,7 +31,7 @@ def one_by_one(function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> 
 
 
 def ledger_in_lockstep(made: type[Ledger], store: ObjectStore, key: EpochKey, scheduler: Scheduler) -> Ledger:
-    return made(store, key, pause=scheduler.sleep, ask_all=one_by_one)
+    return made(store, key, pause=scheduler.sleep, ask_all=one_by_one, part_bytes=_PART_BYTES)
 
 
 class LockstepReconciler(Reconciler):

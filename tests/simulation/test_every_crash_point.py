@@ -25,6 +25,7 @@ def effects_of_a_clean_run(format: Format, sizes: list[int]) -> list[str]:
     let_zombies_end(world, DULL)
     assert_all_is_well(world)
     assert {*_EVERY_RUN, _REQUESTS[format]} <= set(effects), effects
+    assert ("put part of input" in effects) == (len(sizes) > 1)
     return effects
 
 

@@ -13,6 +13,7 @@ from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Source
+from checkpoint_protocol.parts import Input
 from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.input import Earlier, fix_input, look_at_source
@@ -44,11 +45,11 @@ def record_of(*paths: str) -> InputRecord:
     return InputRecord(token=new_token(), files=tuple(files), arrow_schema="")
 
 
-def paths_of(record: InputRecord) -> list[str]:
+def paths_of(record: Input) -> list[str]:
     return [file.path for file in record.files]
 
 
-def look_again(ledger: Ledger, orders: LaunchRecord) -> InputRecord:
+def look_again(ledger: Ledger, orders: LaunchRecord) -> Input:
     """Fix the input of an epoch as its first driver does."""
 
     def look(earlier: Earlier) -> InputRecord:

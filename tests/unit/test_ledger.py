@@ -297,8 +297,10 @@ def test_what_may_still_appear_is_read_anew_each_time() -> None:
     ledger, other = (ledger_over(store) for store in [MemoryStore()] * 2)
     for _, read in READERS.values():
         assert read(ledger) is None
+    fixed = input_of(rows_file(1))
+    other.put_input(fixed)
     records: list[Record] = [
-        other.put_input(input_of(rows_file(1))),
+        fixed,
         other.put_launch(launch()),
         other.put_plan(plan(*TASKS)),
         other.put_failure(failure()),

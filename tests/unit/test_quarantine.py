@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from checkpoint_protocol import reasons
@@ -33,7 +35,7 @@ TEXT = input_of(SourceFile(path="/in/a.csv", etag="e", size_bytes=900, unit="byt
 
 
 def again(count: int) -> SourceFile:
-    return rows_file(60).model_copy(update={"only": tuple((row, row + 1) for row in range(count))})
+    return replace(rows_file(60), only=tuple((row, row + 1) for row in range(count)))
 
 
 def limits(rows: int = 1000, share_ppm: int = 1_000_000) -> Quarantine:
@@ -218,17 +220,17 @@ def test_a_row_waits_until_a_later_epoch_has_taken_it_and_again_if_it_failed_the
     assert still_failed(store, 1) == {}
     assert still_failed(store, 2) == {version: ((3, 4), (4, 5), (9, 10))}
 
-    epoch(store, 2, file.model_copy(update={"only": ((3, 4), (9, 10))}), 9)
+    epoch(store, 2, replace(file, only=((3, 4), (9, 10))), 9)
 
     assert still_failed(store, 3) == {version: ((4, 5), (9, 10))}
-    epoch(store, 3, file.model_copy(update={"only": ((4, 5), (9, 10))}))
+    epoch(store, 3, replace(file, only=((4, 5), (9, 10))))
     assert still_failed(store, 4) == {}
 
 
 def test_rows_of_a_file_that_was_replaced_are_told_apart_from_those_of_the_new_one() -> None:
     store, file = MemoryStore(), rows_file(60)
     epoch(store, 1, file, 3)
-    epoch(store, 2, file.model_copy(update={"etag": "new"}), 5)
+    epoch(store, 2, replace(file, etag="new"), 5)
 
     assert still_failed(store, 3) == {(file.path, "e"): ((3, 4),), (file.path, "new"): ((5, 6),)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from checkpoint_protocol import reasons, records
 from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     MAX_RECORD_BYTES,
     ClosedRecord,
@@ -21,6 +23,7 @@ from checkpoint_protocol.records import (
     PlanRecord,
     Record,
     Seal,
+    SourceFile,
     WriteRecord,
     decode,
     encode,
@@ -90,6 +93,8 @@ def test_every_union_member_and_part_occurs_in_a_golden_file() -> None:
             return {type(value)}.union(*inner)
         if isinstance(value, tuple):
             return set().union(*map(parts_in, value))
+        if is_dataclass(value):
+            return set().union(*(parts_in(getattr(value, field.name)) for field in fields(value)))
         return set()
 
     found = set().union(*map(parts_in, SAMPLES.values()))
@@ -102,12 +107,17 @@ def test_every_union_member_and_part_occurs_in_a_golden_file() -> None:
     assert declared <= found
 
 
+def pydantic_fields(kind: Any) -> dict[str, Any]:
+    """Return the fields of a model or of a dataclass of pydantic's."""
+    return dict(kind.__pydantic_fields__)
+
+
 def test_every_optional_field_is_said_in_one_golden_file_and_null_in_another() -> None:
     said: dict[str, set[bool]] = {}
 
     def visit(value: object) -> None:
-        if isinstance(value, records.Part):
-            for name, field in type(value).model_fields.items():
+        if isinstance(value, records.Part | SourceFile | Range):
+            for name, field in pydantic_fields(type(value)).items():
                 inner = getattr(value, name)
                 if type(None) in getattr(field.annotation, "__args__", ()):
                     said.setdefault(f"{type(value).__name__}.{name}", set()).add(inner is None)

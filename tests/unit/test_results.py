@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -364,7 +365,7 @@ def test_more_rows_than_were_read_are_not_quarantined() -> None:
 
 
 def test_of_a_file_whose_rows_are_tried_again_only_these_are_covered() -> None:
-    again = rows_file(100).model_copy(update={"only": ((3, 4), (7, 8))})
+    again = replace(rows_file(100), only=((3, 4), (7, 8)))
 
     assert gathered(stored(input_of(again), seal(0, 0, [(0, 3, 4), (0, 7, 8)], last=True))).files == ()
     assert "no seal covers" in refusal(stored(input_of(again), seal(0, 0, [(0, 3, 4)], last=True)))

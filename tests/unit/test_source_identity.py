@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -160,7 +161,7 @@ def taken(record: InputRecord) -> list[str]:
 def as_recorded(record: InputRecord, *names: object) -> InputRecord:
     """Return the record with these names for its files, as an older release, or links that were otherwise, would have left it."""
     files = zip(record.files, names, strict=True)
-    return record.model_copy(update={"files": tuple(file.model_copy(update={"path": str(name)}) for file, name in files)})
+    return record.model_copy(update={"files": tuple(replace(file, path=str(name)) for file, name in files)})
 
 
 def test_a_file_that_an_earlier_epoch_has_spelled_otherwise_is_not_taken_again(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.layout import EpochLayout, is_keys_object
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Pieces, Range, subtract
+from checkpoint_protocol.parts import Input
+from checkpoint_protocol.positions import Pieces, Range, overlap, subtract
 from checkpoint_protocol.records import (
     IcebergFile,
-    InputRecord,
     KeysCovered,
     KeySet,
     LanceFragment,
@@ -28,6 +28,7 @@ from checkpoint_protocol.records import (
     PositionsCovered,
     RowPosition,
     Seal,
+    SourceFile,
     StagedFile,
     Target,
 )
@@ -123,7 +124,7 @@ def target_of(ledger: Ledger, attempt: int) -> Target | None:
 class Coverage:
     """The positions that seals cover, in a few bytes each."""
 
-    def __init__(self, input_record: InputRecord, where: str) -> None:
+    def __init__(self, input_record: Input, where: str) -> None:
         self._input, self._where = input_record, where
         self._pieces = Pieces()
 
@@ -135,18 +136,29 @@ class Coverage:
         self._pieces.add(seal.covered.ranges)
 
     def check(self) -> None:
-        """Refuse seals that do not cover every position of the input exactly once."""
-        if (twice := self._pieces.first_overlap()) is not None:
-            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: two seals cover {_named(twice, self._input)}")
-        covered = self._pieces.merged()
-        everything = [piece for index, file in enumerate(self._input.files) for piece in file.ranges(index)]
-        if missing := subtract(everything, covered):
-            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: no seal covers {_named(missing[0], self._input)}")
-        if foreign := subtract(covered, everything):
-            raise Corrupt(
-                reasons.STAGED_RESULT_REFUSED,
-                f"{self._where}: a seal covers {_named(foreign[0], self._input)}, which is not input",
-            )
+        """Refuse seals that do not cover every position of the input exactly once. Goes through its files once, in order."""
+        covered = self._pieces.by_file()
+        here = next(covered, None)
+        for index, file in enumerate(self._input.files):
+            pieces: tuple[Range, ...] = ()
+            if here is not None and here[0] == index:
+                pieces, here = here[1], next(covered, None)
+            self._check_file(file, file.ranges(index), pieces)
+        if here is not None:
+            raise self._foreign(f"file number {here[0]}")
+
+    def _check_file(self, file: SourceFile, ranges: tuple[Range, ...], covered: tuple[Range, ...]) -> None:
+        if covered == ranges and len(ranges) == 1:
+            return
+        if (twice := overlap(covered)) is not None:
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: two seals cover {_named(twice[1], file)}")
+        if missing := subtract(ranges, covered):
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: no seal covers {_named(missing[0], file)}")
+        if foreign := subtract(covered, ranges):
+            raise self._foreign(_named(foreign[0], file))
+
+    def _foreign(self, what: str) -> Corrupt:
+        return Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: a seal covers {what}, which is not input")
 
 
 class KeyCoverage:
@@ -199,7 +211,7 @@ class KeyCoverage:
             )
 
 
-def check_coverage(seals: Iterable[Seal], input_record: InputRecord, where: str) -> None:
+def check_coverage(seals: Iterable[Seal], input_record: Input, where: str) -> None:
     """Refuse seals that do not cover every position of the input exactly once."""
     coverage = Coverage(input_record, where)
     for seal in seals:
@@ -236,10 +248,7 @@ def _title(seal: Seal) -> str:
     return f"the seal {seal.link} of task {seal.task} of attempt {seal.attempt}"
 
 
-def _named(piece: Range, input_record: InputRecord) -> str:
-    if piece.file >= len(input_record.files):
-        return f"file number {piece.file}"
-    file = input_record.files[piece.file]
+def _named(piece: Range, file: SourceFile) -> str:
     return f"{file.unit} {piece.start} to {'the end' if piece.end is None else piece.end} of {file.path}"
 
 

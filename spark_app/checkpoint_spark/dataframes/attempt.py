@@ -25,11 +25,9 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.keys import add_key_sets
-from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quantities import parse_size_bytes
 from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
-from checkpoint_protocol.standing import read
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.dataframes import anti_join, keys
@@ -284,8 +282,7 @@ class _Work:
     def _refuse_other_types(self) -> None:
         """The keys of every attempt and epoch are of the same types: exact values of others do not compare."""
         for epoch in range(1, self.ledger.key.epoch + 1):
-            where = EpochLayout(EpochKey(self.ledger.key.uid, epoch)).input
-            record = read(self.ledger.store, where, InputRecord)
+            record = Ledger(self.ledger.store, EpochKey(self.ledger.key.uid, epoch)).read_input()
             if record is not None and record.keys != self._types:
                 raise NeedsChange(
                     reasons.SOURCE_CHANGED,

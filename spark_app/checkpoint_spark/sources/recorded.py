@@ -7,6 +7,7 @@ something else, there is evidence only: then a person has to say what the file i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -40,7 +41,7 @@ def under_recorded_names(files: Sequence[SourceFile], recorded: Collection[str],
         for path, identity in zip(strangers, _identities(strangers, identify), strict=True)
         if identity is not None and identity in names
     }
-    found = (file.model_copy(update={"path": renamed[file.path]}) if file.path in renamed else file for file in files)
+    found = (replace(file, path=renamed[file.path]) if file.path in renamed else file for file in files)
     return tuple(sorted(found, key=lambda file: file.path))
 
 

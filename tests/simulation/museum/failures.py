@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.parts import Input
 from checkpoint_protocol.records import InputRecord, Quarantined, QuarantineRecord, Seal
 from checkpoint_protocol.standing import put_once, read
 
@@ -38,15 +40,16 @@ class RetriesWhatLiveSealsSay(Ledger):
             return
         for attempt in self.list_attempts():
             plan = self.read_plan(attempt)
-            for task in range(len(plan.tasks) if plan else 0):
+            for task in range(plan.task_count if plan else 0):
                 yield from self.read_chain(attempt, task)
 
 
 class RetriesWhatWasMadeGood(Ledger):
     """Forgets which rows a finished epoch has taken again."""
 
-    def read_input(self) -> InputRecord | None:
+    def read_input(self) -> Input | None:
         record = super().read_input()
         if record is None or self.read_mark() is None:
             return record
-        return record.model_copy(update={"files": tuple(file.model_copy(update={"only": None}) for file in record.files)})
+        files = tuple(replace(file, only=None) for file in record.files)
+        return InputRecord(token=record.token, files=files, arrow_schema=record.arrow_schema)

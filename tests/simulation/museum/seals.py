@@ -56,7 +56,7 @@ class BelievesLiveSeals(Ledger):
     def counted_seals(self, attempts: Iterable[int]) -> Iterator[Seal]:
         for attempt in attempts:
             plan = self.read_plan(attempt)
-            for task in range(len(plan.tasks) if plan else 0):
+            for task in range(plan.task_count if plan else 0):
                 yield from self.read_chain(attempt, task)
 
 
@@ -72,7 +72,7 @@ class ClosesWhatIsListed(Ledger):
         for stored in self.store.list(folder):
             if place := layout.seal_of(stored.path, folder):
                 seen.setdefault(place[0], []).append(place[1])
-        tasks = range(len(plan.tasks) if plan else 0)
+        tasks = range(plan.task_count if plan else 0)
         record = ClosedRecord(
             token=new_token(),
             attempt=attempt,

@@ -46,7 +46,7 @@ class Fail:
     def __call__(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         number = row["id"]
         self._calls[number] += 1
-        yield from explode(row) if self._explodes else (row,)
+        yield from explode(row) if self._explodes else ({**row, "copy": None},)
         if number in self._poison or (number in self._flaky and self._calls[number] % 2):
             raise ValueError(f"row {number}")
 

@@ -186,7 +186,8 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         Rule(
             # Whole milliseconds: of less than one, the model is the stricter.
             f"!{_is_given('progressDeadlineSeconds')} || self.progressDeadlineSeconds * 1000 >= "
-            "duration(self.checkpoint.interval).getMilliseconds() * (self.checkpoint.minimumBytes.matches('^0+$') ? 2 : 20)",
+            "duration(self.checkpoint.interval).getMilliseconds() * "
+            "(quantity(string(self.checkpoint.minimumBytes)).compareTo(quantity('0')) == 0 ? 2 : 20)",
             "20 times checkpoint.interval is the least (2 times where minimumBytes is 0): a seal may take ten intervals, and "
             "attempts at work would be given up; leave progressDeadlineSeconds out, or raise it, or lower the interval",
             "progressDeadlineSeconds",

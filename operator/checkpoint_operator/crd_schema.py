@@ -28,11 +28,10 @@ _SCALARS: Final[Mapping[Any, Schema]] = {
     bool: {"type": "boolean"},
     int: {"type": "integer", "format": "int64"},
 }
-#: Sizes and durations are texts only, as the models have them: 60 or 1e9 without a unit is refused, not guessed.
-_DURATION_PATTERN: Final = r"^([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,15}(\.[0-9]{1,9})?s)?$"
-_DURATION_MAX_LENGTH: Final = 46
-_SIZE_PATTERN: Final = r"^[0-9]{1,19}(Ki|Mi|Gi|Ti|k|M|G|T)?$"
-_SIZE_MAX_LENGTH: Final = 21
+#: As the models have them: durations are Go's, sizes are Kubernetes' quantities or whole numbers.
+_NUMBER_PATTERN: Final = r"([0-9]{1,19}(\.[0-9]{0,9})?|\.[0-9]{1,9})"
+_DURATION_PATTERN: Final = f"^({_NUMBER_PATTERN}(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+$"
+_SIZE_PATTERN: Final = rf"^{_NUMBER_PATTERN}([KMGTPE]i|[kMGTPE]|[eE][0-9]{{1,2}})?$"
 _SHARE_PATTERN: Final = r"^(0{0,2}[0-9]|0?[0-9]{2})(\.[0-9]{1,4})?%$|^100(\.0{1,4})?%$"
 _SHARE_MAX_LENGTH: Final = 9
 #: \w of pydantic's regular expressions knows letters of all scripts, \w of the API server's those of ASCII only.
@@ -155,13 +154,17 @@ _TIME_PATTERN: Final = next(
 
 def _size(metadata: Iterable[Any]) -> Schema:
     is_positive = any(getattr(item, "gt", None) == 0 for item in metadata)
-    rules = [{"rule": "quantity(self).isLessThan(quantity('9223372036854775807'))", "message": "less than 8Ei is expected"}]
+    size = "quantity(string(self))"
+    rules = [{"rule": f"{size}.isLessThan(quantity('9223372036854775807'))", "message": "less than 8Ei is expected"}]
     if is_positive:
-        rules.append({"rule": "self.matches('[1-9]')", "message": "more than 0 is expected"})
+        rules.append({"rule": f"{size}.isGreaterThan(quantity('0'))", "message": "more than 0 is expected"})
+    else:
+        rules.append({"rule": f"!{size}.isLessThan(quantity('0'))", "message": "0 or more is expected"})
     return {
-        "type": "string",
+        "x-kubernetes-int-or-string": True,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
         "pattern": _SIZE_PATTERN,
-        "maxLength": _SIZE_MAX_LENGTH,
+        "maxLength": quantities.MAX_SIZE_LENGTH,
         "x-kubernetes-validations": rules,
     }
 
@@ -170,8 +173,10 @@ def _duration() -> Schema:
     return {
         "type": "string",
         "pattern": _DURATION_PATTERN,
-        "maxLength": _DURATION_MAX_LENGTH,
-        "x-kubernetes-validations": [{"rule": "self.matches('[1-9]')", "message": "more than 0s is expected, e.g. 90s or 5m"}],
+        "maxLength": quantities.MAX_DURATION_LENGTH,
+        "x-kubernetes-validations": [
+            {"rule": "duration(self) > duration('0s')", "message": "more than 0s is expected, e.g. 90s, 500ms or 5m"}
+        ],
     }
 
 

@@ -1,42 +1,67 @@
-"""Durations, sizes and shares as people write them in manifests: "90s", "5m", "128Mi", "0.1%"."""
+"""Durations, sizes and shares as people write them in manifests: "90s", "500ms", "1h30m", "128Mi", 1048576, "0.1%".
+
+Durations are Go's, without a sign, and sizes Kubernetes' quantities: who writes manifests for Kubernetes writes these. A duration
+without a unit is refused, not guessed.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from fractions import Fraction
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 # Bounded, so that no text means infinity, and without the digits of other scripts.
-_DURATION: Final = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,15}(?:\.[0-9]{1,9})?)s)?")
-_SIZE: Final = re.compile(r"([0-9]{1,19})(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_NUMBER: Final = r"(?:[0-9]{1,19}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
+_PART: Final = re.compile(rf"({_NUMBER})(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+_DURATION: Final = re.compile(rf"(?:{_NUMBER}(?:ns|us|\u00b5s|\u03bcs|ms|s|m|h))+")
+MAX_DURATION_LENGTH: Final = 46
+_SIZE: Final = re.compile(rf"({_NUMBER})([KMGTPE]i|[kMGTPE]|[eE][0-9]{{1,2}})?")
+MAX_SIZE_LENGTH: Final = 32
 _SHARE: Final = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,4}))?%")
+_UNITS_NS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "\u00b5s": 10**3,
+    "\u03bcs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+#: As Go's: 292 years.
+_MOST_NS: Final = (1 << 63) - 1
 _FACTORS: Final = {
-    None: 1,
-    "Ki": 1 << 10,
-    "Mi": 1 << 20,
-    "Gi": 1 << 30,
-    "Ti": 1 << 40,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
+    "": 1,
+    **{f"{unit}i": 1 << (10 * power) for power, unit in enumerate("KMGTPE", 1)},
+    **{unit: 10 ** (3 * power) for power, unit in enumerate("kMGTPE", 1)},
 }
 
 
 def parse_duration_s(text: object) -> float:
-    """Return the seconds of "1h30m", "90s" or "0.5s"; ValueError for anything else."""
-    if isinstance(text, str) and text and (match := _DURATION.fullmatch(text)):
-        hours, minutes, seconds = match.groups()
-        return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)
-    raise ValueError(f'a duration such as "90s", "5m" or "1h30m" is expected, not {text!r}')
+    """Return the seconds of "1h30m", "1.5h", "90s" or "500ms", as Go reads them; ValueError for anything else."""
+    if isinstance(text, str) and len(text) <= MAX_DURATION_LENGTH and _DURATION.fullmatch(text):
+        # What is below a nanosecond is cut off, as there: both must agree on what is nothing.
+        total_ns = sum(int(Fraction(number) * _UNITS_NS[unit]) for number, unit in _PART.findall(text))
+        if total_ns <= _MOST_NS:
+            return total_ns / 10**9
+    raise ValueError(f'a duration such as "90s", "500ms", "5m" or "1h30m" is expected, not {text!r}')
 
 
 def parse_size_bytes(text: object) -> int:
-    """Return the bytes of a Kubernetes quantity such as "128Mi"; ValueError for anything else."""
-    if isinstance(text, str) and (match := _SIZE.fullmatch(text)):
-        return int(match[1]) * _FACTORS[match[2]]
-    raise ValueError(f'a size such as "64Mi" or "2Gi" is expected, not {text!r}')
+    """Return the bytes of a Kubernetes quantity such as "128Mi", "1.5Gi", "1e6" or 1048576; ValueError for anything else.
+
+    A part of a byte is rounded up, as there. The units of less than one (m, u, n) are refused: 100m would be one byte.
+    """
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    if isinstance(text, str) and len(text) <= MAX_SIZE_LENGTH and (match := _SIZE.fullmatch(text)):
+        unit = match[2] or ""
+        is_power = len(unit) > 1 and unit[0] in "eE" and unit != "Ei"
+        return math.ceil(Fraction(match[1]) * (Fraction(10) ** int(unit[1:]) if is_power else _FACTORS[unit]))
+    raise ValueError(f'a size such as "64Mi", "2Gi" or 1048576 is expected, not {text!r}')
 
 
 def parse_share_ppm(text: object) -> int:
@@ -83,7 +108,7 @@ Duration = Annotated[
 ]
 Size = Annotated[
     int,
-    BeforeValidator(parse_size_bytes, json_schema_input_type=str),
+    BeforeValidator(parse_size_bytes, json_schema_input_type=int | str),
     PlainSerializer(format_size, return_type=str),
     Field(ge=0, lt=1 << 63),
 ]

@@ -125,7 +125,7 @@ def test_the_examples_are_taken(api: Api, path: Path) -> None:
         ({"spec__code": {"path": "/a", "uri": "s3://b/c.py"}}, "at most one of path, configMap and uri is expected"),
         ({"spec__sparkConf": {"x": ""}}, "spec.sparkConf: Invalid value: properties of Spark start with 'spark.'"),
         ({"spec__source__splitSize": "0"}, "spec.source.splitSize: Invalid value: more than 0 is expected"),
-        ({"spec__checkpoint__interval": "0s"}, "more than 0s is expected, e.g. 90s or 5m"),
+        ({"spec__checkpoint__interval": "0s"}, "more than 0s is expected, e.g. 90s, 500ms or 5m"),
         ({"spec__backoffLimt": 3}, 'unknown field "spec.backoffLimt"'),
     ],
 )

@@ -28,9 +28,22 @@ from checkpoint_protocol.quantities import (
         ("0.5s", 0.5),
         ("0s", 0.0),
         ("120m", 7200.0),
+        ("500ms", 0.5),
+        ("1.5h", 5400.0),
+        ("1.5m", 90.0),
+        (".5s", 0.5),
+        ("5.s", 5.0),
+        ("30s5m", 330.0),
+        ("1s1s", 2.0),
+        ("250us", 0.00025),
+        ("250\u00b5s", 0.00025),
+        ("250\u03bcs", 0.00025),
+        ("1500000000ns", 1.5),
+        ("0.1ns", 0.0),
+        ("2562047h", 9223369200.0),
     ],
 )
-def test_durations_as_people_write_them_are_read(text: str, seconds: float) -> None:
+def test_durations_as_go_writes_them_are_read(text: str, seconds: float) -> None:
     assert parse_duration_s(text) == seconds
 
 
@@ -47,11 +60,11 @@ def test_durations_as_people_write_them_are_read(text: str, seconds: float) -> N
         "5m\n",
         "-5m",
         "+5m",
-        "1.5m",
-        "1.5h",
-        ".5s",
-        "5.s",
-        "30s5m",
+        ".s",
+        "1h5",
+        "5 ms",
+        "2562048h",
+        "0" * 46 + "s",
         "1d",
         "5M",
         "1e3s",
@@ -80,14 +93,27 @@ def test_anything_else_is_no_duration_and_the_message_shows_what_is(text: object
         ("5M", 5_000_000),
         ("1G", 10**9),
         ("1T", 10**12),
+        (0, 0),
+        (1 << 40, 1 << 40),
+        ("1.5Gi", 3 << 29),
+        ("2Pi", 2 << 50),
+        ("3P", 3 * 10**15),
+        ("1E", 10**18),
+        ("1Ei", 1 << 60),
+        ("1e3", 1_000),
+        ("1E3", 1_000),
+        ("1.5e3", 1_500),
+        (".5", 1),
+        ("0.1k", 100),
     ],
 )
-def test_sizes_as_kubernetes_writes_them_are_read(text: str, size_bytes: int) -> None:
+def test_sizes_as_kubernetes_writes_them_are_read(text: str | int, size_bytes: int) -> None:
     assert parse_size_bytes(text) == size_bytes
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Mi", "1.5Gi", "1 Mi", "1Mi\n", "-1Mi", "1MB", "1mi", "1K", "0x10", "1e3", 1024, 1.0, None, True]
+    "text",
+    ["", "Mi", ".", "1 Mi", "1Mi\n", "-1Mi", "+1Mi", "1MB", "1mi", "1K", "0x10", "1e-3", "1m", "1u", "1n", "1e", 1.0, None, True],
 )
 def test_anything_else_is_no_size_and_the_message_shows_what_is(text: object) -> None:
     with pytest.raises(ValueError, match=r"a size such as .* is expected, not "):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -44,7 +44,7 @@ def parse_duration_s(text: object) -> float:
     """Return the seconds of "1h30m", "1.5h", "90s" or "500ms", as Go reads them; ValueError for anything else."""
     if isinstance(text, str) and len(text) <= MAX_DURATION_LENGTH and _DURATION.fullmatch(text):
         # What is below a nanosecond is cut off, as there: both must agree on what is nothing.
-        total_ns = sum(int(Decimal(number) * _UNITS_NS[unit]) for number, unit in _PART.findall(text))
+        total_ns = sum(int(Fraction(number) * _UNITS_NS[unit]) for number, unit in _PART.findall(text))
         if total_ns <= _MOST_NS:
             return total_ns / 10**9
     raise ValueError(f'a duration such as "90s", "500ms", "5m" or "1h30m" is expected, not {text!r}')
@@ -58,9 +58,9 @@ def parse_size_bytes(text: object) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         return text
     if isinstance(text, str) and len(text) <= MAX_SIZE_LENGTH and (match := _SIZE.fullmatch(text)):
-        number, unit = Decimal(match[1]), match[2] or ""
+        unit = match[2] or ""
         is_power = len(unit) > 1 and unit[0] in "eE" and unit != "Ei"
-        return math.ceil(number * (Decimal(10) ** int(unit[1:]) if is_power else _FACTORS[unit]))
+        return math.ceil(Fraction(match[1]) * (Fraction(10) ** int(unit[1:]) if is_power else _FACTORS[unit]))
     raise ValueError(f'a size such as "64Mi", "2Gi" or 1048576 is expected, not {text!r}')
 
 

@@ -390,8 +390,8 @@ class Spec(Section):
     )
     on_row_error: Literal["Fail", "Quarantine"] = Field(
         default="Fail",
-        description="A step raises on a row, or makes something of it that the table cannot hold: the attempt fails, or the row "
-        "is set apart and the others go on. `checkpointed-write inspect` shows those that were.",
+        description="A line of text cannot be read, a step raises on a row, or makes something of it that the table cannot hold: "
+        "the attempt fails, or the row is set apart and the others go on. `checkpointed-write inspect` shows those that were.",
     )
     quarantine: Quarantine = Field(default_factory=Quarantine)
     run_nonce: str = Field(default="", max_length=128, description="Change it to take the files that came since the last run.")

@@ -457,7 +457,8 @@ RowIdentity = Annotated[RowPosition | RowKey, Field(discriminator="kind")]
 class QuarantinedRow(Part):
     """A source row of which nothing was made, and why. Its other values are not kept: `row` tells where to find them.
 
-    `step` is the step's label, or "(output)" where what the steps gave does not fit the table. `error` is the exception's type.
+    `step` is the step's label, "(output)" where what the steps gave does not fit the table, or "(source)" where a line of text
+    cannot be read. `error` is the exception's type.
     """
 
     row: RowIdentity
@@ -496,9 +497,10 @@ class QuarantineRecord(Record):
 class Seal(Record):
     """A finished segment of a task: what it covers and the files that hold its results, in one object.
 
-    `rows_read` counts the source rows that the steps were given, `rows_written` what came of them. A row that `where` does not
-    take, or that the source table has deleted, is covered, and counted in neither. `last`: the task's whole work is sealed by
-    this link and those before it. `quarantined` rows are covered and read, and nothing was made of them.
+    `rows_read` counts the source rows that the steps were given, and the lines that could not be read; `rows_written` what came
+    of them. A row that `where` does not take, or that the source table has deleted, is covered, and counted in neither. `last`:
+    the task's whole work is sealed by this link and those before it. `quarantined` rows are covered and read, and nothing was
+    made of them.
     """
 
     kind: Literal["seal"] = "seal"

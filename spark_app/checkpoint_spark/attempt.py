@@ -61,7 +61,7 @@ def run_attempt(
         run_dataframes(ledger, launch, parallelism)
         return
     input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage))
-    reader = reader_for(launch.source, storage, input_record.table)
+    reader = reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine")
     plan = _plan(ledger, launch, input_record, reader, parallelism)
     if not plan.tasks:
         ledger.put_plan(plan)

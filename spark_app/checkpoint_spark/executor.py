@@ -121,7 +121,7 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
         ),
         files=input_record.files,
         source_schema=decode_schema(input_record.arrow_schema),
-        reader=reader_for(launch.source, storage, input_record.table),
+        reader=reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine"),
         pipeline=Pipeline(launch.steps),
         stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
         ledger=ledger,

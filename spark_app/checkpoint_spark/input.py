@@ -56,7 +56,8 @@ def look_at_source(launch: LaunchRecord, storage: StorageSettings, earlier: Earl
         case "lance":
             return _look_at_lance(launch, source, storage, earlier)
         case _:
-            return look_at_files(launch, file_reader_for(launch.source, storage), earlier)
+            reader = file_reader_for(launch.source, storage, sets_apart=launch.on_row_error == "Quarantine")
+            return look_at_files(launch, reader, earlier)
 
 
 def look_at_files(launch: LaunchRecord, reader: FileReader, earlier: Earlier) -> InputRecord:

@@ -59,7 +59,8 @@ def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] |
 def _too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
     """Say how many failed, which, and what a person can do."""
     allow_more = "allow more (spec.onRowError, spec.quarantine)"
-    ways = [allow_more if is_complete else f"mend the code and {allow_more}"]
+    mend = "mend the code (of lines that cannot be read: source.types, source.options)"
+    ways = [allow_more if is_complete else f"{mend} and {allow_more}"]
     if not is_complete:
         ways.append("set onCodeChange: Restart to do all rows again with mended code")
     return (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.records import WriteRecord
 from checkpoint_protocol.store import ObjectStore
@@ -23,10 +24,45 @@ def introduce(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spe
             identity_digest=spec.identity_digest,
         ),
     )
-    if standing.identity_digest != spec.identity_digest:
-        changed = [part for part in spec.identity if spec.identity[part] != standing.identity.get(part)]
+    if changed := changed_parts(store, standing, spec):
         raise NeedsChange(
             reasons.IDENTITY_CHANGED,
-            f"spec.{changed[0] if changed else 'source'} is not what the write {name!r} began with in {store.uri}; "
+            f"spec.{changed[0]} is not what the write {name!r} began with in {store.uri}; "
             "it is fixed for the life of a write: undo the change, or give the new write another metadata.name",
         )
+
+
+def changed_parts(store: ObjectStore, standing: WriteRecord, spec: Spec) -> tuple[str, ...]:
+    """Return which parts of a manifest may not be what they are: sink, checkpoint, or the source where rows of it are sealed.
+
+    What is sealed is looked at, and may be more a moment later: before the next attempt is recorded the rounds look again.
+    """
+    identity = spec.identity
+    changed = [part for part in identity if part != "source" and identity[part] != standing.identity.get(part)]
+    if _source_is_another(store, standing, spec):
+        changed.insert(0, "source")
+    return tuple(changed)
+
+
+def _source_is_another(store: ObjectStore, standing: WriteRecord, spec: Spec) -> bool:
+    epochs = writes.list_epochs(store, standing.uid)
+    if not epochs:
+        return False  # nothing was ever recorded: what is read is still open
+    ledger = Ledger(store, EpochKey(standing.uid, epochs[-1]))
+    numbers = ledger.list_attempts()
+    last = ledger.read_launch(numbers[-1]) if numbers else None
+    if last is None:
+        began_with = standing.identity.get("source")
+        return not isinstance(began_with, dict) or spec.source.without_reading(began_with) != spec.source.identity
+    if last.source.identity == spec.source.identity:
+        return False
+    return (
+        ledger.key.epoch > 1
+        or ledger.read_mark() is not None
+        or any(_holds_seals(ledger, n) for n in (*last.counted, last.attempt))
+    )
+
+
+def _holds_seals(ledger: Ledger, attempt: int) -> bool:
+    closed = ledger.read_closed(attempt)
+    return any(closed.chain_lengths) if closed is not None else bool(ledger.list_links(attempt))

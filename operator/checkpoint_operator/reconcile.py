@@ -229,13 +229,15 @@ class Reconciler:
         sight = self._look(ledger, launch) if may_be_at_work else DriverSight(DriverState.GONE)
         if is_last and closed is not None:
             self._closed_at.setdefault((ledger.key.epoch, number), self.clock())
+        is_sealed = is_open and self._is_sealed(ledger, number)
+        source = self.write.spec.source
         return Attempt(
             number=number,
             code_digest=launch.code_digest,
             driver=sight.state,
             trouble=sight.trouble,
             is_outdated=sight.is_outdated,
-            is_sealed=is_open and self._is_sealed(ledger, number),
+            is_sealed=is_sealed,
             is_closed=closed is not None,
             is_complete=closed is not None and closed.complete,
             awaits_table=is_open and self._awaits_table(ledger, launch),
@@ -244,6 +246,10 @@ class Reconciler:
             counted=launch.counted,
             rows_quarantined=count_quarantined(self._tallies_of(ledger), launch, closed),
             has_sealed=closed is not None and any(closed.chain_lengths),
+            holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._progress[0][1] > 0,
+            input_since=launch.input_since,
+            is_of_other_source=launch.source.identity != source.identity,
+            is_read_otherwise=not launch.source.is_read_as(source),
         )
 
     def _look(self, ledger: Ledger, launch: LaunchRecord) -> DriverSight:
@@ -287,8 +293,8 @@ class Reconciler:
                 assert launch is not None
                 self._progress = ((attempt, 0, 0), self.clock())
                 self.drivers.start(ledger.key, launch)
-            case RecordAttempt(attempt, counted):
-                return self._record(ledger, attempt, counted)
+            case RecordAttempt(attempt, counted, input_since):
+                return self._record(ledger, attempt, counted, input_since)
             case Finish() | Wait() | Stall():
                 pass
             case _:
@@ -302,14 +308,14 @@ class Reconciler:
             )
         ledger.close(attempt)
 
-    def _record(self, ledger: Ledger, attempt: int, counted: tuple[int, ...]) -> Stall | None:
+    def _record(self, ledger: Ledger, attempt: int, counted: tuple[int, ...], input_since: int) -> Stall | None:
         spec = self.write.spec
         if ledger.is_deleted():
             return Stall(reasons.WRITE_DELETED, f"the write {ledger.key.uid} was deleted; give a new write a new name")
         try:
             target = self.sink.describe()
             # What the input is has been fixed by an attempt before: the table may have moved since, or be gone.
-            source_table = self.look_at_source() if ledger.read_input() is None else None
+            source_table = self.look_at_source() if ledger.read_input(input_since) is None else None
         except NeedsChange as error:
             return Stall(error.reason, error.message)
         if _is_source(target, spec.source, source_table):
@@ -342,6 +348,7 @@ class Reconciler:
             on_row_error=spec.on_row_error,
             quarantine=spec.quarantine,
             source_table=source_table,
+            input_since=input_since,
         )
         if ledger.put_launch(launch).token == launch.token:
             self.drivers.expect(ledger.key, attempt)
@@ -393,6 +400,8 @@ class Reconciler:
                 attempts=results.attempts,
                 code_digests=results.code_digests,
                 rows_quarantined=results.rows_quarantined,
+                read_digests=results.read_digests,
+                input_since=results.input_since,
             )
         )
 

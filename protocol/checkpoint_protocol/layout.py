@@ -10,6 +10,7 @@
     control/<uid>/<epoch>/commit/claim-<i>.json   who may try to commit
     control/<uid>/<epoch>/commit/done.json        the mark
     staged/<uid>/<epoch>/input.json               the epoch's input
+    staged/<uid>/<epoch>/<n>/input.json           the epoch's input from attempt n on: the source was edited before any seal
     staged/<uid>/<epoch>/<n>/plan.json            driver n's plan
     staged/<uid>/<epoch>/<n>/output.json          the schema that driver n's steps produce, where the table is to be made
     staged/<uid>/<epoch>/<n>/failure.json         why driver n ended
@@ -92,7 +93,11 @@ class EpochLayout:
 
     @property
     def input(self) -> str:
-        return f"{self.staged}/input.json"
+        return self.input_since(1)
+
+    def input_since(self, attempt: int) -> str:
+        """Where the input lies that attempts read from this one on."""
+        return f"{self.staged}/input.json" if attempt == 1 else f"{self.staged}/{attempt}/input.json"
 
     @property
     def launches(self) -> str:

@@ -94,12 +94,20 @@ class Ledger:
 
     # --- input and attempts -----------------------------------------------------------------------------------------------
 
-    def put_input(self, record: InputRecord) -> InputRecord:
-        """Fix the input of the epoch; return the record that stands, which another driver may have put."""
-        return self._put(self.at.input, record)
+    def put_input(self, record: InputRecord, since: int = 1) -> InputRecord:
+        """Fix the input of the epoch; return the record that stands, which another driver may have put.
 
-    def read_input(self) -> InputRecord | None:
-        return self._read(self.at.input, InputRecord)
+        `since`: as in the launch records of the attempts that read it.
+        """
+        return self._put(self.at.input_since(since), record)
+
+    def read_input(self, since: int = 1) -> InputRecord | None:
+        return self._read(self.at.input_since(since), InputRecord)
+
+    def read_committed_input(self) -> InputRecord | None:
+        """Return the input of a finished epoch. Its mark tells which, where the source was edited before any seal."""
+        mark = self.read_mark()
+        return self.read_input(mark.input_since if mark is not None else 1)
 
     def put_launch(self, record: LaunchRecord) -> LaunchRecord:
         return self._put(self.at.launch(record.attempt), record)

@@ -260,6 +260,8 @@ class LaunchRecord(Record):
     `recorded_by` names who watches the driver: a machine, for local runners; empty in a cluster, where everybody can see pods.
     `source_table` is the Iceberg table that is read, as the catalog showed it: drivers have no catalog. It counts for the first
     attempt that fixes the input; for the others it is None, or passed over.
+    `input_since` is the attempt from which on the input is what this one reads: 1, but where the source was edited before
+    anything was sealed. What is counted has the same.
     """
 
     kind: Literal["launch"] = "launch"
@@ -281,6 +283,7 @@ class LaunchRecord(Record):
     on_row_error: Literal["Fail", "Quarantine"] = _later("Fail")
     quarantine: Quarantine = _later(Quarantine())
     source_table: PinnedIceberg | None = _later(None)
+    input_since: Number = _later(1)
 
 
 class OutputRecord(Record):
@@ -500,7 +503,7 @@ class Seal(Record):
     `rows_read` counts the source rows that the steps were given, and the lines that could not be read; `rows_written` what came
     of them. A row that `where` does not take, or that the source table has deleted, is covered, and counted in neither. `last`:
     the task's whole work is sealed by this link and those before it. `quarantined` rows are covered and read, and nothing was
-    made of them.
+    made of them. `read_digest`: of how text was read (types and options); None where it is no text, or of an older release.
     """
 
     kind: Literal["seal"] = "seal"
@@ -515,6 +518,7 @@ class Seal(Record):
     files: tuple[StagedFile, ...]
     last: bool
     quarantined: Quarantined | None = _later(None)
+    read_digest: Digest | None = _later(None)
 
     @property
     def rows_quarantined(self) -> int:
@@ -594,7 +598,10 @@ class ClaimRecord(Record):
 
 
 class MarkRecord(Record):
-    """The commit was seen in the table. `commit_id` is the snapshot id or version; None where there was nothing to commit."""
+    """The commit was seen in the table. `commit_id` is the snapshot id or version; None where there was nothing to commit.
+
+    `input_since` names the input that was committed, as in launch records.
+    """
 
     kind: Literal["mark"] = "mark"
     version: Literal[1] = 1
@@ -608,6 +615,8 @@ class MarkRecord(Record):
     attempts: Number
     code_digests: tuple[Digest, ...]
     rows_quarantined: Count = _later(0)
+    read_digests: tuple[Digest, ...] = _later(())
+    input_since: Number = _later(1)
 
 
 _R = TypeVar("_R", bound=Record)

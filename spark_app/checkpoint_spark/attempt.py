@@ -19,7 +19,6 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import merge
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PlanRecord
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
 from checkpoint_spark.dividing import schema_without_failures
@@ -28,6 +27,7 @@ from checkpoint_spark.input import fix_input, look_at_source
 from checkpoint_spark.output import await_target
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.planning import plan_tasks, whole
+from checkpoint_spark.reading import refuse_moved_rows, schema_to_read
 from checkpoint_spark.sources.chunks import Reader
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.sources.selecting import SelectingReader
@@ -62,6 +62,7 @@ def run_attempt(
         return
     input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage))
     reader = reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine")
+    refuse_moved_rows(ledger, launch, input_record)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
     if not plan.tasks:
         ledger.put_plan(plan)
@@ -109,7 +110,7 @@ def _refuse_changed_files(plan: PlanRecord, input_record: InputRecord, reader: R
 
 def _output_schema(launch: LaunchRecord, input_record: InputRecord, reader: SelectingReader) -> pa.Schema:
     """Run the steps on the first rows of the input, to see what columns they give."""
-    source_schema = decode_schema(input_record.arrow_schema)
+    source_schema = schema_to_read(launch.source, input_record)
     pipeline = Pipeline(launch.steps)
     sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))
     place = Place("(no rows)", "rows", 0)

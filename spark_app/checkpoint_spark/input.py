@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstanding
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, SourceFile
-from checkpoint_protocol.standing import read
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import encode_schema
+from checkpoint_spark.reading import refuse_moved_rows_of_earlier_epochs
 from checkpoint_spark.sources.chunks import FileReader
 from checkpoint_spark.sources.reader import file_reader_for
 from checkpoint_spark.sources.selecting import as_read, condition_of
@@ -40,11 +39,14 @@ Look = Callable[[Earlier], InputRecord]
 
 def fix_input(ledger: Ledger, launch: LaunchRecord, look: Look) -> InputRecord:
     """Return the epoch's input: the record that stands, or what the source holds now and no earlier epoch had."""
-    standing = ledger.read_input()
+    standing = ledger.read_input(launch.input_since)
     if standing is not None:
         return standing
-    again = outstanding(earlier_epochs(ledger)) if launch.quarantine.retry != "Never" else {}
-    return ledger.put_input(look(Earlier(_inputs_of_earlier_epochs(ledger), again)))
+    epochs = earlier_epochs(ledger)
+    again = outstanding(epochs) if launch.quarantine.retry != "Never" else {}
+    found = look(Earlier(_inputs_of_earlier_epochs(ledger), again))
+    refuse_moved_rows_of_earlier_epochs(epochs, launch, found)
+    return ledger.put_input(found, launch.input_since)
 
 
 def look_at_source(launch: LaunchRecord, storage: StorageSettings, earlier: Earlier) -> InputRecord:
@@ -153,13 +155,13 @@ def _refuse_lost_rows(earlier: Earlier, files: Sequence[SourceFile], launch: Lau
 
 def _inputs_of_earlier_epochs(ledger: Ledger) -> list[InputRecord]:
     found = []
-    for epoch in range(1, ledger.key.epoch):
-        where = EpochLayout(EpochKey(ledger.key.uid, epoch)).input
-        record = read(ledger.store, where, InputRecord)
+    for earlier in earlier_epochs(ledger):
+        record = earlier.read_committed_input()
         if record is None:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,
-                f"{ledger.store.uri}/{where} is gone, so the files that epoch {epoch} had taken are unknown; without it rows "
+                f"{ledger.store.uri}/{earlier.at.input} is gone, so the files that epoch {earlier.key.epoch} had taken are "
+                "unknown; without it rows "
                 "could be taken twice: start a new write for the new files",
             )
         found.append(record)

@@ -51,6 +51,7 @@ class Task:
     interval_s: float
     minimum_bytes: int
     allowance: Allowance | None = None
+    read_digest: str | None = None
 
 
 @dataclass(slots=True)
@@ -219,6 +220,7 @@ def _stage_all(
             files=staged,
             last=last,
             quarantined=quarantine.finish() if quarantine is not None else None,
+            read_digest=task.read_digest,
         )
         ledger.put_seal(seal)
         link += 1

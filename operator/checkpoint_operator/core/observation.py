@@ -46,7 +46,9 @@ class Attempt:
     `awaits_table`: its driver has proposed an output schema and no table was made for it yet.
     `counted`: the earlier attempts whose seals it takes over.
     `trouble`, `is_outdated`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
-    `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it count.
+    `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it count. `holds_seals`: the same, or it is
+    open and shows some. `input_since`: as in its launch record. `is_of_other_source`: it reads other rows than the manifest says
+    by now; `is_read_otherwise`: or the same in another way.
     """
 
     number: int
@@ -63,6 +65,10 @@ class Attempt:
     counted: tuple[int, ...] = ()
     rows_quarantined: int = 0
     has_sealed: bool = False
+    holds_seals: bool = False
+    input_since: int = 1
+    is_of_other_source: bool = False
+    is_read_otherwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from checkpoint_protocol import reasons
 _TAKE_OVER_AFTER_S: Final = 60.0
 
 #: Attempts that were ended by what a person wants do not count as failed.
-_NOT_FAILED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED})
+_NOT_FAILED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED, reasons.SOURCE_EDITED})
 
 Rule = Callable[[Observation], tuple[Action, ...] | None]
 
@@ -35,6 +35,30 @@ _MOST_DOUBLINGS: Final = 6
 def finish_what_is_marked(seen: Observation) -> tuple[Action, ...] | None:
     """The mark was put after the commit was seen in the table, so it is believed, whatever drivers do."""
     return (Finish(),) if seen.is_marked else None
+
+
+def give_up_what_reads_another_source(seen: Observation) -> tuple[Action, ...] | None:
+    """The source was edited: an attempt that has sealed nothing makes room for one that reads the new one, no other does."""
+    last = seen.last
+    if last is None or not last.is_of_other_source:
+        return None
+    if last.is_complete or _holds_seals(seen, last) or seen.epoch > 1:
+        return (
+            Stall(
+                reasons.IDENTITY_CHANGED,
+                "spec.source is not what rows of this write are sealed from already; undo the change and the write goes on, or "
+                "give the new write another metadata.name",
+            ),
+        )
+    if last.is_closed:
+        return None
+    failure = Failure("Retryable", reasons.SOURCE_EDITED, "the source was edited before anything was sealed")
+    return (Close(last.number, failure.message, failure), StopDriver(last.number))
+
+
+def _holds_seals(seen: Observation, last: Attempt) -> bool:
+    """Whether anything is sealed of what an attempt takes over, and by itself."""
+    return any(attempt.holds_seals for attempt in seen.attempts if attempt.number in (*last.counted, last.number))
 
 
 def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] | None:
@@ -204,12 +228,22 @@ def pause_before_the_next_attempt(seen: Observation) -> tuple[Action, ...] | Non
 
 
 def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
-    number = seen.last.number + 1 if seen.last else 1
-    return (RecordAttempt(number, _still_standing(seen)),)
+    """With nothing sealed that stands, an edit of the source, or of how it is read, counts at once, and so does a mended file."""
+    last = seen.last
+    if last is None:
+        return (RecordAttempt(1, ()),)
+    standing = _still_standing(seen)
+    is_sealed = any(attempt.holds_seals for attempt in seen.attempts if attempt.number in standing)
+    said = last.failure
+    has_changed = said is not None and (said.family, said.reason) == ("NeedsChange", reasons.SOURCE_CHANGED)
+    if not is_sealed and (last.is_read_otherwise or has_changed):
+        return (RecordAttempt(last.number + 1, (), last.number + 1),)
+    return (RecordAttempt(last.number + 1, standing, last.input_since),)
 
 
 RULES: Final[tuple[Rule, ...]] = (
     finish_what_is_marked,
+    give_up_what_reads_another_source,
     stop_over_the_limit_of_row_errors,
     commit_what_is_complete,
     close_what_is_sealed,
@@ -269,6 +303,11 @@ def _is_failed(attempt: Attempt) -> bool:
     return attempt.is_closed and not attempt.is_complete
 
 
+def _is_of_now(seen: Observation, attempt: Attempt) -> bool:
+    """Whether an attempt had the code, and the way of reading, that the manifest says now."""
+    return attempt.code_digest == seen.code_digest and not attempt.is_read_otherwise
+
+
 def _still_standing(seen: Observation) -> tuple[int, ...]:
     """Which closed attempts' seals the next one takes over: what the last took over, and its own.
 
@@ -280,5 +319,5 @@ def _still_standing(seen: Observation) -> tuple[int, ...]:
     return tuple(
         attempt.number
         for attempt in seen.attempts
-        if attempt.number in candidates and (seen.on_code_change == "Continue" or attempt.code_digest == seen.code_digest)
+        if attempt.number in candidates and (seen.on_code_change == "Continue" or _is_of_now(seen, attempt))
     )

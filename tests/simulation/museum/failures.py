@@ -45,8 +45,8 @@ class RetriesWhatLiveSealsSay(Ledger):
 class RetriesWhatWasMadeGood(Ledger):
     """Forgets which rows a finished epoch has taken again."""
 
-    def read_input(self) -> InputRecord | None:
-        record = super().read_input()
+    def read_input(self, since: int = 1) -> InputRecord | None:
+        record = super().read_input(since)
         if record is None or self.read_mark() is None:
             return record
         return record.model_copy(update={"files": tuple(file.model_copy(update={"only": None}) for file in record.files)})

@@ -52,6 +52,23 @@ def _never_changes(field: str, what: str, *, optional: bool = False) -> Rule:
     return Rule(f"{now} == {before} && (!{now} || self.{field} == oldSelf.{field})", message, field)
 
 
+#: What the status says of a write whose source is fixed: rows of it are sealed. The status may lag; the operator looks itself.
+_IS_SEALED: Final = (
+    "has(self.status) && ((has(self.status.rowsSealed) && self.status.rowsSealed > 0) || "
+    "(has(self.status.epoch) && self.status.epoch > 1) || has(self.status.commit))"
+)
+_SOURCE_FIELDS: Final = ("format", "way", "readerOptions", "paths", "keyColumns")
+_OPTIONAL_SOURCE_FIELDS: Final = ("table", "program", "sql", "iceberg", "lance", "where", "path", "columns")
+_POSITION_OPTIONS: Final = ("header", "multiLine", "compression", "escape")
+
+
+def _never_changes_once_sealed(field: str, *, optional: bool = False) -> Rule:
+    """The same of a field of the source, once rows of it are sealed. On the whole object, whose status says that."""
+    fixed = _never_changes(field, f"source.{field}", optional=optional)
+    rule = fixed.rule.replace("oldSelf.", "oldSelf.spec.source.").replace("self.", "self.spec.source.")
+    return Rule(f"!({_IS_SEALED}) || ({rule})", f"{fixed.message} (rows of it are sealed)", f"spec.source.{field}")
+
+
 #: A source that only Spark can read, and one that goes over Spark for whatever reason: see manifest.Source.
 _NEEDS_SPARK: Final = f"!(self.format in {list(manifest.SPLITS_FORMATS)}) || {_is_given('sql')} || self.readerOptions.size() > 0"
 _OVER_SPARK: Final = f"self.way == 'DataFrame' || {_NEEDS_SPARK}"
@@ -79,6 +96,9 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "!self.metadata.name.contains('.')",
             "the name may have lower case letters, digits and '-' only: the names of its pods begin with it",
         ),
+        *(_never_changes_once_sealed(field) for field in _SOURCE_FIELDS),
+        *(_never_changes_once_sealed(field, optional=True) for field in _OPTIONAL_SOURCE_FIELDS),
+        *(_never_changes_once_sealed(f"options.{option}") for option in _POSITION_OPTIONS),
     ),
     manifest.Source: (
         Rule(
@@ -131,21 +151,6 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "format",
         ),
         Rule(f"!({_OVER_SPARK}) || !{_is_given('where')}", "where belongs to the splits way; say it in sql", "where"),
-        _never_changes("format", "source.format"),
-        _never_changes("way", "source.way"),
-        _never_changes("table", "source.table", optional=True),
-        _never_changes("program", "source.program", optional=True),
-        _never_changes("sql", "source.sql", optional=True),
-        _never_changes("readerOptions", "source.readerOptions"),
-        _never_changes("iceberg", "source.iceberg", optional=True),
-        _never_changes("lance", "source.lance", optional=True),
-        _never_changes("where", "source.where", optional=True),
-        _never_changes("path", "source.path", optional=True),
-        _never_changes("paths", "source.paths"),
-        _never_changes("options", "source.options"),
-        _never_changes("columns", "source.columns", optional=True),
-        _never_changes("types", "source.types"),
-        _never_changes("keyColumns", "source.keyColumns"),
     ),
     manifest.IcebergSource: (
         Rule(f"{_count_of_given('snapshotId', 'branch')} <= 1", "at most one of snapshotId and branch is expected"),

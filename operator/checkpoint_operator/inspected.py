@@ -103,6 +103,7 @@ class ShownCommit(Shown):
     files: int
     attempts: int
     code_digests: tuple[str, ...]
+    read_digests: tuple[str, ...] = Field(default=(), description="Several where text was read in several ways: types, options.")
     rows_quarantined: int = Field(default=0, description="Rows that failed and have no result in this commit.")
 
 

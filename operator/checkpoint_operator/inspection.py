@@ -224,9 +224,10 @@ class Inspector:
         claims = sorted(index for path in paths if (index := layout.claim_index_of(path, at.commit)) is not None)
         known_keys = {path for path in paths for number in numbers if layout.is_keys_object(path, at.keys(number))}
         self.strays += sorted(set(paths) - _records_of(at, numbers, claims, seals, paths) - known_keys)
-        source = self._input(ledger)
+        since = next((launch.input_since for number in reversed(numbers) if (launch := launches[number])), 1)
+        source = self._input(ledger, since)
         if isinstance(source, InputInParts):
-            self._expect(source.index.parts, at.input_part, paths, at.input)
+            self._expect(source.index.parts, at.input_part, paths, at.input_since(since))
         mark = self._try(at.mark, ledger.read_mark)
         first = launches.get(1)
         return ShownEpoch(
@@ -289,11 +290,13 @@ class Inspector:
             failure=ShownFailure(attempt=number, family=failure.family, reason=failure.reason, message=failure.message)
             if failure
             else None,
-            quarantined=tuple(self._rows_that_failed(ledger, seals)) if self.shows_rows else (),
+            quarantined=tuple(self._rows_that_failed(ledger, seals, launch.input_since if launch else 1))
+            if self.shows_rows
+            else (),
         )
 
-    def _input(self, ledger: Ledger) -> Input | None:
-        found = self._try(ledger.at.input, lambda: [ledger.read_input()])
+    def _input(self, ledger: Ledger, since: int) -> Input | None:
+        found = self._try(ledger.at.input_since(since), lambda: [ledger.read_input(since)])
         return found[0] if found else None
 
     def _file(self, ledger: Ledger, record: Input, number: int) -> SourceFile | None:
@@ -305,17 +308,17 @@ class Inspector:
             self._without_files.add(ledger.key)
         return file
 
-    def _rows_that_failed(self, ledger: Ledger, seals: Iterable[Seal]) -> Iterator[ShownRowError]:
+    def _rows_that_failed(self, ledger: Ledger, seals: Iterable[Seal], input_since: int) -> Iterator[ShownRowError]:
         """Give what can be read of them: a seal's object that is gone is named once, and what came before it is shown."""
         for seal in seals:
             try:
                 for row in ledger.quarantined_rows(seal):
-                    yield self._row_error(ledger, row)
+                    yield self._row_error(ledger, row, input_since)
             except CheckpointError as error:
                 self._wrong[ledger.at.seal(seal.attempt, seal.task, seal.link)] = error.message
 
-    def _row_error(self, ledger: Ledger, row: QuarantinedRow) -> ShownRowError:
-        record = self._input(ledger)
+    def _row_error(self, ledger: Ledger, row: QuarantinedRow, input_since: int) -> ShownRowError:
+        record = self._input(ledger, input_since)
         shown = ShownRowError(step=row.step, error=row.error, message=row.message, traceback=row.traceback)
         if isinstance(row.row, RowKey):
             return shown.model_copy(update={"key": key_of(row.row, record), "source": row.row.source})
@@ -427,7 +430,7 @@ def _records_of(
     at: EpochLayout, numbers: Collection[int], claims: Iterable[int], seals: dict[int, set[_Link]], listed: Sequence[str]
 ) -> set[str]:
     """Return every path of the epoch that is a record's, or a bundle's."""
-    kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure)
+    kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure, at.input_since)
     paths = {at.input, at.mark, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
     paths |= {path for path in listed for number in numbers if layout.is_quarantine(path, at.quarantines(number))}
@@ -499,5 +502,6 @@ def _commit(mark: MarkRecord) -> ShownCommit:
         files=mark.files,
         attempts=mark.attempts,
         code_digests=tuple(digest[:_DIGEST_DIGITS] for digest in mark.code_digests),
+        read_digests=tuple(digest[:_DIGEST_DIGITS] for digest in mark.read_digests),
         rows_quarantined=mark.rows_quarantined,
     )

@@ -6,8 +6,9 @@ import json
 
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.manifest import FIRST_NULL_VALUES, SourceOptions, Spec
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import FIRST_NULL_VALUES, Source, Spec
 from checkpoint_protocol.records import WriteRecord
 from checkpoint_protocol.store import ObjectStore
 
@@ -25,26 +26,68 @@ def introduce(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spe
             identity_digest=spec.identity_digest,
         ),
     )
-    if standing.identity_digest != spec.identity_digest:
-        if _is_of_the_first_default(standing, spec):
-            raise NeedsChange(
-                reasons.IDENTITY_CHANGED,
-                f"the write {name!r} began when NA, null and NULL were read as NULL where spec.source.options.nullValues was not "
-                f"given; now only the empty field is. Say nullValues: {json.dumps(FIRST_NULL_VALUES)} to go on as it began, or "
-                "give the new write another metadata.name",
-            )
-        changed = [part for part in spec.identity if spec.identity[part] != standing.identity.get(part)]
+    if _is_of_the_first_default(_source_of(store, standing), spec.source):
         raise NeedsChange(
             reasons.IDENTITY_CHANGED,
-            f"spec.{changed[0] if changed else 'source'} is not what the write {name!r} began with in {store.uri}; "
+            f"the write {name!r} began when NA, null and NULL were read as NULL where spec.source.options.nullValues was not "
+            f"given; now only the empty field is. Say nullValues: {json.dumps(FIRST_NULL_VALUES)} to go on as it began, or "
+            "give the new write another metadata.name",
+        )
+    if changed := changed_parts(store, standing, spec):
+        raise NeedsChange(
+            reasons.IDENTITY_CHANGED,
+            f"spec.{changed[0]} is not what the write {name!r} began with in {store.uri}; "
             "it is fixed for the life of a write: undo the change, or give the new write another metadata.name",
         )
 
 
-def _is_of_the_first_default(standing: WriteRecord, spec: Spec) -> bool:
-    """Whether the write would be the same with the texts for NULL that were the default of the first release."""
-    if spec.source.options.null_values != SourceOptions().null_values:
+def _is_of_the_first_default(began: Source | None, now: Source) -> bool:
+    """Whether CSV was read with the first release's texts for NULL, and nobody has named any since."""
+    is_csv = now.format == "csv" and not now.is_dataframe
+    is_named = "null_values" in now.options.model_fields_set
+    return is_csv and not is_named and began is not None and began.options.null_values == FIRST_NULL_VALUES
+
+
+def _source_of(store: ObjectStore, standing: WriteRecord) -> Source | None:
+    """Return the source that the last attempt was told; None if there is none."""
+    epochs = writes.list_epochs(store, standing.uid)
+    ledger = Ledger(store, EpochKey(standing.uid, epochs[-1])) if epochs else None
+    numbers = ledger.list_attempts() if ledger is not None else []
+    launch = ledger.read_launch(numbers[-1]) if ledger is not None and numbers else None
+    return launch.source if launch is not None else None
+
+
+def changed_parts(store: ObjectStore, standing: WriteRecord, spec: Spec) -> tuple[str, ...]:
+    """Return which parts of a manifest may not be what they are: sink, checkpoint, or the source where rows of it are sealed.
+
+    What is sealed is looked at, and may be more a moment later: before the next attempt is recorded the rounds look again.
+    """
+    identity = spec.identity
+    changed = [part for part in identity if part != "source" and identity[part] != standing.identity.get(part)]
+    if _source_is_another(store, standing, spec):
+        changed.insert(0, "source")
+    return tuple(changed)
+
+
+def _source_is_another(store: ObjectStore, standing: WriteRecord, spec: Spec) -> bool:
+    epochs = writes.list_epochs(store, standing.uid)
+    if not epochs:
+        return False  # nothing was ever recorded: what is read is still open
+    ledger = Ledger(store, EpochKey(standing.uid, epochs[-1]))
+    numbers = ledger.list_attempts()
+    last = ledger.read_launch(numbers[-1]) if numbers else None
+    if last is None:
+        began_with = standing.identity.get("source")
+        return not isinstance(began_with, dict) or spec.source.without_reading(began_with) != spec.source.identity
+    if last.source.identity == spec.source.identity:
         return False
-    options = spec.source.options.model_copy(update={"null_values": FIRST_NULL_VALUES})
-    source = spec.source.model_copy(update={"options": options})
-    return standing.identity_digest == spec.model_copy(update={"source": source}).identity_digest
+    return (
+        ledger.key.epoch > 1
+        or ledger.read_mark() is not None
+        or any(_holds_seals(ledger, n) for n in (*last.counted, last.attempt))
+    )
+
+
+def _holds_seals(ledger: Ledger, attempt: int) -> bool:
+    closed = ledger.read_closed(attempt)
+    return any(closed.chain_lengths) if closed is not None else bool(ledger.list_links(attempt))

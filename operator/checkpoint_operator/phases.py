@@ -6,6 +6,7 @@ by the commands `status` and `validate`; no rule rests on it.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final, Literal
 
 from pydantic import Field
@@ -13,7 +14,9 @@ from pydantic import Field
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.inspection import Inspector
+from checkpoint_operator.introduction import changed_parts
 from checkpoint_protocol import writes
+from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.store import ObjectStore
@@ -74,10 +77,10 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Statu
         return _status(manifest, None, _empty_epoch(1), None, False, (), ())
     inspector = Inspector(store)
     write = writes.read_write(store, uid)
-    identity = manifest.spec.identity
     changed: tuple[str, ...] = ()
-    if write is not None and write.identity_digest != manifest.spec.identity_digest:
-        changed = tuple(part for part in identity if identity[part] != write.identity.get(part)) or ("source",)
+    if write is not None:
+        with contextlib.suppress(Corrupt):  # the record at fault is named among the epoch's
+            changed = changed_parts(store, write, manifest.spec)
     epochs = writes.list_epochs(store, uid)
     current = inspector.read_epoch(EpochKey(uid, epochs[-1])) if epochs else _empty_epoch(1)
     is_wanted = current.run_nonce is not None and current.run_nonce != manifest.spec.run_nonce

@@ -263,6 +263,7 @@ class Reconciler:
         is_sealed = is_open and self._is_sealed(ledger, number)
         is_at_work = is_open and not is_sealed and sight.state is DriverState.RUNNING
         starved = self._look_at_executors(ledger, number) if is_at_work else None
+        source = self.write.spec.source
         return Attempt(
             number=number,
             code_digest=launch.code_digest,
@@ -283,6 +284,10 @@ class Reconciler:
             starved=starved,
             starved_s=self.clock() - self._starved_since if starved is not None and self._starved_since is not None else 0.0,
             spread=_spread(ledger.key, number),
+            holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._progress[0][1] > 0,
+            input_since=launch.input_since,
+            is_of_other_source=launch.source.identity != source.identity,
+            is_read_otherwise=not launch.source.is_read_as(source),
         )
 
     def _look_at_executors(self, ledger: Ledger, attempt: int) -> Failure | None:
@@ -347,8 +352,8 @@ class Reconciler:
                 self._starved_since = None
                 self._started.add((ledger.key.epoch, attempt))
                 self.drivers.start(ledger.key, launch)
-            case RecordAttempt(attempt, counted):
-                return self._record(ledger, attempt, counted)
+            case RecordAttempt(attempt, counted, input_since):
+                return self._record(ledger, attempt, counted, input_since)
             case Finish() | Wait() | Stall():
                 pass
             case _:
@@ -362,7 +367,7 @@ class Reconciler:
             )
         ledger.close(attempt)
 
-    def _record(self, ledger: Ledger, attempt: int, counted: tuple[int, ...]) -> Stall | None:
+    def _record(self, ledger: Ledger, attempt: int, counted: tuple[int, ...], input_since: int) -> Stall | None:
         spec = self.write.spec
         if ledger.is_deleted():
             return Stall(reasons.WRITE_DELETED, f"the write {ledger.key.uid} was deleted; give a new write a new name")
@@ -370,7 +375,7 @@ class Reconciler:
             target = self.sink.describe()
             # What the input is has been fixed by an attempt before: the table may have moved since, or be gone.
             source_table = None
-            if ledger.read_input() is None:
+            if ledger.read_input(input_since) is None:
                 self._refuse_own_outputs(target)
                 source_table = self.look_at_source()
         except NeedsChange as error:
@@ -413,6 +418,7 @@ class Reconciler:
             on_row_error=spec.on_row_error,
             quarantine=spec.quarantine,
             source_table=source_table,
+            input_since=input_since,
         )
         if ledger.put_launch(launch).token == launch.token:
             self.drivers.expect(ledger.key, attempt)
@@ -476,6 +482,8 @@ class Reconciler:
                 code_digests=results.code_digests,
                 rows_quarantined=results.rows_quarantined,
                 was_rolled_back=was_rolled_back,
+                read_digests=results.read_digests,
+                input_since=results.input_since,
             )
         )
 

@@ -37,7 +37,7 @@ def limit_of(tallies: Tallies, spec: Spec, attempts: Sequence[Attempt]) -> RowEr
     if not any(attempt.rows_quarantined for attempt in attempts):
         return None
     last = attempts[-1]
-    record = tallies.ledger.read_input()
+    record = tallies.ledger.read_input(last.input_since)
     examples = tuple(islice(_examples(tallies.ledger, attempts, record), _EXAMPLES))
     if spec.on_row_error != "Quarantine":
         return RowErrorLimit(0, "onRowError: Fail allows none", examples)

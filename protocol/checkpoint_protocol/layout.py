@@ -12,6 +12,7 @@
     control/<uid>/<epoch>/commit/done.json        the mark
     staged/<uid>/<epoch>/input.json               the epoch's input
     staged/<uid>/<epoch>/input/<token>.json       files of an input that is too large for one object
+    staged/<uid>/<epoch>/<n>/input.json           the epoch's input from attempt n on: the source was edited before any seal
     staged/<uid>/<epoch>/<n>/plan.json            driver n's plan
     staged/<uid>/<epoch>/<n>/plan/<token>.json    tasks of a plan that is too large for one object
     staged/<uid>/<epoch>/<n>/output.json          the schema that driver n's steps produce, where the table is to be made
@@ -107,7 +108,11 @@ class EpochLayout:
 
     @property
     def input(self) -> str:
-        return f"{self.staged}/input.json"
+        return self.input_since(1)
+
+    def input_since(self, attempt: int) -> str:
+        """Where the input lies that attempts read from this one on."""
+        return f"{self.staged}/input.json" if attempt == 1 else f"{self.staged}/{attempt}/input.json"
 
     @property
     def input_parts(self) -> str:

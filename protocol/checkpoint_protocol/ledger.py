@@ -108,10 +108,11 @@ class Ledger:
 
     # --- input and attempts -----------------------------------------------------------------------------------------------
 
-    def put_input(self, record: InputRecord) -> Input:
+    def put_input(self, record: InputRecord, since: int = 1) -> Input:
         """Fix the input of the epoch; return what stands, which another driver may have put.
 
         One with many files is put in parts, and these before the index that names them: an index that stands is whole.
+        `since`: as in the launch records of the attempts that read it.
         """
         stored: InputRecord | InputIndexRecord = record
         pieces = cut_files(record.files, self.part_bytes)
@@ -124,25 +125,30 @@ class Ledger:
                 arrow_schema=record.arrow_schema,
                 table=record.table,
             )
-        standing = self._remember_input(put_once(self.store, self.at.input, stored, self.pause, _INPUTS))
+        standing = self._remember_input(since, put_once(self.store, self.at.input_since(since), stored, self.pause, _INPUTS))
         # Ours is in memory already.
         return record if standing.token == record.token else standing
 
-    def read_input(self) -> Input | None:
+    def read_input(self, since: int = 1) -> Input | None:
         """Return the input. Of one in parts a file is read when it is asked for: Corrupt if its part is not as it was put."""
-        known = self._known.get(self.at.input)
+        known = self._known.get(self.at.input_since(since))
         if isinstance(known, InputRecord | InputInParts):
             return known
-        found = read_one_of(self.store, self.at.input, _INPUTS)
-        return None if found is None else self._remember_input(found)
+        found = read_one_of(self.store, self.at.input_since(since), _INPUTS)
+        return None if found is None else self._remember_input(since, found)
 
-    def _remember_input(self, standing: InputRecord | InputIndexRecord) -> Input:
+    def read_committed_input(self) -> Input | None:
+        """Return the input of a finished epoch. Its mark tells which, where the source was edited before any seal."""
+        mark = self.read_mark()
+        return self.read_input(mark.input_since if mark is not None else 1)
+
+    def _remember_input(self, since: int, standing: InputRecord | InputIndexRecord) -> Input:
         found: Input
         if isinstance(standing, InputRecord):
             found = standing
         else:
             found = InputInParts(standing, FilesInParts(standing.parts, self._load_files))
-        self._known[self.at.input] = found
+        self._known[self.at.input_since(since)] = found
         return found
 
     def _load_files(self, part: StoredPart) -> tuple[SourceFile, ...]:

@@ -1,9 +1,9 @@
 """The CheckpointedWrite manifest: what a user applies, field for field the CRD's spec (which is generated from these models).
 
 Strict: an unknown field or a wrong type is an error that names the field's path and, where one is close, the field that was
-meant. Identity (source, sink, checkpoint) is immutable for the life of a write; code, arguments and sizes are not. What only a
-cluster can do (images, pod templates, Secrets) is accepted and passed over on one machine. `description` and the first line of
-a docstring are what `kubectl explain` shows.
+meant. Identity (source, sink, checkpoint) is immutable for the life of a write; code, arguments, sizes and how text is read are
+not, and the source itself is only once rows of it are sealed. What only a cluster can do (images, pod templates, Secrets) is
+accepted and passed over on one machine. `description` and the first line of a docstring are what `kubectl explain` shows.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ SECRET_WORDS: Final = ("password", "secret", "token", "credential")
 VARIABLE_PATTERN: Final = r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"
 #: What CSV took for NULL in the first release where the manifest said nothing. API servers have stored it in the objects of then.
 FIRST_NULL_VALUES: Final = ("", "NA", "null", "NULL")
+#: What of source.types and source.options may be edited while a write runs: none of it says which rows there are, or where.
+READING_FIELDS: Final = ("types",)
+READING_OPTIONS: Final = ("nullValues", "delimiter", "quote")
+#: Formats that are text, so that types and options say how they are read.
+TEXT_FORMATS: Final = ("csv", "json")
 #: user:password@host
 _USER_INFO: Final = r"://[^/@:$]*:[^/@$]+@"
 
@@ -122,7 +127,7 @@ class LanceSource(Section):
 
 
 class Source(Section):
-    """Where the rows come from. Immutable."""
+    """Where the rows come from. Immutable once rows of it are sealed, but for how text is read."""
 
     format: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$", max_length=128)] = Field(
         description="parquet, csv, json (one JSON object a line), iceberg, lance, or anything else that Spark reads: orc, text, "
@@ -236,6 +241,38 @@ class Source(Section):
     def is_dataframe(self) -> bool:
         """Whether rows are known by keys and read by Spark, rather than by position and read by us."""
         return self.way == "DataFrame" or self._needs_spark is not None
+
+    @property
+    def identity(self) -> dict[str, JsonValue]:
+        """What says which rows there are, and where: all but how text is read. Defaults are left out."""
+        return self.without_reading(self._plain())
+
+    def without_reading(self, plain: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return a source, as plain data by which a write is known, without how text is read, which older releases stored too.
+
+        Where Spark reads, options stay: what it makes of them is its own.
+        """
+        options = plain.get("options")
+        if self.is_dataframe or not isinstance(options, dict | None):
+            return plain
+        kept = {name: value for name, value in (options or {}).items() if name not in READING_OPTIONS}
+        rest = {name: value for name, value in plain.items() if name not in (*READING_FIELDS, "options")}
+        return {**rest, "options": kept} if kept else rest
+
+    @property
+    def read_digest(self) -> str | None:
+        """The digest of how text is read; None where nothing says that."""
+        if self.format not in TEXT_FORMATS or self.is_dataframe:
+            return None
+        plain = {name: value for name, value in self._plain().items() if name in (*READING_FIELDS, "options")}
+        return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def is_read_as(self, other: Source) -> bool:
+        """Whether it is the same source, read in the same way, in splits of whatever size."""
+        return self._plain() == other._plain()
+
+    def _plain(self) -> dict[str, JsonValue]:
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"split_size"})
 
     @property
     def why_this_way(self) -> str:
@@ -410,8 +447,8 @@ class Spec(Section):
     )
     on_row_error: Literal["Fail", "Quarantine"] = Field(
         default="Fail",
-        description="A step raises on a row, or makes something of it that the table cannot hold: the attempt fails, or the row "
-        "is set apart and the others go on. `checkpointed-write inspect` shows those that were.",
+        description="A line of text cannot be read, a step raises on a row, or makes something of it that the table cannot hold: "
+        "the attempt fails, or the row is set apart and the others go on. `checkpointed-write inspect` shows those that were.",
     )
     quarantine: Quarantine = Field(default_factory=Quarantine)
     run_nonce: str = Field(default="", max_length=128, description="Change it to take the files that came since the last run.")
@@ -497,12 +534,14 @@ class Spec(Section):
 
     @property
     def identity(self) -> dict[str, JsonValue]:
-        """What may not change under one name: source, sink and checkpoint as plain data.
+        """What may not change under one name: source (but for how text is read), sink and checkpoint as plain data.
+
+        The source may, while no row of it is sealed.
 
         Defaults are left out, so that a field that a later version adds does not change the identity of an older write.
         """
         return {
-            "source": _identity_of(self.source),
+            "source": self.source.identity,
             "sink": self.sink.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"target_file_size"}),
             "checkpoint": {"uri": self.checkpoint.uri},
         }
@@ -511,21 +550,6 @@ class Spec(Section):
     def identity_digest(self) -> str:
         text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _identity_of(source: Source) -> dict[str, JsonValue]:
-    """Return a source without its defaults; of nullValues that is the first release's, as it is in the identities of then.
-
-    So a write that began without them has another identity than one that begins so now: it would read other values. Only CSV
-    has texts for NULL, so that elsewhere no default of them says anything.
-    """
-    identity = source.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"split_size", "options"})
-    options = source.options.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"null_values"})
-    is_csv = source.format == "csv" and not source.is_dataframe
-    says_nothing = (FIRST_NULL_VALUES,) if is_csv else (FIRST_NULL_VALUES, SourceOptions().null_values)
-    if source.options.null_values not in says_nothing:
-        options["nullValues"] = list(source.options.null_values)
-    return {**identity, "options": options} if options else identity
 
 
 class Metadata(Section):

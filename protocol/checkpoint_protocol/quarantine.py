@@ -119,7 +119,7 @@ def _quarantined_in(ledger: Ledger) -> Iterable[Range]:
 
 
 def _input_of(ledger: Ledger) -> Input:
-    record = ledger.read_input()
+    record = ledger.read_committed_input()
     if record is None:
         raise _gone(ledger, ledger.at.input)
     return record

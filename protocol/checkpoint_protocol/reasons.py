@@ -21,6 +21,7 @@ RECORD_TOO_LARGE: Final = "RecordTooLarge"  # a record would be larger than any 
 SOURCE_MISSING: Final = "SourceMissing"  # a path of the source does not exist or matches nothing
 SOURCE_CHANGED: Final = "SourceChanged"  # a file was replaced or vanished while rows of it are missing
 SOURCE_MOVED: Final = "SourceMoved"  # a file that an earlier epoch has taken has another name now
+SOURCE_EDITED: Final = "SourceEdited"  # an attempt was given up, as the source was edited before anything was sealed
 SOURCE_UNREADABLE: Final = "SourceUnreadable"  # a file is not of the declared format
 KEYS_UNSUITABLE: Final = "KeysUnsuitable"  # a key column is missing, of a wrong type, NULL, or not the source's own
 KEYS_NOT_UNIQUE: Final = "KeysNotUnique"  # two rows of the source have one key

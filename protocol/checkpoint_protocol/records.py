@@ -334,6 +334,8 @@ class LaunchRecord(Record):
     `recorded_by` names who watches the driver: a machine, for local runners; empty in a cluster, where everybody can see pods.
     `source_table` is the Iceberg table that is read, as the catalog showed it: drivers have no catalog. It counts for the first
     attempt that fixes the input; for the others it is None, or passed over.
+    `input_since` is the attempt from which on the input is what this one reads: 1, but where the source was edited before
+    anything was sealed. What is counted has the same.
     """
 
     kind: Literal["launch"] = "launch"
@@ -355,6 +357,7 @@ class LaunchRecord(Record):
     on_row_error: Literal["Fail", "Quarantine"] = _later("Fail")
     quarantine: Quarantine = _later(Quarantine())
     source_table: PinnedIceberg | None = _later(None)
+    input_since: Number = _later(1)
 
 
 class OutputRecord(Record):
@@ -547,7 +550,8 @@ RowIdentity = Annotated[RowPosition | RowKey, Field(discriminator="kind")]
 class QuarantinedRow(Part):
     """A source row of which nothing was made, and why. Its other values are not kept: `row` tells where to find them.
 
-    `step` is the step's label, or "(output)" where what the steps gave does not fit the table. `error` is the exception's type.
+    `step` is the step's label, "(output)" where what the steps gave does not fit the table, or "(source)" where a line of text
+    cannot be read. `error` is the exception's type.
     """
 
     row: RowIdentity
@@ -586,9 +590,10 @@ class QuarantineRecord(Record):
 class Seal(Record):
     """A finished segment of a task: what it covers and the files that hold its results, in one object.
 
-    `rows_read` counts the source rows that the steps were given, `rows_written` what came of them. A row that `where` does not
-    take, or that the source table has deleted, is covered, and counted in neither. `last`: the task's whole work is sealed by
-    this link and those before it. `quarantined` rows are covered and read, and nothing was made of them.
+    `rows_read` counts the source rows that the steps were given, and the lines that could not be read; `rows_written` what came
+    of them. A row that `where` does not take, or that the source table has deleted, is covered, and counted in neither. `last`:
+    the task's whole work is sealed by this link and those before it. `quarantined` rows are covered and read, and nothing was
+    made of them. `read_digest`: of how text was read (types and options); None where it is no text, or of an older release.
     """
 
     kind: Literal["seal"] = "seal"
@@ -603,6 +608,7 @@ class Seal(Record):
     files: tuple[StagedFile, ...]
     last: bool
     quarantined: Quarantined | None = _later(None)
+    read_digest: Digest | None = _later(None)
 
     @property
     def rows_quarantined(self) -> int:
@@ -692,6 +698,7 @@ class MarkRecord(Record):
     """The commit was seen in the table. `commit_id` is the snapshot id or version; None where there was nothing to commit.
 
     `was_rolled_back`: it was seen in the table's history only; before this mark, somebody had rolled the table back to before it.
+    `input_since` names the input that was committed, as in launch records.
     """
 
     kind: Literal["mark"] = "mark"
@@ -707,6 +714,8 @@ class MarkRecord(Record):
     code_digests: tuple[Digest, ...]
     rows_quarantined: Count = _later(0)
     was_rolled_back: bool = _later(False)
+    read_digests: tuple[Digest, ...] = _later(())
+    input_since: Number = _later(1)
 
 
 _R = TypeVar("_R", bound=Record)

@@ -21,7 +21,6 @@ from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Pieces, Range
 from checkpoint_protocol.records import LaunchRecord, PlanRecord
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
 from checkpoint_spark.dividing import schema_without_failures
@@ -30,6 +29,7 @@ from checkpoint_spark.input import fix_input, look_at_source
 from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.planning import plan_tasks
+from checkpoint_spark.reading import refuse_moved_rows, schema_to_read
 from checkpoint_spark.sources.chunks import Reader
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.sources.selecting import SelectingReader
@@ -81,7 +81,8 @@ def run_attempt(
         run_dataframes(ledger, launch, parallelism)
         return
     input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage, ledger.store.uri))
-    reader = reader_for(launch.source, storage, input_record.table)
+    reader = reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine")
+    refuse_moved_rows(ledger, launch, input_record)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
     if small is not None and attempt == 1 and _is_small(plan, input_record, small.most_bytes):
         plan, ship = plan.model_copy(update={"in_driver": True}), small.ship
@@ -151,7 +152,7 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
     """Return the columns that the steps declare, or run them on the first rows of the input to see which they give."""
     if (declared := declared_output(launch.steps)) is not None:
         return declared
-    source_schema = decode_schema(input_record.arrow_schema)
+    source_schema = schema_to_read(launch.source, input_record)
     pipeline = Pipeline(launch.steps)
     sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))
     place = Place("(no rows)", "rows", 0)

@@ -19,11 +19,11 @@ from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import LaunchRecord, Part, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
-from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.code import use_code
 from checkpoint_spark.failures import wrap
 from checkpoint_spark.formats.stagers import stager_for
 from checkpoint_spark.quarantine import Allowance
+from checkpoint_spark.reading import schema_to_read
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.staging import Task, run_task
 from checkpoint_spark.steps import Pipeline
@@ -90,8 +90,9 @@ def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, Input]:
     """
     where = (order.uri, order.uid, order.epoch, order.attempt)
     if where not in _records:
-        launch, files = ledger.read_launch(order.attempt), ledger.read_input()
+        launch = ledger.read_launch(order.attempt)
         assert launch is not None
+        files = ledger.read_input(launch.input_since)
         assert files is not None
         _records.clear()
         _records[where] = (launch, files)
@@ -123,10 +124,11 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
             interval_s=launch.interval_s,
             minimum_bytes=launch.minimum_bytes,
             allowance=_allowance(launch, input_record),
+            read_digest=launch.source.read_digest,
         ),
         files=input_record.files,
-        source_schema=decode_schema(input_record.arrow_schema),
-        reader=reader_for(launch.source, storage, input_record.table),
+        source_schema=schema_to_read(launch.source, input_record),
+        reader=reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine"),
         pipeline=Pipeline(launch.steps, order.later),
         stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
         ledger=ledger,

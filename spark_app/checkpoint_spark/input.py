@@ -17,6 +17,7 @@ from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstand
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.arrow_schema import encode_schema
+from checkpoint_spark.reading import refuse_moved_rows_of_earlier_epochs
 from checkpoint_spark.sources.chunks import FileReader
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.reader import file_reader_for
@@ -43,11 +44,14 @@ Look = Callable[[Earlier], InputRecord]
 
 def fix_input(ledger: Ledger, launch: LaunchRecord, look: Look) -> Input:
     """Return the epoch's input: the record that stands, or what the source holds now and no earlier epoch had."""
-    standing = ledger.read_input()
+    standing = ledger.read_input(launch.input_since)
     if standing is not None:
         return standing
-    again = outstanding(earlier_epochs(ledger)) if launch.quarantine.retry != "Never" else {}
-    return ledger.put_input(look(Earlier(_inputs_of_earlier_epochs(ledger), again)))
+    epochs = earlier_epochs(ledger)
+    again = outstanding(epochs) if launch.quarantine.retry != "Never" else {}
+    found = look(Earlier(_inputs_of_earlier_epochs(ledger), again))
+    refuse_moved_rows_of_earlier_epochs(epochs, launch, found)
+    return ledger.put_input(found, launch.input_since)
 
 
 def look_at_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: str, earlier: Earlier) -> InputRecord:
@@ -59,7 +63,8 @@ def look_at_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_ur
         case "lance":
             return _look_at_lance(launch, source, storage, earlier)
         case _:
-            reader = file_reader_for(launch.source, storage, outputs=outputs_of(launch.target, checkpoint_uri))
+            outputs = outputs_of(launch.target, checkpoint_uri)
+            reader = file_reader_for(launch.source, storage, outputs=outputs, sets_apart=launch.on_row_error == "Quarantine")
             return look_at_files(launch, reader, SourceFiles(storage).identify, earlier)
 
 
@@ -162,7 +167,7 @@ def _refuse_lost_rows(earlier: Earlier, files: Sequence[SourceFile], launch: Lau
 def _inputs_of_earlier_epochs(ledger: Ledger) -> list[Input]:
     found = []
     for earlier in earlier_epochs(ledger):
-        record = earlier.read_input()
+        record = earlier.read_committed_input()
         if record is None:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,

@@ -25,6 +25,9 @@ from checkpoint_protocol.records import (
     RowPosition,
 )
 
+#: The label of what is no step: reading a row.
+SOURCE: Final = "(source)"
+
 _FRAMES: Final = 20
 _OURS: Final = str(Path(__file__).parent)
 
@@ -64,7 +67,7 @@ class QuarantineOfSegment:
             raise NeedsChange(
                 reasons.TOO_MANY_ROW_ERRORS,
                 f"{self.rows_before + self._count:,} rows of one task failed, and {self.allowance.limit}; the last is {named}: "
-                f"{step}: {row.error}: {row.message[:500]}; mend the code, or raise the limit (spec.quarantine). Rows that are "
+                f"{step}: {row.error}: {row.message[:500]}; {_mend(step)}, or raise the limit (spec.quarantine). Rows that are "
                 "sealed as quarantined stay so until a later epoch takes them again (quarantine.retry); onCodeChange: Restart "
                 "does all rows again with mended code",
             )
@@ -87,6 +90,12 @@ class QuarantineOfSegment:
         self.ledger.put_quarantine(self.attempt, record)
         self._objects.append(QuarantineObject(token=record.token, rows=len(record.rows)))
         self._waiting = []
+
+
+def _mend(step: str) -> str:
+    if step == SOURCE:
+        return "correct how the lines are read (source.types, source.options)"
+    return "mend the code"
 
 
 def describe(where: RowPosition | RowKey, step: str, error: BaseException) -> QuarantinedRow:

@@ -22,7 +22,7 @@ from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, Sou
 from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.fitting import fit
 from checkpoint_spark.pace import Pace
-from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
+from checkpoint_spark.quarantine import SOURCE, Allowance, QuarantineOfSegment
 from checkpoint_spark.sources.chunks import Chunk, Reader
 from checkpoint_spark.steps import Pipeline, Place
 
@@ -49,6 +49,7 @@ class Task:
     interval_s: float
     minimum_bytes: int
     allowance: Allowance | None = None
+    read_digest: str | None = None
 
 
 @dataclass(slots=True)
@@ -108,7 +109,7 @@ class _Segment:
                 yield batch
             # Only after all that the chunk gave was taken: a segment never ends inside a chunk, so never inside a row's yield.
             self.covered.append(Range(file=file, start=chunk.start, end=chunk.end))
-            self.rows_read += chunk.batch.num_rows
+            self.rows_read += chunk.batch.num_rows + (chunk.failed is not None)
             before, now = now, self.clock()
             self.source.pace.took(now - before)
             if self._is_due(now - started):
@@ -118,6 +119,8 @@ class _Segment:
         """Give what the steps make of a chunk, as the table will have it."""
         place = Place(self.source.files[file].path, self.source.files[file].unit, chunk.start, chunk.kept)
         if self.quarantine is None:
+            if chunk.failed is not None:
+                raise chunk.failed
             for made in self.pipeline.apply(chunk.batch, place, self.schema):
                 yield made if self.schema is None else fit(made, self.schema)
             return
@@ -131,6 +134,8 @@ class _Segment:
             where = Range(file=file, start=bounds[number][0], end=bounds[number][1])
             quarantine.add(RowPosition(range=where), place.of_row(number), step, error)
 
+        if chunk.failed is not None:
+            set_apart(0, SOURCE, chunk.failed)
         yield from apply_apart(self.pipeline, chunk.batch, place, self.schema, set_apart)
 
     def _is_due(self, age_s: float) -> bool:
@@ -205,6 +210,7 @@ def _stage_all(
             files=staged,
             last=last,
             quarantined=quarantine.finish() if quarantine is not None else None,
+            read_digest=task.read_digest,
         )
         ledger.put_seal(seal)
         link += 1

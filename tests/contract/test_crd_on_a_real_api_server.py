@@ -154,8 +154,19 @@ def test_the_api_server_takes_null_for_the_default_where_the_models_do_not(api: 
 
 @pytest.mark.parametrize("changes", FORBIDDEN_EDITS.values(), ids=FORBIDDEN_EDITS)
 def test_what_a_write_is_cannot_be_changed(api: Api, write: dict[str, Any], changes: dict[str, Any]) -> None:
+    put_status(api, Status(rows_sealed=1))
+
     with pytest.raises(Refused, match="cannot be changed: it is what this write is; give a new write a new name"):
         replace(api, manifest(**changes))
+
+
+@pytest.mark.parametrize("status", [Status(), Status(rows_sealed=0, epoch=1)], ids=["no status", "nothing sealed"])
+@pytest.mark.parametrize("name", [name for name, changes in FORBIDDEN_EDITS.items() if any("source" in key for key in changes)])
+def test_the_source_can_be_changed_while_nothing_is_sealed(api: Api, write: dict[str, Any], name: str, status: Status) -> None:
+    put_status(api, status)
+    edited = manifest(**FORBIDDEN_EDITS[name])
+
+    assert parse_manifest(without_status(replace(api, edited))) == parse_manifest(edited)
 
 
 @pytest.mark.parametrize("changes", ALLOWED_EDITS.values(), ids=ALLOWED_EDITS)
@@ -180,7 +191,6 @@ FULL: Final = manifest(
     ("section", "field"),
     [
         ("source", "columns"),
-        ("source", "types"),
         ("source", "keyColumns"),
         ("source", "options"),
         ("sink", "create"),
@@ -192,6 +202,7 @@ def test_a_part_of_the_identity_cannot_be_removed(api: Api, write: dict[str, Any
     del edited["spec"][section][field]
     if field == "create":
         del edited["spec"]["sink"]["partitionBy"]
+    put_status(api, Status(epoch=2))
 
     with pytest.raises(Refused, match="cannot be changed"):
         replace(api, edited)

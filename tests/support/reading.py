@@ -24,9 +24,9 @@ Row = dict[str, Any]
 scales = st.lists(st.sampled_from([2**-16, 2**-15, 2**-14, 2**-13, 2**-10, 1.0]), min_size=1, max_size=4)
 
 
-def open_reader(format: str, storage: StorageSettings | None = None, **source: Any) -> FileReader:
+def open_reader(format: str, storage: StorageSettings | None = None, *, sets_apart: bool = False, **source: Any) -> FileReader:
     document = json.dumps({"format": format, "path": "unused", **source})
-    return file_reader_for(Source.model_validate_json(document), storage or StorageSettings())
+    return file_reader_for(Source.model_validate_json(document), storage or StorageSettings(), sets_apart=sets_apart)
 
 
 def chunks_of(reader: Reader, file: SourceFile, piece: Range, schema: pa.Schema, paces: Sequence[float] = (1.0,)) -> list[Chunk]:

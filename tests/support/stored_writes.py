@@ -84,7 +84,8 @@ class StoredWrite:
 
     def launch(self, attempt: int = 1, counted: tuple[int, ...] = (), digest: str = DIGEST) -> None:
         record = launch(attempt, counted, code_digest=digest)
-        self.ledger.put_launch(record.model_copy(update={"run_nonce": self.run_nonce}))
+        now = {"run_nonce": self.run_nonce, "source": self.manifest.spec.source}
+        self.ledger.put_launch(record.model_copy(update=now))
 
     def plan(self, attempt: int = 1, tasks: int = 2) -> None:
         """Fix the input, one file for each task, and plan."""

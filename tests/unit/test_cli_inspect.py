@@ -91,6 +91,7 @@ GOLDEN = """
             "files": 2,
             "attempts": 1,
             "codeDigests": ["dddddddddddd"],
+            "readDigests": [],
             "rowsQuarantined": 0
           }
         },

@@ -945,13 +945,25 @@ def test_parquet_in_a_bucket_is_listed_and_its_footers_are_read(s3_server: S3Ser
 
 
 def test_a_changed_identity_is_a_problem_of_the_section(ground: Ground) -> None:
-    StoredWrite(ground.folder, given=load_manifest(ground.file)).begin()
+    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+    write.begin()
+    launched(write)
     ground.spec["source"]["path"] = "in/*"
 
     path, message = ground.only_problem()
 
     assert path == "spec.source"
     assert "undo the change" in message
+
+
+def test_another_source_is_no_problem_while_nothing_is_sealed(ground: Ground) -> None:
+    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+    write.begin()
+    write.launch()
+    write.plan()
+    ground.spec["source"]["path"] = "in/*"
+
+    assert ground.report()["valid"]
 
 
 def launched(write: StoredWrite) -> None:

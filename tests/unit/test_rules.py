@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +35,13 @@ UNREADABLE = Failure("Corrupt", reasons.RECORD_UNREADABLE, "a record is garbage"
 
 
 SUSPENDED = Failure("Retryable", reasons.WRITE_SUSPENDED, "the write is suspended")
+EDITED = Failure("Retryable", reasons.SOURCE_EDITED, "the source was edited before anything was sealed")
+REPLACED_FILE = Failure("NeedsChange", reasons.SOURCE_CHANGED, "source file /in/a was replaced")
+UNDO_THE_EDIT = (
+    "spec.source is not what rows of this write are sealed from already; undo the change and the write goes on, or give the new "
+    "write another metadata.name"
+)
+OTHER_SOURCE: dict[str, Any] = {"is_of_other_source": True, "is_read_otherwise": True}
 TOO_LATE = Failure("Retryable", reasons.DEADLINE_EXCEEDED, "activeDeadlineSeconds has passed")
 REPLACED = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver could not start, and the manifest has changed since")
 NO_IMAGE = Failure("Retryable", reasons.IMAGE_UNAVAILABLE, "no such image")
@@ -500,6 +508,72 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     "what was suspended goes on at once": (
         "record_the_next_attempt",
         seen(closed(1, SUSPENDED), pause_left_s=3.0),
+        (RecordAttempt(2, (1,)),),
+    ),
+    # --- give_up_what_reads_another_source
+    "an attempt without seals is given up when the source is edited": (
+        "give_up_what_reads_another_source",
+        seen(at_work(**OTHER_SOURCE)),
+        (Close(1, EDITED.message, EDITED), StopDriver(1)),
+    ),
+    "an attempt with seals goes on, and the edit of its source is refused": (
+        "give_up_what_reads_another_source",
+        seen(at_work(holds_seals=True, **OTHER_SOURCE)),
+        (Stall(reasons.IDENTITY_CHANGED, UNDO_THE_EDIT),),
+    ),
+    "so is one after seals that the attempt takes over": (
+        "give_up_what_reads_another_source",
+        seen(replace(closed(), holds_seals=True), at_work(2, **OTHER_SOURCE)),
+        (Stall(reasons.IDENTITY_CHANGED, UNDO_THE_EDIT),),
+    ),
+    "what was sealed between the look and the closing counts: the edit is refused": (
+        "give_up_what_reads_another_source",
+        seen(replace(closed(failure=EDITED), holds_seals=True, **OTHER_SOURCE)),
+        (Stall(reasons.IDENTITY_CHANGED, UNDO_THE_EDIT),),
+    ),
+    "a complete attempt is never followed by one of another source, also if it had no rows": (
+        "give_up_what_reads_another_source",
+        seen(replace(closed(complete=True), **OTHER_SOURCE)),
+        (Stall(reasons.IDENTITY_CHANGED, UNDO_THE_EDIT),),
+    ),
+    "a later epoch keeps its source": (
+        "give_up_what_reads_another_source",
+        seen(replace(closed(), **OTHER_SOURCE), epoch=2),
+        (Stall(reasons.IDENTITY_CHANGED, UNDO_THE_EDIT),),
+    ),
+    "the edited source is looked at by the next attempt, which takes nothing over": (
+        "record_the_next_attempt",
+        seen(replace(closed(1, EDITED), **OTHER_SOURCE), backoff_limit=0),
+        (RecordAttempt(2, (), 2),),
+    ),
+    "the attempt after that reads the same input": (
+        "record_the_next_attempt",
+        seen(closed(), replace(closed(2, RETRYABLE), input_since=2, counted=(2,))),
+        (RecordAttempt(3, (2,), 2),),
+    ),
+    "with nothing sealed another way of reading counts for all, ...": (
+        "record_the_next_attempt",
+        seen(replace(closed(), is_read_otherwise=True)),
+        (RecordAttempt(2, (), 2),),
+    ),
+    "... and with rows sealed for what is left": (
+        "record_the_next_attempt",
+        seen(replace(closed(), is_read_otherwise=True, holds_seals=True)),
+        (RecordAttempt(2, (1,)),),
+    ),
+    "with Restart, what was read in another way is dropped": (
+        "record_the_next_attempt",
+        seen(replace(closed(), is_read_otherwise=True, holds_seals=True), on_code_change="Restart"),
+        (RecordAttempt(2, (), 2),),
+    ),
+    "with nothing sealed a file that was replaced is looked at anew, ...": (
+        "record_the_next_attempt",
+        seen(closed(failure=REPLACED_FILE), first_counted_failure=2),
+        (RecordAttempt(2, (), 2),),
+    ),
+    "... and with rows sealed it is not": (
+        "record_the_next_attempt",
+        seen(replace(closed(failure=REPLACED_FILE), holds_seals=True), first_counted_failure=2),
         (RecordAttempt(2, (1,)),),
     ),
     # --- record_the_next_attempt

@@ -262,6 +262,8 @@ def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display
     if mark.rows_quarantined:
         how = f"checkpointed-write inspect {runner.manifest.spec.checkpoint.uri} lists them, quarantine.retry takes them again"
         rows.append(("failed", f"{mark.rows_quarantined:,} rows are quarantined, and not in the table: {how}"))
+    if len(mark.read_digests) > 1:
+        rows.append(("text", f"read in {len(mark.read_digests)} ways (source.types and source.options were edited)"))
     if len(mark.code_digests) > 1:
         rows.append(("code", f"results of {len(mark.code_digests)} versions of the code are mixed (onCodeChange: Continue)"))
     for name, value in rows:

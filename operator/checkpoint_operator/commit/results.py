@@ -24,6 +24,7 @@ from checkpoint_protocol.records import (
     KeysCovered,
     KeySet,
     LanceFragment,
+    LaunchRecord,
     PlanRecord,
     PositionsCovered,
     RowPosition,
@@ -63,6 +64,8 @@ class Results:
     attempts: int
     code_digests: tuple[str, ...]
     rows_quarantined: int = 0
+    read_digests: tuple[str, ...] = ()
+    input_since: int = 1
 
 
 def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
@@ -72,13 +75,14 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
     the input exactly once (where rows are known by keys: if an attempt has not skipped exactly what those before it had sealed),
     NeedsChange if they name one file twice or a file of another format: then a row would be lost or doubled.
     """
-    launch, input_record = ledger.read_both(lambda: ledger.read_launch(attempt), ledger.read_input)
-    closed = ledger.read_closed(attempt)
+    launch, closed = ledger.read_both(lambda: ledger.read_launch(attempt), lambda: ledger.read_closed(attempt))
+    input_record = ledger.read_input(launch.input_since) if launch is not None else None
     if launch is None or closed is None or input_record is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: records of attempt {attempt} of {ledger.key} are gone")
     if not closed.complete:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: attempt {attempt} of {ledger.key} is not complete")
     attempts = (*launch.counted, attempt)
+    _check_one_input(ledger, launch)
     targets = tuple(target for number in attempts if (target := target_of(ledger, number)) is not None)
     lawful = {number for number in attempts if (of := ledger.read_launch(number)) and of.on_row_error == "Quarantine"}
     where = f"{ledger.store.uri} {ledger.key}"
@@ -87,6 +91,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
     coverage = KeyCoverage(ledger.read_plan(attempt), ledger.at, where) if is_by_keys else Coverage(input_record, where)
     rows_read = rows_written = rows_quarantined = 0
     code_digests: dict[str, None] = {}
+    read_digests: dict[str, None] = {}
 
     def files() -> Iterator[StagedFile]:
         nonlocal rows_read, rows_written, rows_quarantined
@@ -97,6 +102,8 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
             rows_written += seal.rows_written
             rows_quarantined += seal.rows_quarantined
             code_digests[seal.code_digest] = None
+            if seal.read_digest is not None:
+                read_digests[seal.read_digest] = None
             yield from seal.files
 
     packed = pack(ledger.key, targets, check_names(check_formats(files(), launch.sink_format)))
@@ -109,7 +116,21 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
         attempts=attempt,
         code_digests=tuple(code_digests),
         rows_quarantined=rows_quarantined,
+        read_digests=tuple(read_digests),
+        input_since=launch.input_since,
     )
+
+
+def _check_one_input(ledger: Ledger, launch: LaunchRecord) -> None:
+    """Refuse attempts of another input than that of the last one: their positions mean other rows."""
+    for number in launch.counted:
+        counted = ledger.read_launch(number)
+        if counted is not None and counted.input_since != launch.input_since:
+            raise Corrupt(
+                reasons.STAGED_RESULT_REFUSED,
+                f"{ledger.store.uri} {ledger.key}: attempt {launch.attempt} counts the seals of attempt {number}, which read "
+                "another source",
+            )
 
 
 def target_of(ledger: Ledger, attempt: int) -> Target | None:

@@ -51,10 +51,14 @@ class StartDriver:
 
 @dataclass(frozen=True, slots=True)
 class RecordAttempt:
-    """Record the next attempt, which takes over the seals of these closed ones. The record comes before the driver."""
+    """Record the next attempt, which takes over the seals of these closed ones. The record comes before the driver.
+
+    `input_since`: from which attempt on the input is what it reads; itself, where it is to look at the source anew.
+    """
 
     attempt: int
     counted: tuple[int, ...]
+    input_since: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ class Attempt:
     tasks without any bring no end nearer, as the next attempt has such tasks again.
     `starved`: its driver is at work and has no executor, and why; `starved_s`: for so long, which does not count as idle.
     `spread`: a number from 0 to 1 of its own, so that attempts of different writes do not all act at one time.
+    `holds_seals`: seals of it count, or it is open and shows some. `input_since`: as in its launch record. `is_of_other_source`:
+    it reads other rows than the manifest says by now; `is_read_otherwise`: or the same in another way.
     """
 
     number: int
@@ -73,6 +75,10 @@ class Attempt:
     starved: Failure | None = None
     starved_s: float = 0.0
     spread: float = 0.0
+    holds_seals: bool = False
+    input_since: int = 1
+    is_of_other_source: bool = False
+    is_read_otherwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from checkpoint_operator.core.observation import Attempt, DriverState, Failure, 
 from checkpoint_protocol import reasons
 
 #: Attempts that were ended by what a person wants do not count as failed, ...
-_WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED})
+_WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED, reasons.SOURCE_EDITED})
 #: ... nor do those whose driver's place was taken away, as for the pods of a Job that ignores DisruptionTarget.
 _DISRUPTED: Final = frozenset({reasons.DRIVER_EVICTED, reasons.DRIVER_PREEMPTED, reasons.DRIVER_DELETED, reasons.NODE_LOST})
 #: ... nor those that had no executors, and gave their place to others.
@@ -52,6 +52,30 @@ def finish_what_is_marked(seen: Observation) -> tuple[Action, ...] | None:
     return (Finish(),) if seen.is_marked else None
 
 
+def give_up_what_reads_another_source(seen: Observation) -> tuple[Action, ...] | None:
+    """The source was edited: an attempt that has sealed nothing makes room for one that reads the new one, no other does."""
+    last = seen.last
+    if last is None or not last.is_of_other_source:
+        return None
+    if last.is_complete or _holds_seals(seen, last) or seen.epoch > 1:
+        return (
+            Stall(
+                reasons.IDENTITY_CHANGED,
+                "spec.source is not what rows of this write are sealed from already; undo the change and the write goes on, or "
+                "give the new write another metadata.name",
+            ),
+        )
+    if last.is_closed:
+        return None
+    failure = Failure("Retryable", reasons.SOURCE_EDITED, "the source was edited before anything was sealed")
+    return (Close(last.number, failure.message, failure), StopDriver(last.number))
+
+
+def _holds_seals(seen: Observation, last: Attempt) -> bool:
+    """Whether anything is sealed of what an attempt takes over, and by itself."""
+    return any(attempt.holds_seals for attempt in seen.attempts if attempt.number in (*last.counted, last.number))
+
+
 def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] | None:
     """More rows are quarantined than the manifest allows: nothing goes on, and nothing is committed, until a person acts.
 
@@ -74,7 +98,8 @@ def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] |
 def _too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
     """Say how many failed, which, and what a person can do."""
     allow_more = "allow more (spec.onRowError, spec.quarantine)"
-    ways = [allow_more if is_complete else f"mend the code and {allow_more}"]
+    mend = "mend the code (of lines that cannot be read: source.types, source.options)"
+    ways = [allow_more if is_complete else f"{mend} and {allow_more}"]
     if not is_complete:
         ways.append("set onCodeChange: Restart to do all rows again with mended code")
     return (
@@ -239,12 +264,22 @@ def pause_before_the_next_attempt(seen: Observation) -> tuple[Action, ...] | Non
 
 
 def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
-    number = seen.last.number + 1 if seen.last else 1
-    return (RecordAttempt(number, _still_standing(seen)),)
+    """With nothing sealed that stands, an edit of the source, or of how it is read, counts at once, and so does a mended file."""
+    last = seen.last
+    if last is None:
+        return (RecordAttempt(1, ()),)
+    standing = _still_standing(seen)
+    is_sealed = any(attempt.holds_seals for attempt in seen.attempts if attempt.number in standing)
+    said = last.failure
+    has_changed = said is not None and (said.family, said.reason) == ("NeedsChange", reasons.SOURCE_CHANGED)
+    if not is_sealed and (last.is_read_otherwise or has_changed):
+        return (RecordAttempt(last.number + 1, (), last.number + 1),)
+    return (RecordAttempt(last.number + 1, standing, last.input_since),)
 
 
 RULES: Final[tuple[Rule, ...]] = (
     finish_what_is_marked,
+    give_up_what_reads_another_source,
     stop_over_the_limit_of_row_errors,
     commit_what_is_complete,
     close_what_is_sealed,
@@ -322,6 +357,11 @@ def _ended_by(attempt: Attempt, found: frozenset[str]) -> bool:
     return is_over and attempt.failure is not None and attempt.failure.reason in found
 
 
+def _is_of_now(seen: Observation, attempt: Attempt) -> bool:
+    """Whether an attempt had the code, and the way of reading, that the manifest says now."""
+    return attempt.code_digest == seen.code_digest and not attempt.is_read_otherwise
+
+
 def _still_standing(seen: Observation) -> tuple[int, ...]:
     """Which closed attempts' seals the next one takes over: what the last took over, and its own.
 
@@ -333,5 +373,5 @@ def _still_standing(seen: Observation) -> tuple[int, ...]:
     return tuple(
         attempt.number
         for attempt in seen.attempts
-        if attempt.number in candidates and (seen.on_code_change == "Continue" or attempt.code_digest == seen.code_digest)
+        if attempt.number in candidates and (seen.on_code_change == "Continue" or _is_of_now(seen, attempt))
     )

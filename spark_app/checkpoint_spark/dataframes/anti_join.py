@@ -84,7 +84,7 @@ def sealed_before(ledger: Ledger) -> Earlier:
     was_retried = False
     for epoch in range(1, ledger.key.epoch):
         earlier = Ledger(ledger.store, EpochKey(ledger.key.uid, epoch))
-        mark, record = earlier.read_mark(), earlier.read_input()
+        mark, record = earlier.read_mark(), earlier.read_committed_input()
         launch = earlier.read_launch(mark.attempts) if mark is not None else None
         if mark is None or launch is None or record is None:
             raise Corrupt(

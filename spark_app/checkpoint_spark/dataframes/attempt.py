@@ -23,10 +23,11 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quantities import parse_size_bytes
+from checkpoint_protocol.quarantine import earlier_epochs
 from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
 from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.bundling import bundling
@@ -240,7 +241,7 @@ class _Work:
         schema = StructType([StructField("source", IntegerType(), False), *key_fields])
         self._refuse_other_types()
         own = anti_join.sealed_by(self.ledger, self.launch.counted)
-        standing, wanted = self.ledger.read_input(), self.launch.quarantine.retry
+        standing, wanted = self.ledger.read_input(self.launch.input_since), self.launch.quarantine.retry
         if standing is not None:
             self._retry = standing.retried.retry if standing.retried is not None else None
         elif wanted != "Never":
@@ -281,8 +282,8 @@ class _Work:
 
     def _refuse_other_types(self) -> None:
         """The keys of every attempt and epoch are of the same types: exact values of others do not compare."""
-        for epoch in range(1, self.ledger.key.epoch + 1):
-            record = Ledger(self.ledger.store, EpochKey(self.ledger.key.uid, epoch)).read_input()
+        inputs = [earlier.read_committed_input() for earlier in earlier_epochs(self.ledger)]
+        for record in (*inputs, self.ledger.read_input(self.launch.input_since)):
             if record is not None and record.keys != self._types:
                 raise NeedsChange(
                     reasons.SOURCE_CHANGED,
@@ -316,7 +317,7 @@ class _Work:
 
     def _fix_input(self, ready: DataFrame) -> None:
         """Note the keys, and what is taken again, for every attempt after this one."""
-        standing = self.ledger.read_input()
+        standing = self.ledger.read_input(self.launch.input_since)
         if standing is None:
             record = InputRecord(
                 token=new_token(),
@@ -325,7 +326,7 @@ class _Work:
                 keys=self._types,
                 retried=None if self._retry is None else Retried(retry=self._retry, rows=self._count_again()),
             )
-            standing = self.ledger.put_input(record)
+            standing = self.ledger.put_input(record, self.launch.input_since)
         if self._retry != (standing.retried.retry if standing.retried is not None else None):
             raise Retryable(
                 reasons.SOURCE_CHANGED,

@@ -171,7 +171,7 @@ def _stage_all(
 def _allowance(launch: LaunchRecord, ledger: Ledger) -> Allowance | None:
     if launch.on_row_error != "Quarantine":
         return None
-    record = ledger.read_input()
+    record = ledger.read_input(launch.input_since)
     return Allowance(most_rows(launch.quarantine, record), describe_limit(launch.quarantine, record))
 
 

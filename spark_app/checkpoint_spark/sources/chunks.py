@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_spark.pace import Pace
@@ -20,7 +21,7 @@ class Chunk:
     `start` is where the last chunk of the same range ended; `end` is None where the file has ended. `kept` are the numbers of
     the batch's rows among those of the range, where some were left out: by `where`, or by a table's deletes. `row_bounds` gives
     from where to where each row lies, those that were left out too, in order; None: positions count rows. It is asked for where
-    a row failed, and not before.
+    a row failed, and not before. `failed`: why the chunk's one row cannot be read; the batch is empty then.
     """
 
     batch: pa.RecordBatch
@@ -28,10 +29,12 @@ class Chunk:
     end: int | None
     kept: pa.Array | None = None
     row_bounds: Callable[[], Sequence[tuple[int, int]]] | None = None
+    failed: CheckpointError | None = None
 
     def bounds(self) -> Sequence[tuple[int, int]]:
-        """Return from where to where each row of the batch lies, in order."""
-        numbers = range(self.batch.num_rows) if self.kept is None else self.kept.to_pylist()
+        """Return from where to where each row of the batch lies, in order; of one that cannot be read too."""
+        rows = 1 if self.failed is not None else self.batch.num_rows
+        numbers = range(rows) if self.kept is None else self.kept.to_pylist()
         if self.row_bounds is None:
             return [(self.start + number, self.start + number + 1) for number in numbers]
         bounds = self.row_bounds()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -14,16 +13,22 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.chunks import Chunk
-from checkpoint_spark.sources.csv_dialect import WAY_OUT, CsvDialect
+from checkpoint_spark.sources.csv_dialect import FIRST_WAY_OUT, WAY_OUT, CsvDialect
 from checkpoint_spark.sources.csv_inference import infer_types
 from checkpoint_spark.sources.csv_stream import CsvStream
 from checkpoint_spark.sources.failures import explain, unreadable
 from checkpoint_spark.sources.files import SourceFiles, for_each
 from checkpoint_spark.sources.inferred_columns import InferredColumns
-from checkpoint_spark.sources.lines import first_line, line_start, piece_of_lines
+from checkpoint_spark.sources.lines import Lines, first_line, line_start, piece_of_lines
 from checkpoint_spark.sources.locations import FoundFile
 from checkpoint_spark.sources.numbering import empty_chunk, number_rows
-from checkpoint_spark.sources.parsing import NotOneRowALine, parse_or_name_the_line
+from checkpoint_spark.sources.parsing import (
+    NotOneRowALine,
+    chunks_of_lines,
+    parse_lines,
+    parse_or_name_the_line,
+    without_bad_lines,
+)
 from checkpoint_spark.sources.texts import is_gzip
 from checkpoint_spark.sources.type_names import parse_type
 
@@ -36,10 +41,12 @@ class CsvReader:
     """Positions are bytes; in gzip files, and with the options multiLine and escape, row numbers.
 
     All files have the same columns in the same order. The types are inferred from the first files' first rows by the rules of
-    checkpoint_protocol.text_types, and where source.types names one, it is that.
+    checkpoint_protocol.text_types, and where source.types names one, it is that. `sets_apart`: lines that cannot be read are rows
+    that failed.
     """
 
-    def __init__(self, source: Source, files: SourceFiles) -> None:
+    def __init__(self, source: Source, files: SourceFiles, *, sets_apart: bool = False) -> None:
+        self._sets_apart = sets_apart
         self._options = source.options
         self._columns = source.columns
         self._types = {name: parse_type(name, text) for name, text in source.types.items()}
@@ -83,9 +90,10 @@ class CsvReader:
             return
         names = self._look_at_lines(file.path, file.size_bytes)[1] or ()
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
-            batch = parse_or_name_the_line(file.path, lines, lambda part: self._dialect.parse(part, names, columns), WAY_OUT)
-            bounds = partial(lines.row_bounds, file.path, spaces_are_blank=False)
-            yield Chunk(batch, lines.position, lines.position + lines.size_bytes, row_bounds=bounds)
+            parsed = parse_lines(
+                file.path, lines, lambda part: self._dialect.parse(part, names, columns), WAY_OUT, sets_apart=self._sets_apart
+            )
+            yield from chunks_of_lines(file.path, parsed, schema, spaces_are_blank=False)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)
@@ -132,9 +140,12 @@ class CsvReader:
         lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES), None)
         if lines is None:
             return None
-        return parse_or_name_the_line(
-            file.path, lines, lambda part: self._dialect.infer(part, names, types, tuple(types)), WAY_OUT
-        )
+
+        def infer(part: Lines) -> pa.Table:
+            return self._dialect.infer(part, names, types, tuple(types))
+
+        taken = without_bad_lines(file.path, lines, infer) if self._sets_apart else lines
+        return parse_or_name_the_line(file.path, taken, infer, FIRST_WAY_OUT)
 
     def _check_known(self, path: str, names: tuple[str, ...]) -> None:
         for field, asked in (("columns", self._columns or ()), ("types", tuple(self._types))):

@@ -17,11 +17,21 @@ from checkpoint_spark.sources.lines import Lines
 from checkpoint_spark.sources.parsing import NotOneRowALine
 from checkpoint_spark.sources.texts import UTF8_MARK
 
-WAY_OUT: Final = "mend the file, or give the column a type that holds all its values by source.types (in a new write)"
+#: What helps while rows are read. The file itself is fixed then: rows of it may be sealed.
+WAY_OUT: Final = (
+    "set onRowError: Quarantine to set such lines apart and go on, give the column a type that holds all its values by "
+    "source.types (steps and table have to take it), or name what stands for NULL in source.options.nullValues; what is sealed "
+    "stays"
+)
+#: What helps while the columns are looked at, before the input is fixed.
+FIRST_WAY_OUT: Final = (
+    "mend the file, set onRowError: Quarantine to set such lines apart, or give the column a type that holds all its values by "
+    "source.types"
+)
 _BREAK_IN_FIELD: Final = "a quoted field does not end on its line"
 _BREAK_WAY_OUT: Final = (
-    "set source.options.multiLine: true if fields have line breaks in them, or source.options.quote: '' if the quote is part "
-    "of the text (in a new write)"
+    "set source.options.quote: '' if the quote is part of the text, or source.options.multiLine: true if fields have line breaks "
+    "in them (once rows are sealed: in a write of another name)"
 )
 
 
@@ -30,6 +40,7 @@ class CsvDialect:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._invalid_rows = 0
         try:
             self.parse_options = pa.csv.ParseOptions(
                 delimiter=options.delimiter,
@@ -39,6 +50,14 @@ class CsvDialect:
                 newlines_in_values=True,
             )
             self.parse_options.validate()
+            self._counting_options = pa.csv.ParseOptions(
+                delimiter=options.delimiter,
+                quote_char=options.quote or False,
+                double_quote=True,
+                escape_char=options.escape or False,
+                newlines_in_values=True,
+                invalid_row_handler=self._count_invalid,
+            )
         except (ValueError, TypeError) as error:
             raise NeedsChange(
                 reasons.MANIFEST_INVALID, f"source.options: delimiter, quote and escape: {error}; one ASCII character is expected"
@@ -114,9 +133,32 @@ class CsvDialect:
         except pa.ArrowInvalid as error:
             problem = name_columns(str(error), options.get("column_names", ()))
             quote = self._options.quote.encode()
-            if quote and "CSV parse error" in problem and lines.data.find(quote, lines.begin, lines.end) >= 0:
-                raise NotOneRowALine(problem, f"mend the file, or {_BREAK_WAY_OUT}") from error
+            has_quotes = quote and lines.data.find(quote, lines.begin, lines.end) >= 0
+            if (
+                "CSV parse error" in problem
+                and has_quotes
+                and not self._is_one_row_a_line(lines, options.get("column_names", ()))
+            ):
+                raise NotOneRowALine(problem, _BREAK_WAY_OUT) from error
             raise pa.ArrowInvalid(problem) from error
+
+    def _is_one_row_a_line(self, lines: Lines, names: Sequence[str]) -> bool:
+        """Whether each line is a row, of however many fields, and the last one ends outside of quotes."""
+        if not names:
+            return False
+        data = lines.data[lines.begin : lines.end].rstrip(b"\r\n") + self.sentinel(names)
+        read = pa.csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names))
+        as_bytes = pa.csv.ConvertOptions(column_types={name: pa.binary() for name in names})
+        self._invalid_rows = 0
+        try:
+            table = pa.csv.read_csv(pa.py_buffer(data), read, self._counting_options, as_bytes)
+        except pa.ArrowInvalid:
+            return False
+        return Lines(data, 0, len(data), 0).are_as_many_as(table.num_rows + self._invalid_rows, spaces_are_blank=False)
+
+    def _count_invalid(self, _row: Any) -> str:
+        self._invalid_rows += 1
+        return "skip"
 
 
 def name_columns(message: str, names: Sequence[str]) -> str:

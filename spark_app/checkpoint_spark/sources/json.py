@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -16,11 +15,11 @@ from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.chunks import Chunk
 from checkpoint_spark.sources.failures import reading, unreadable
 from checkpoint_spark.sources.files import SourceFiles, for_each
-from checkpoint_spark.sources.json_lines import WAY_OUT, infer_schema, parse_objects
+from checkpoint_spark.sources.json_lines import FIRST_WAY_OUT, WAY_OUT, check_objects, infer_schema, parse_objects
 from checkpoint_spark.sources.lines import Lines, line_blocks, line_start, piece_of_lines
 from checkpoint_spark.sources.locations import FoundFile
 from checkpoint_spark.sources.numbering import empty_chunk, number_rows
-from checkpoint_spark.sources.parsing import parse_or_name_the_line
+from checkpoint_spark.sources.parsing import BadLine, chunks_of_lines, parse_lines, parse_or_name_the_line, without_bad_lines
 from checkpoint_spark.sources.texts import TextStream, byte_order_mark, is_gzip
 from checkpoint_spark.sources.type_names import parse_type
 
@@ -34,9 +33,11 @@ class JsonReader:
 
     The columns are those of the first files' first rows, and those that source.types names. A field that comes up only later
     is refused, since its values would be lost without a word; unless source.columns chooses the fields. A missing one is NULL.
+    `sets_apart`: lines that cannot be read are rows that failed.
     """
 
-    def __init__(self, source: Source, files: SourceFiles) -> None:
+    def __init__(self, source: Source, files: SourceFiles, *, sets_apart: bool = False) -> None:
+        self._sets_apart = sets_apart
         self._options = source.options
         self._columns = source.columns
         self._types = {name: parse_type(name, text) for name, text in source.types.items()}
@@ -68,21 +69,25 @@ class JsonReader:
         self._files.check_unchanged(file)
         others: Final = "ignore" if self._columns else "error"
 
-        def parsed(lines: Lines) -> pa.RecordBatch:
-            return parse_or_name_the_line(
-                file.path, lines, lambda part: parse_objects(part, schema, others, self._types), WAY_OUT
+        def parsed(lines: Lines) -> Iterator[tuple[Lines, pa.RecordBatch | BadLine]]:
+            return parse_lines(
+                file.path,
+                lines,
+                lambda part: parse_objects(part, schema, others, self._types),
+                WAY_OUT,
+                sets_apart=self._sets_apart,
             )
 
         if file.unit == "records":
             blocks = line_blocks(TextStream(self._files, file.path, True).read, 0, lambda: _BLOCK_BYTES, file.path)
-            yield from number_rows(file.path, (parsed(lines) for lines in blocks), piece, schema, pace)
+            rows = (found for lines in blocks for _, found in parsed(lines))
+            yield from number_rows(file.path, rows, piece, schema, pace)
             return
         end = file.size_bytes if piece.end is None else piece.end
         if piece.start >= end:
             yield empty_chunk(piece, schema)
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
-            bounds = partial(lines.row_bounds, file.path, spaces_are_blank=True)
-            yield Chunk(parsed(lines), lines.position, lines.position + lines.size_bytes, row_bounds=bounds)
+            yield from chunks_of_lines(file.path, parsed(lines), schema, spaces_are_blank=True)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)
@@ -100,7 +105,7 @@ class JsonReader:
         samples = list(islice(self._samples(files), _SAMPLE_FILES))
         together = b"\n".join(lines.buffer.to_pybytes() for _, lines in samples)
         paths = ", ".join(path for path, _ in samples)
-        with reading(paths or "(none)", "the fields have no common types", WAY_OUT):
+        with reading(paths or "(none)", "the fields have no common types", FIRST_WAY_OUT):
             found = infer_schema(Lines(together, 0, len(together), 0), self._types)
         for name, kind in self._types.items():
             index = found.get_field_index(name)
@@ -116,7 +121,9 @@ class JsonReader:
             else:
                 blocks = piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES)
             lines = next(blocks, None)
+            if lines is not None and self._sets_apart:
+                lines = without_bad_lines(file.path, lines, lambda part: check_objects(part, self._types))
             if lines is not None and not lines.is_blank:
                 # By itself first: what is wrong is then found in its file.
-                parse_or_name_the_line(file.path, lines, lambda part: infer_schema(part, self._types), WAY_OUT)
+                parse_or_name_the_line(file.path, lines, lambda part: infer_schema(part, self._types), FIRST_WAY_OUT)
                 yield file.path, lines

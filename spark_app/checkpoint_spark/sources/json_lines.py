@@ -15,9 +15,16 @@ from checkpoint_spark.sources.json_numbers import exact_type, has_large_doubles,
 from checkpoint_spark.sources.lines import Lines
 from checkpoint_spark.sources.parsing import NotOneRowALine
 
+_EXPECTED: Final = "one JSON object a line is expected, with the fields that the first rows have"
+#: What helps while rows are read. The file itself is fixed then: rows of it may be sealed.
 WAY_OUT: Final = (
-    "one JSON object a line is expected, with the fields that the first rows have; mend the file, name the field or a type that "
-    "holds all its values by source.types, or choose fields by source.columns (in a new write)"
+    f"{_EXPECTED}; set onRowError: Quarantine to set such lines apart and go on, or name the field, or a type that holds all its "
+    "values, by source.types (steps and table have to take it); what is sealed stays"
+)
+#: What helps while the columns are looked at, before the input is fixed.
+FIRST_WAY_OUT: Final = (
+    f"{_EXPECTED}; mend the file, name the field's type by source.types, choose fields by source.columns, or set onRowError: "
+    "Quarantine to set apart lines that are no object, and those that do not fit source.types"
 )
 
 
@@ -78,6 +85,12 @@ def infer_schema(lines: Lines, given: Mapping[str, pa.DataType]) -> pa.Schema:
         raise pa.ArrowInvalid("its objects lie too deep in one another") from None
 
 
+def check_objects(lines: Lines, given: Mapping[str, pa.DataType]) -> None:
+    """Raise what `infer_schema` does of lines that are no objects, or do not fit the types that are given."""
+    explicit = _as_read(pa.schema(list(given.items())))
+    _read(lines, pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer"))
+
+
 def _read(lines: Lines, options: Any) -> pa.Table | None:
     """Return the rows, or None if there is nothing but space."""
     space = _SPACE.match(lines.data, lines.begin, lines.end)
@@ -102,7 +115,9 @@ def _read(lines: Lines, options: Any) -> pa.Table | None:
         raise pa.ArrowInvalid(f"unexpected field {late!r}, which the first rows of the source do not have") from error
     rows = table.num_rows - added
     if not lines.are_as_many_as(rows, spaces_are_blank=True):
-        raise NotOneRowALine("a line does not hold exactly one object", "write each object on a line of its own")
+        raise NotOneRowALine(
+            "a line does not hold exactly one object", "write each object on a line of its own", ends_with_its_line=True
+        )
     return table.slice(added)
 
 

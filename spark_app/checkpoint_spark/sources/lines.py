@@ -97,6 +97,10 @@ class Lines:
         first = Lines(self.data, self.begin, end, self.position)
         return first, Lines(self.data, end, self.end, self.position + first.size_bytes)
 
+    def between(self, begin: int, end: int) -> Lines:
+        """Return a part of the lines, by places in their data."""
+        return Lines(self.data, begin, end, self.position + begin - self.begin)
+
     def after(self, size_bytes: int) -> Lines:
         return Lines(self.data, self.begin + size_bytes, self.end, self.position + size_bytes)
 

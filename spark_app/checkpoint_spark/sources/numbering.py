@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeAlias
 
 import pyarrow as pa
 
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.positions import Range
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.chunks import Chunk
 from checkpoint_spark.sources.failures import vanished
 
+#: A batch of rows, or why the next row cannot be read.
+Rows: TypeAlias = "pa.RecordBatch | CheckpointError"
 
-def number_rows(path: str, batches: Iterator[pa.RecordBatch], piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
-    """Count all batches of a file from 0, drop the rows before the piece, give the others.
+
+def number_rows(path: str, batches: Iterator[Rows], piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    """Count all rows of a file from 0, those that cannot be read too; drop the ones before the piece, give the others.
 
     The chunk with the file's last row has the end of the piece, so None where that is the end of the file. Sizes are chosen
     when a chunk is taken, not before.
@@ -21,13 +27,16 @@ def number_rows(path: str, batches: Iterator[pa.RecordBatch], piece: Range, sche
     first = 0  # position of the first row of the batch
     gave = False
     for batch, is_last in _with_last(batches):
-        after = first + batch.num_rows
+        after = first + _count(batch)
         stop = after if piece.end is None else min(after, piece.end)
         at = max(first, piece.start)
         while at < stop:
             end = min(at + pace.rows, stop)
             ends_file = piece.end is None and is_last and end == after
-            yield Chunk(batch.slice(at - first, end - at), at, None if ends_file else end)
+            if isinstance(batch, CheckpointError):
+                yield replace(empty_chunk(piece, schema), start=at, end=None if ends_file else end, failed=batch)
+            else:
+                yield Chunk(batch.slice(at - first, end - at), at, None if ends_file else end)
             at, gave = end, True
         first = after
         if piece.end is not None and first >= piece.end:
@@ -38,9 +47,13 @@ def number_rows(path: str, batches: Iterator[pa.RecordBatch], piece: Range, sche
         yield empty_chunk(piece, schema)
 
 
-def _with_last(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+def _count(rows: Rows) -> int:
+    return 1 if isinstance(rows, CheckpointError) else rows.num_rows
+
+
+def _with_last(batches: Iterator[Rows]) -> Iterator[tuple[Rows, bool]]:
     """Tell of each batch that has rows whether it is the last one."""
-    filled = (batch for batch in batches if batch.num_rows)
+    filled = (batch for batch in batches if _count(batch))
     current = next(filled, None)
     while current is not None:
         following = next(filled, None)

@@ -18,9 +18,12 @@ from checkpoint_spark.sources.parquet import ParquetReader
 from checkpoint_spark.sources.selecting import SelectingFileReader, SelectingReader, as_read, condition_of
 
 
-def reader_for(source: Source, storage: StorageSettings, table: PinnedTable | None = None) -> SelectingReader:
+def reader_for(
+    source: Source, storage: StorageSettings, table: PinnedTable | None = None, *, sets_apart: bool = False
+) -> SelectingReader:
     """Return the reader of an input, of which `table` is recorded where it is a table. Nothing is asked of a store yet.
 
+    `sets_apart`: of text, a line that cannot be read is a row that failed, and does not end the reading.
     NeedsChange(ManifestInvalid) if its options, or `where`, cannot be.
     """
     match table:
@@ -33,22 +36,24 @@ def reader_for(source: Source, storage: StorageSettings, table: PinnedTable | No
 
             return SelectingReader(source, LanceReader(table, storage))
         case None:
-            return file_reader_for(source, storage)
+            return file_reader_for(source, storage, sets_apart=sets_apart)
 
 
-def file_reader_for(source: Source, storage: StorageSettings, *, outputs: Sequence[Output] = ()) -> SelectingFileReader:
+def file_reader_for(
+    source: Source, storage: StorageSettings, *, outputs: Sequence[Output] = (), sets_apart: bool = False
+) -> SelectingFileReader:
     """Return the reader of a source of files, which finds them too, but none in these outputs of the write."""
-    return SelectingFileReader(source, _files_of(as_read(source), SourceFiles(storage, outputs)))
+    return SelectingFileReader(source, _files_of(as_read(source), SourceFiles(storage, outputs), sets_apart))
 
 
-def _files_of(source: Source, files: SourceFiles) -> FileReader:
+def _files_of(source: Source, files: SourceFiles, sets_apart: bool) -> FileReader:
     match source.format:
         case "parquet":
             return ParquetReader(source, files, condition_of(source))
         case "csv":
-            return CsvReader(source, files)
+            return CsvReader(source, files, sets_apart=sets_apart)
         case "json":
-            return JsonReader(source, files)
+            return JsonReader(source, files, sets_apart=sets_apart)
         case _:
             if source.is_dataframe:
                 raise NeedsChange(reasons.MANIFEST_INVALID, f"the format {source.format!r} cannot be read in splits")

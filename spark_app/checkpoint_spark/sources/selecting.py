@@ -80,6 +80,8 @@ class SelectingFileReader(SelectingReader):
 
 
 def _take(chunk: Chunk, rows: Filter) -> Chunk:
+    if chunk.failed is not None:
+        return chunk  # nobody can say whether it would be taken
     taken = rows.take(chunk.batch)
     if len(taken) == chunk.batch.num_rows:
         return chunk

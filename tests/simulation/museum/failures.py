@@ -47,8 +47,8 @@ class RetriesWhatLiveSealsSay(Ledger):
 class RetriesWhatWasMadeGood(Ledger):
     """Forgets which rows a finished epoch has taken again."""
 
-    def read_input(self) -> Input | None:
-        record = super().read_input()
+    def read_input(self, since: int = 1) -> Input | None:
+        record = super().read_input(since)
         if record is None or self.read_mark() is None:
             return record
         files = tuple(replace(file, only=None) for file in record.files)

@@ -1,0 +1,141 @@
+"""Lines of text that cannot be read: each is found with its place, and those around it are read, however the file is cut."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.storage import StorageSettings
+from checkpoint_spark.pace import Pace
+from checkpoint_spark.sources.files import SourceFiles
+from checkpoint_spark.sources.parsing import BadLine
+from tests.support.reading import Row, chunks_of, cut, open_reader, scales, whole
+
+#: What stands in a file, and what is read of it: a row, or None where the line cannot be read.
+CSV_LINES: dict[str, Row | None] = {
+    "1,x": {"n": 1, "text": "x"},
+    '2,"a, b"': {"n": 2, "text": "a, b"},
+    '3,"say ""hi"""': {"n": 3, "text": 'say "hi"'},
+    "one,x": None,
+    "4": None,
+    "5,x,y": None,
+    '6,"x",y': None,
+    '"",",",""': None,
+}
+JSON_LINES: dict[str, Row | None] = {
+    '{"n": 1, "text": "x"}': {"n": 1, "text": "x"},
+    '{"text": "\\n"}': {"n": None, "text": "\n"},
+    '{"n": "one", "text": "x"}': None,
+    '{"n": 1, "text": ': None,
+    '{"n": 1}{"n": 2}': None,
+    "[1, 2]": None,
+    "no json": None,
+}
+KINDS = {"csv": ("n,text\n0,first\n", CSV_LINES), "json": ('{"n": 0, "text": "first"}\n', JSON_LINES)}
+FIRST = {"n": 0, "text": "first"}
+
+
+def put(folder: Path | str, name: str, data: bytes | str) -> str:
+    path = Path(folder) / name
+    data = data.encode() if isinstance(data, str) else data
+    path.write_bytes(gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
+    return str(path)
+
+
+def found_in(kind: str, path: str, positions: list[int], paces: list[float], **source: Any) -> list[Row | str]:
+    """Return the rows, and for each line that cannot be read what the file has at its place."""
+    reader = open_reader(kind, sets_apart=True, types={"n": "int64"}, **source)
+    (file,), schema = reader.describe([path])
+    found: list[Row | str] = []
+    for piece in [whole(file)] if file.end is None else cut(reader, file, positions):
+        for chunk in chunks_of(reader, file, piece, schema, paces):
+            found += chunk.batch.to_pylist()
+            if chunk.failed is not None:
+                assert isinstance(chunk.failed, BadLine)
+                assert chunk.batch.num_rows == 0
+                ((start, end),) = chunk.bounds()
+                assert start == chunk.start
+                found.append(
+                    Path(path).read_bytes()[start:end].decode().rstrip("\r\n") if file.unit == "bytes" else f"row {start}"
+                )
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=25)
+@given(data=st.data(), positions=st.lists(st.integers(0, 200), max_size=3), paces=scales)
+def test_each_line_that_cannot_be_read_is_told_at_its_place_and_the_others_are_read_however_the_file_is_cut(
+    kind: str, data: st.DataObject, positions: list[int], paces: list[float]
+) -> None:
+    head, choices = KINDS[kind]
+    chosen = data.draw(st.lists(st.sampled_from(sorted(choices)), max_size=12))
+    text = head + "".join(line + data.draw(st.sampled_from(["\n", "\r\n", "\n\n"])) for line in chosen)
+    expected = [FIRST, *(choices[line] or line for line in chosen)]
+    with tempfile.TemporaryDirectory() as folder:
+        assert found_in(kind, put(folder, f"x.{kind}", text), positions, paces) == expected
+        if kind == "json":
+            numbered = [FIRST, *(choices[line] or f"row {number}" for number, line in enumerate(chosen, 1))]
+            assert found_in(kind, put(folder, "x.json.gz", text), positions, paces) == numbered
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "parts"),
+    [
+        ("csv", "one,x", ("column 'n'", "'one'")),
+        ("csv", "5,x,y", ("Expected 2 columns, got 3", "begins '5,x,y'")),
+        ("csv", "5,\x1b[31m,y", ("Expected 2 columns, got 3",)),
+        ("json", '{"n": "one"}', ("n",)),
+        ("json", "no json", ("begins 'no json'",)),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_value_or_a_beginning_that_can_be_shown(
+    tmp_path: Path, kind: str, line: str, parts: tuple[str, ...]
+) -> None:
+    reader = open_reader(kind, sets_apart=True, types={"n": "int64"})
+    (file,), schema = reader.describe([put(tmp_path, f"x.{kind}", KINDS[kind][0] + line + "\n")])
+
+    (failed,) = [chunk.failed for chunk in chunks_of(reader, file, whole(file), schema) if chunk.failed is not None]
+
+    assert failed.reason == reasons.SOURCE_UNREADABLE
+    assert all(part in failed.message for part in parts)
+    assert "\x1b" not in failed.message
+
+
+@pytest.mark.parametrize("line", ['7,"open\n8,x', '7,"two\nlines"\n8,x', '7,"open",y,"\n8,x'])
+def test_a_field_that_does_not_end_on_its_line_ends_the_reading_as_ever(tmp_path: Path, line: str) -> None:
+    """What comes after it cannot be told from it: to go on at the next line could make rows of the inside of a field."""
+    reader = open_reader("csv", sets_apart=True, types={"n": "int64"})
+    _, schema = reader.describe([put(tmp_path, "first.csv", KINDS["csv"][0])])
+    path = put(tmp_path, "x.csv", f"n,text\n0,first\n{line}\n")
+    head = SourceFiles(StorageSettings()).head(path)
+    assert head is not None
+    file = SourceFile(path=path, etag=head.etag, size_bytes=head.size_bytes, unit="bytes", start=7, end=head.size_bytes)
+
+    with pytest.raises(NeedsChange, match=r"line at byte 15: .*multiLine: true"):
+        chunks_of(reader, file, whole(file), schema)
+
+
+def test_a_line_at_the_beginning_that_cannot_be_read_does_not_keep_the_columns_from_being_known(tmp_path: Path) -> None:
+    for kind, line in (("csv", "1,x,y"), ("json", "no json")):
+        head, _ = KINDS[kind]
+        path = put(tmp_path, f"x.{kind}", head + line + "\n")
+        with pytest.raises(NeedsChange, match="mend the file"):
+            open_reader(kind).describe([path])
+        _, schema = open_reader(kind, sets_apart=True).describe([path])
+        assert [(field.name, str(field.type)) for field in schema] == [("n", "int64"), ("text", "string")]
+
+
+def test_many_bad_lines_are_found_only_as_far_as_they_are_asked_for(tmp_path: Path) -> None:
+    reader = open_reader("csv", sets_apart=True, types={"n": "int64"})
+    (file,), schema = reader.describe([put(tmp_path, "x.csv", "n,text\n0,first\n" + "one,x\n" * 50_000)])
+    chunks = reader.read(file, whole(file), schema, Pace(60.0, scale=1.0))
+    assert [next(chunks).failed is not None for _ in range(4)] == [False, True, True, True]

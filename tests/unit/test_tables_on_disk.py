@@ -107,7 +107,9 @@ def dataset(tmp_path: Path) -> Lance:
     assert isinstance(place, LancePlace)
     place.create(ROWS.schema)
     place.append(ROWS)
-    return Lance(place)
+    made = Lance(place)
+    made.target()  # the first touch makes a version
+    return made
 
 
 # --- Iceberg: a swap is compared with all that was looked at ----------------------------------------------------------------
@@ -280,6 +282,10 @@ def test_a_lance_column_that_was_made_again_between_two_attempts_is_seen_by_the_
         assert isinstance(misfit, Rejected)
         assert misfit.reason == reasons.SCHEMA_CHANGED
     assert port.find_misfit(look, [second], files[1:]) is None
+    lance.dataset(dataset.place.uri).cleanup_old_versions(retain_versions=1, delete_unverified=True)
+    misfit = dataset.port().find_misfit(look, [first, second], files)
+    assert isinstance(misfit, Rejected)
+    assert misfit.reason == reasons.SCHEMA_CHANGED, "although the versions between are gone"
 
 
 # --- Lance: a look sees every version after its base --------------------------------------------------------------------------
@@ -290,7 +296,7 @@ def test_a_commit_right_after_the_base_and_one_at_the_latest_version_are_both_fo
     base = port.latest_version()
     assert base is not None
     landed = port.append(base, KEY, dataset.stage())
-    assert isinstance(landed, Landed)
+    assert landed == Landed(base + 1)
 
     assert dataset.looked(base)[1].committed == landed.commit_id
     dataset.place.append(ROWS)

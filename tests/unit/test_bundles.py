@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -69,6 +69,12 @@ def bundle(store: Store, **changes: object) -> None:
     if not changes:
         assert Bundler(ledger, 1, standing.token).bundle(1) == TASKS * LINKS
         return
+    forge(store, standing.token, lambda etag, _: etag, **changes)
+
+
+def forge(store: Store, plan_token: str, etag_of: Callable[[str, bytes], str], **changes: object) -> None:
+    """Bundle copies of every seal: `changes` make each a lie, `etag_of` gives its etag from the true one and the copy."""
+    ledger = Ledger(store, KEY)
     listing = ledger.list_seals(1)
     copies = []
     for task in range(TASKS):
@@ -79,8 +85,8 @@ def bundle(store: Store, **changes: object) -> None:
             assert stored is not None
             assert stored[1] is not None
             data = encode(told.model_copy(update=dict(changes)))
-            copies.append((BundledSeal(task=task, link=link, size_bytes=len(data), etag=stored[1]), data))
-    ledger.put_bundle(0, 1, standing.token, copies)
+            copies.append((BundledSeal(task=task, link=link, size_bytes=len(data), etag=etag_of(stored[1], data)), data))
+    ledger.put_bundle(0, 1, plan_token, copies)
 
 
 def counted(ledger: Ledger) -> list[tuple[int, int]]:
@@ -155,6 +161,37 @@ def test_a_bundle_that_says_other_than_the_seals_is_passed_over(change: dict[str
     assert ledger.close(1).complete
     assert {found.rows_read for found in ledger.counted_seals([1])} == {1}
     assert all(found.files for found in ledger.counted_seals([1]))
+
+
+def _own_digest(_: str, copy: bytes) -> str:
+    return f'"{hashlib.md5(copy, usedforsecurity=False).hexdigest()}"'
+
+
+@pytest.mark.parametrize("digests", [True, False])
+@pytest.mark.parametrize("etag_of", [_own_digest, lambda etag, _: f"another than {etag}"], ids=["digest of the copy", "any"])
+def test_a_bundle_of_the_right_sizes_under_other_etags_is_passed_over(
+    etag_of: Callable[[str, bytes], str], digests: bool
+) -> None:
+    """What was read under another etag is no copy of what is listed, however well it agrees with itself."""
+    store, ledger = sealed(digests)
+    standing = ledger.read_plan(1)
+    assert standing is not None
+    forge(store, standing.token, etag_of, rows_read=7)
+    ledger = fresh(store)
+
+    assert ledger.close(1).bundles == ()
+    assert counted(ledger) == EVERY
+    assert {found.rows_read for found in ledger.counted_seals([1])} == {1}
+
+
+def test_a_bundle_of_a_driver_whose_plan_does_not_stand_is_passed_over() -> None:
+    """It is of this attempt, and its seals may be those of another way to divide the work."""
+    store, ledger = sealed(digests=False)
+    forge(store, "f" * 32, lambda etag, _: etag, rows_read=7)
+
+    assert ledger.read_bundle(1, 0) is None
+    assert ledger.close(1).bundles == ()
+    assert {found.rows_read for found in ledger.counted_seals([1])} == {1}
 
 
 def test_a_seal_that_two_bundles_hold_counts_once() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
-from checkpoint_operator.commit.presence import Presence
+from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.commit.results import Files, Results, as_they_are
 from checkpoint_operator.reconcile import Sink
 from checkpoint_protocol.identity import EpochKey
@@ -68,16 +68,16 @@ class _TableSink(Generic[_TableT]):
         return self.table.discard(key, targets, files)
 
 
-def open_sink(spec: SinkSpec, settings: Settings, catalogs: CatalogBook | None = None) -> Sink:
+def open_sink(spec: SinkSpec, settings: Settings, catalogs: CatalogBook | None = None, written_by: str = "") -> Sink:
     """Return the sink that a manifest names. The table libraries are imported only where they are needed.
 
-    `catalogs`: shared by all sinks of a process that has many.
+    `catalogs`: shared by all sinks of a process that has many. `written_by`: namespace and name, said beside the key of a commit.
     """
     if spec.iceberg is not None:
         from checkpoint_operator.commit import iceberg
         from checkpoint_operator.commit.iceberg_table import PyicebergTable
 
-        iceberg_table = PyicebergTable(spec.iceberg.catalog, spec.iceberg.table, settings, catalogs)
+        iceberg_table = PyicebergTable(spec.iceberg.catalog, spec.iceberg.table, settings, catalogs, written_by=written_by)
         return _TableSink(iceberg_table, spec, iceberg.commit, iceberg.bury)
     if spec.lance is not None:
         from checkpoint_operator.commit import lance
@@ -85,7 +85,7 @@ def open_sink(spec: SinkSpec, settings: Settings, catalogs: CatalogBook | None =
         from checkpoint_operator.commit.lance_table import PylanceTable
 
         refuse_lance_without_fences()
-        return _TableSink(PylanceTable(spec.lance.uri, settings), spec, lance.commit, lance.bury)
+        return _TableSink(PylanceTable(spec.lance.uri, settings, written_by), spec, lance.commit, lance.bury)
     return _NoSink()
 
 
@@ -108,6 +108,25 @@ def find_committed(spec: SinkSpec, settings: Settings, key: EpochKey, identity: 
 
         return PylanceTable(spec.lance.uri, settings).find_committed(key, identity, commit_id)
     return Presence.HERE
+
+
+def find_former(spec: SinkSpec, settings: Settings, name: str, uid: str | None) -> Former | None:
+    """Return a commit of another write of that name (namespace/name) in the table, if the table still tells. Changes nothing.
+
+    Raises as `find_committed` does.
+    """
+    if spec.iceberg is not None:
+        from checkpoint_operator.catalogs import is_unmade
+        from checkpoint_operator.commit.iceberg_table import PyicebergTable
+
+        if is_unmade(spec.iceberg.catalog, settings):
+            return None
+        return PyicebergTable(spec.iceberg.catalog, spec.iceberg.table, settings).find_former(name, uid)
+    if spec.lance is not None:
+        from checkpoint_operator.commit.lance_table import PylanceTable
+
+        return PylanceTable(spec.lance.uri, settings).find_former(name, uid)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

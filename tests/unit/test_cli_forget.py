@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ class Ground:
         key = self.stored.ledger.key
         target = self.table.create(encode_schema(pa.schema([("id", pa.int64())])), self.stored.manifest.spec.sink)
         self.seal_all()
-        port = self.table
+        port = PyicebergTable(self.place.catalog, self.place.name, self.place.settings, written_by="default/nightly")
         look = port.look(key)
         assert look is not None
         self.claim(target.table_uuid)
@@ -205,6 +206,24 @@ def test_status_as_json_has_what_the_table_shows(ground: Ground) -> None:
     assert json.loads(ground.call("status", "-o", "json").stdout)["table"] == "Here"
     ground.drop()
     assert json.loads(ground.call("status", "-o", "json").stdout)["table"] == "Gone"
+
+
+# --- the store is gone, and the table is not ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_rows_of_a_former_write_of_that_name_are_said_before_everything_is_done_again(command: str, ground: Ground) -> None:
+    ground.commit()
+    ground.document["spec"]["suspend"] = True  # so that nothing is run
+    assert "former write" not in ground.call(command).stderr
+    shutil.rmtree(ground.folder / "checkpoints")
+
+    said = " ".join(ground.call(command).stderr.split())
+
+    assert f"has rows of a former write named default/nightly (key {UID}/1)" in said
+    assert "appends all rows once more" in said
+    ground.document["metadata"]["name"] = "hourly"
+    assert "former write" not in ground.call(command).stderr
 
 
 # --- forgetting -----------------------------------------------------------------------------------------------------------

@@ -9,11 +9,13 @@ from rich.console import Console
 
 from checkpoint_operator.cli.printing import say_problem
 from checkpoint_operator.commit.presence import Presence
+from checkpoint_operator.former import warn_of_former
+from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.phases import Status
 from checkpoint_operator.sinks import find_committed
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import Sink
+from checkpoint_protocol.manifest import CheckpointedWrite, Sink
 from checkpoint_protocol.records import MarkRecord
 from checkpoint_protocol.settings import Settings
 
@@ -27,6 +29,16 @@ class Commit:
     table_identity: str | None
     commit_id: int | None
     rows_written: int
+
+
+def say_former(manifest: CheckpointedWrite, settings: Settings, console: Console) -> None:
+    """Say, before a run, that its table has rows of a former write of its name."""
+    try:
+        store = open_existing(manifest.spec.checkpoint.uri, settings)
+    except CheckpointError:
+        return  # the run says it
+    if (warning := warn_of_former(manifest, store, settings)) is not None:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
 
 
 def marked(key: EpochKey, mark: MarkRecord) -> Commit:

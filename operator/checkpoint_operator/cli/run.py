@@ -48,6 +48,7 @@ def run_command(file: Path, settings_file: Path | None, cores: int | None) -> in
     except CheckpointError as error:
         _say_error(console, error)
         return exits.MANIFEST_WRONG
+    committed.say_former(manifest, settings, console)
     signal.signal(signal.SIGTERM, _interrupt)
     with _Display(console, manifest) as display:
         runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report)

@@ -54,7 +54,7 @@ from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.iceberg_entries import OwnFiles, PackedFiles, pack
 from checkpoint_operator.commit.metadata_files import MetadataFile, put_all
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
-from checkpoint_operator.commit.presence import Presence
+from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing, remove_files
 from checkpoint_operator.table_types import iceberg_schema
@@ -67,6 +67,7 @@ from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import iceberg_options
 
 _KEY_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}key"
+_NAME_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}name"
 _TOMBSTONE_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
 #: After a write's own property: the highest epoch that a deletion has buried. Snapshots expire, properties do not.
 _BURIED_SUFFIX: Final = ".deleted"
@@ -85,12 +86,14 @@ class PyicebergTable:
         settings: Settings,
         catalogs: CatalogBook | None = None,
         clock: Callable[[], float] = time.monotonic,
+        written_by: str = "",
     ) -> None:
         self._catalog_name = catalog
         self._name = table
         self._settings = settings
         self._catalogs = catalogs or CatalogBook(settings)
         self._clock = clock
+        self._written_by = written_by
         self._unseen: tuple[Table, float] | None = None
         self._looked: tuple[IcebergLook, Table, EpochKey] | None = None
 
@@ -245,7 +248,8 @@ class PyicebergTable:
         if packed.misfit is not None:  # without the files that are not fit, rows would be lost
             raise NeedsChange(packed.misfit.reason, packed.misfit.message)
         properties = {key.property_name: str(max(key.epoch, _recorded_epoch(metadata, key)))}
-        return self._request(look, key, packed, properties, {})
+        # For people, and for `find_former`: no rule of the commit asks for the name.
+        return self._request(look, key, packed, properties, {_NAME_SUMMARY: self._written_by} if self._written_by else {})
 
     def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
         self._refuse_what_it_has_become(self._table_of(look).metadata)
@@ -265,6 +269,17 @@ class PyicebergTable:
             return Presence.REPLACED
         ancestry = list(ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata))
         return Presence.HERE if _is_current(metadata, ancestry, key, commit_id) else Presence.ROLLED_BACK
+
+    def find_former(self, name: str, uid: str | None) -> Former | None:
+        """Return the latest commit, among those that are still known, of another write of that name."""
+        table = self._load()
+        if table is None:
+            return None
+        for snapshot in ancestors_of(table.metadata.snapshot_by_name(MAIN_BRANCH), table.metadata):
+            said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+            if said.get(_NAME_SUMMARY) == name and said.get(_KEY_SUMMARY, "").partition("/")[0] != uid:
+                return Former(self.title, said.get(_KEY_SUMMARY, ""))
+        return None
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 

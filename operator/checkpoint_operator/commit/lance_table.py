@@ -15,7 +15,7 @@ from lance.fragment import FragmentMetadata
 from checkpoint_operator.arrow_schema import decode_schema, encode_schema
 from checkpoint_operator.commit.lance import LanceLook
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
-from checkpoint_operator.commit.presence import Presence
+from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing
 from checkpoint_operator.table_types import lance_schema
@@ -29,11 +29,13 @@ from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import lance_options
 
 _KEY_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}key"
+_NAME_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}name"
 _FENCE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}fence"
 _TOMBSTONE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 _IDENTITY_TRIES: Final = 5
-#: How many versions after a commit are looked at for one that was restored to before it: each is a request.
+#: How many of the latest versions are looked at for one that was restored to before a commit, or for a former write's: each is a
+#: request.
 _LATER_VERSIONS: Final = 64
 _SCHEMA_OPERATIONS: Final = (
     lance.LanceOperation.Project,
@@ -61,9 +63,10 @@ class PackedFragments:
 class PylanceTable:
     """One dataset. Implements LanceTable, and makes what staging needs to know of it."""
 
-    def __init__(self, uri: str, settings: Settings) -> None:
+    def __init__(self, uri: str, settings: Settings, written_by: str = "") -> None:
         self._uri = uri.rstrip("/")
         self._settings = settings
+        self._written_by = written_by
         self._options = lance_options(self._uri, settings)
         self._summaries: dict[int, _Summary] = {}
 
@@ -219,7 +222,9 @@ class PylanceTable:
 
     def append(self, read_version: int, key: EpochKey, files: Files) -> RequestOutcome:
         operation = lance.LanceOperation.Append(self._packed((), files).fragments)
-        return self._request(read_version, operation, {_KEY_PROPERTY: str(key)})
+        # For people, and for `find_former`: no rule of the commit asks for the name.
+        name = {_NAME_PROPERTY: self._written_by} if self._written_by else {}
+        return self._request(read_version, operation, {_KEY_PROPERTY: str(key), **name})
 
     def fence(self, read_version: int) -> RequestOutcome:
         return self._fence(read_version, {})
@@ -237,6 +242,20 @@ class PylanceTable:
         if dataset.config().get(IDENTITY_CONFIG) != identity:
             return Presence.REPLACED
         return Presence.HERE if self._is_current(dataset, commit_id) else Presence.ROLLED_BACK
+
+    def find_former(self, name: str, uid: str | None) -> Former | None:
+        """Return the latest commit, among the last versions, of another write of that name."""
+        dataset = self._open()
+        if dataset is None:
+            return None
+        for version in range(dataset.version, max(0, dataset.version - _LATER_VERSIONS), -1):
+            try:
+                found = self._summary_of(dataset, version)
+            except _VersionGone:
+                return None
+            if found.written_by == name and (found.key or "").partition("/")[0] != uid:
+                return Former(self.title, found.key or "")
+        return None
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
@@ -336,6 +355,7 @@ class PylanceTable:
                 restored=transaction.operation.version
                 if isinstance(transaction.operation, lance.LanceOperation.Restore)
                 else None,
+                written_by=properties.get(_NAME_PROPERTY),
                 changes_schema=_FENCE_PROPERTY not in properties and isinstance(transaction.operation, _SCHEMA_OPERATIONS),
             )
         return self._summaries[version]
@@ -357,6 +377,7 @@ class _Summary:
     is_tombstone: bool
     changes_schema: bool
     restored: int | None
+    written_by: str | None
 
 
 class _VersionGone(Exception):

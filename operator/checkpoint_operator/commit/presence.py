@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -12,3 +13,11 @@ class Presence(StrEnum):
     GONE = "Gone"  # there is no table
     REPLACED = "Replaced"  # another table has its name
     ROLLED_BACK = "RolledBack"  # it is the table, in a state from before the commit
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """A commit in a table that another write of the same name has made."""
+
+    target: str
+    key: str

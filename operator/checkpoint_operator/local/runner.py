@@ -14,6 +14,7 @@ from typing import Final
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
 from checkpoint_operator.core.actions import Wait
+from checkpoint_operator.former import title_of
 from checkpoint_operator.introduction import introduce
 from checkpoint_operator.local.lock import Holder, RunnerLock
 from checkpoint_operator.local.process_states import State, state_of
@@ -153,7 +154,7 @@ class Runner:
             spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
         )
         write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code)
-        sink = self.sink or open_sink(spec.sink, self.settings)
+        sink = self.sink or open_sink(spec.sink, self.settings, written_by=title_of(self.manifest))
         look_at_source = open_source(spec.source, self.settings)
         reconciler = Reconciler(write, store, self.drivers, sink, recorder=machine_id(), look_at_source=look_at_source)
         lock = RunnerLock(folder / "runner.lock")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from checkpoint_operator.former import warn_of_former
+from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.runner import refusals
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
@@ -48,6 +50,8 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
         check_dataframe_source(spec.source, findings)
     target = _target(spec, settings, findings)
     checkpoint = _checkpoint(manifest, settings, findings)
+    if settings is not None and target.exists and checkpoint.status is not None and checkpoint.status.phase == "NotStarted":
+        _warn_of_former(manifest, settings, findings)
     _check_apart(spec, source, target, findings)
     _note_times_of_day(spec, findings)
     for number, step in enumerate(spec.steps):
@@ -90,6 +94,12 @@ def _checkpoint(manifest: CheckpointedWrite, settings: Settings | None, findings
     if settings is None and local_path(manifest.spec.checkpoint.uri) is None:
         return CheckpointSeen(exists=None, status=None)
     return check_checkpoint(manifest, settings or Settings(), findings)
+
+
+def _warn_of_former(manifest: CheckpointedWrite, settings: Settings, findings: Findings) -> None:
+    store = open_existing(manifest.spec.checkpoint.uri, settings)
+    if (warning := warn_of_former(manifest, store, settings)) is not None:
+        findings.note(warning)
 
 
 def _note_times_of_day(spec: Spec, findings: Findings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import json
 import os
@@ -22,6 +21,7 @@ from checkpoint_operator.arrow_schema import encode_schema
 from checkpoint_operator.cli.main import main
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.local.forgetting import Forgotten, forget
+from checkpoint_operator.local.lock import RunnerLock
 from checkpoint_operator.local.runner import identify
 from checkpoint_protocol import layout, reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
@@ -314,11 +314,10 @@ def test_where_nobody_knows_whether_a_commit_landed_nothing_is_forgotten(ground:
 
 def test_a_run_at_work_on_this_machine_is_named_and_not_forgotten(ground: Ground) -> None:
     ground.commit()
-    lock = ground.folder / "state" / "checkpointed-writes" / UID / "runner.lock"
-    lock.parent.mkdir(parents=True)
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        result = ground.call("forget", "--yes", "--force")
+    lock = RunnerLock(ground.folder / "state" / "checkpointed-writes" / UID / "runner.lock")
+    assert lock.take()
+    result = ground.call("forget", "--yes", "--force")
+    lock.release()
 
     assert result.exit_code == 1
     assert "WriteAtWork" in result.stderr

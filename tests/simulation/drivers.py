@@ -111,7 +111,7 @@ def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str
     launch = ledger.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"no launch record of attempt {attempt}")
-    reader = world.reader(job)
+    reader = world.reader(job, launch.source.all_paths[0])
     input_record = fix_input(ledger, launch, partial(look_at_files, launch, reader, str))
     parallelism = world.scheduler.at("cores", "", lambda order: 2 if order.fault == "many" else 1, ("many",))
     plan = attempts._plan(ledger, launch, input_record, reader, parallelism)
@@ -191,7 +191,7 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
         ),
         files=shipment.input.files,
         source_schema=decode_schema(shipment.input.arrow_schema),
-        reader=world.reader(shipment.job),
+        reader=world.reader(shipment.job, launch.source.all_paths[0]),
         pipeline=Pipeline(launch.steps),
         stager=world.parts.stager(
             world.scheduler,

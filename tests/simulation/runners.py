@@ -62,7 +62,7 @@ def _spec(world: World, job: Job) -> Spec:
     sink = {"iceberg": {"catalog": "sim", "table": "sim.rows"}} if world.format == "iceberg" else {"lance": {"uri": "sim://rows"}}
     return Spec.model_validate(
         {
-            "source": Source(format="parquet", path="in"),
+            "source": Source(format="parquet", path=job.path),
             "steps": job.input.steps,
             "sink": sink,
             "checkpoint": {"uri": "sim://checkpoints", "interval": _INTERVAL, "minimumBytes": "0"},

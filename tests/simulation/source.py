@@ -104,10 +104,11 @@ class SimulatedReader:
     scheduler: Scheduler
     input: Input
     row_bytes: int
+    path: str = "in"
 
     def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
         files = tuple(
-            SourceFile(path=f"in/{index}", etag=f"etag {index}", size_bytes=size * self.row_bytes, unit="rows", end=size)
+            SourceFile(path=f"{self.path}/{index}", etag=f"etag {index}", size_bytes=size * self.row_bytes, unit="rows", end=size)
             for index, size in enumerate(self.input.sizes)
         )
         return self.scheduler.at("describe-input", "", lambda _: (files, SOURCE_SCHEMA))
@@ -117,7 +118,7 @@ class SimulatedReader:
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
         assert piece.end is not None
-        index = int(file.path.removeprefix("in/"))
+        index = int(file.path.removeprefix(f"{self.path}/"))
         for position in range(piece.start, piece.end):
             self.scheduler.at("read", f"{file.path} row {position}", self._take_time, ("slow",))
             yield Chunk(

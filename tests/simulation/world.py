@@ -40,6 +40,13 @@ class Job:
     retry: Literal["Never", "Also", "Only"] = "Never"
     most_failed_rows: int = 1000
     ever_failing: frozenset[int] = frozenset()
+    path: str = "in"
+    edited_away: dict[str, Input] = field(default_factory=dict)
+
+    def edit_source(self, path: str, other: Input) -> None:
+        """Let the manifest say another source; drivers that were told the old one go on with that."""
+        self.edited_away[self.path] = self.input
+        self.path, self.input = path, self.edited_away.pop(path, other)
 
     def begin_next_epoch(self, rows: int) -> None:
         """Ask for another run, and give it a file of its own to read, if it has any rows."""
@@ -114,8 +121,9 @@ class World:
         self.jobs.append(job)
         return job
 
-    def reader(self, job: Job) -> SimulatedReader:
-        return SimulatedReader(self.scheduler, job.input, self.row_bytes)
+    def reader(self, job: Job, path: str) -> SimulatedReader:
+        """Return the reader of a source that the job's manifest says, or has said."""
+        return SimulatedReader(self.scheduler, job.edited_away.get(path, job.input), self.row_bytes, path)
 
     def driver_ledger(self, key: EpochKey) -> Ledger:
         return ledger_in_lockstep(self.parts.driver_ledger, self.store, key, self.scheduler)

@@ -19,7 +19,7 @@ from tests.simulation.tempers import ANYTHING, Focus, Scene, Temper, one_of
 from tests.simulation.turns import A_LITTLE, ONE_CALL, TO_A_CROSSING, TO_ITS_SLEEP, Turns
 from tests.simulation.world import DeletionLog, Format, Job, RunnerLog, World
 
-_VARIED_BEFOREHAND: Final = frozenset({"read", "cores", "ship", "start"})
+_VARIED_BEFOREHAND: Final = frozenset({"describe-input", "read", "cores", "ship", "start"})
 _REQUESTS: Final = frozenset({"swap", "append", "fence", "bury"})
 
 _ZOMBIE_STRIDES: Final = (TO_ITS_SLEEP, TO_A_CROSSING, A_LITTLE, ONE_CALL)

@@ -118,7 +118,7 @@ def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str
     standing = ledger.put_plan(plan)
     del standing  # a driver goes on with its own plan: had another's stood, put_plan would have raised
     bundler = world.parts.bundler(ledger, attempt, plan.token)
-    _ship(world, _Shipment(job, ledger.key, launch, input_record, plan.tasks, name), bundler)
+    _ship(world, _Shipment(job, ledger.key, launch, plan.tasks, name), bundler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,6 @@ class _Shipment:
     job: Job
     key: EpochKey
     launch: LaunchRecord
-    input: Input
     tasks: tuple[tuple[Range, ...], ...]
     driver: str
 
@@ -177,7 +176,10 @@ def _start_try(world: World, shipment: _Shipment, number: int, attempt: int) -> 
 def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
     """As checkpoint_spark.executor.execute_order."""
     launch = shipment.launch
+    ledger = world.driver_ledger(shipment.key)
+    input_record = ledger.read_input(launch.input_since)
     assert launch.target is not None
+    assert input_record is not None
     is_iceberg = isinstance(launch.target, IcebergTarget)
     run_task(
         Task(
@@ -187,10 +189,10 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
             code_digest=launch.code_digest,
             interval_s=launch.interval_s,
             minimum_bytes=launch.minimum_bytes,
-            allowance=_allowance(shipment) if launch.on_row_error == "Quarantine" else None,
+            allowance=_allowance(launch, input_record) if launch.on_row_error == "Quarantine" else None,
         ),
-        files=shipment.input.files,
-        source_schema=decode_schema(shipment.input.arrow_schema),
+        files=input_record.files,
+        source_schema=decode_schema(input_record.arrow_schema),
         reader=world.reader(shipment.job, launch.source.all_paths[0]),
         pipeline=Pipeline(launch.steps),
         stager=world.parts.stager(
@@ -200,11 +202,11 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
             world.table.layout_of(launch.target),
             f"{shipment.key.epoch}.{launch.attempt}-{number}",
         ),
-        ledger=world.driver_ledger(shipment.key),
+        ledger=ledger,
         clock=world.scheduler.clock,
     )
 
 
-def _allowance(shipment: _Shipment) -> Allowance:
+def _allowance(launch: LaunchRecord, input_record: Input) -> Allowance:
     """One row in a seal, one in each object: so that a few rows that fail are many."""
-    return Allowance(most_rows(shipment.launch.quarantine, shipment.input), "", rows_of_a_seal=1, rows_of_an_object=1)
+    return Allowance(most_rows(launch.quarantine, input_record), "", rows_of_a_seal=1, rows_of_an_object=1)

@@ -40,8 +40,8 @@ class Order:
 EFFECTS: Final = frozenset({"put", "swap", "append", "fence", "bury", "discard", "delete", "start", "stop", "stage"})
 #: Kinds of points where it matters most who comes first.
 CROSSINGS: Final = EFFECTS | {"look"}
-#: What varies in any run, without a fault: slow reads, the number of cores, speculation, listings that lag.
-VARIED: Final = frozenset({"read", "cores", "ship", "list"})
+#: What varies in any run, without a fault: looks at the source, slow reads, the number of cores, speculation, listings that lag.
+VARIED: Final = frozenset({"describe-input", "read", "cores", "ship", "list"})
 _HALTS: Final = frozenset({"sleep", "wait"})
 
 GO: Final = Order()

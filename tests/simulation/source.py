@@ -99,7 +99,11 @@ class Input:
 
 @dataclass(slots=True)
 class SimulatedReader:
-    """Implements Reader, a row at a time. Reading may be slow, so that segments end anywhere."""
+    """Implements FileReader, a row at a time. Reading may be slow, so that segments end anywhere.
+
+    Two looks at the source may differ: one may find a file without rows, in front of all others, that the other does not. So the
+    same number means different files in the two, and whoever goes by its own look, and not by what was fixed, reads wrong rows.
+    """
 
     scheduler: Scheduler
     input: Input
@@ -111,7 +115,12 @@ class SimulatedReader:
             SourceFile(path=f"{self.path}/{index}", etag=f"etag {index}", size_bytes=size * self.row_bytes, unit="rows", end=size)
             for index, size in enumerate(self.input.sizes)
         )
-        return self.scheduler.at("describe-input", "", lambda _: (files, SOURCE_SCHEMA))
+        empty = SourceFile(path=f"{self.path}/-1", etag="etag", size_bytes=0, unit="rows", end=0)
+
+        def effect(order: Order) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+            return ((empty, *files) if order.fault == "longer" else files), SOURCE_SCHEMA
+
+        return self.scheduler.at("describe-input", "", effect, ("longer",))
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position
@@ -119,6 +128,8 @@ class SimulatedReader:
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
         assert piece.end is not None
         index = int(file.path.removeprefix(f"{self.path}/"))
+        if piece.start == piece.end:
+            yield Chunk(pa.RecordBatch.from_pylist([], schema=SOURCE_SCHEMA), piece.start, piece.end)
         for position in range(piece.start, piece.end):
             self.scheduler.at("read", f"{file.path} row {position}", self._take_time, ("slow",))
             yield Chunk(

@@ -48,6 +48,10 @@ def tasks_begin(world: World, actor: Actor) -> bool:
     return actor.role == "task"
 
 
+def a_driver_looks_at_the_source(world: World, actor: Actor) -> bool:
+    return actor.point.kind == "describe-input"
+
+
 def all_is_sealed(world: World, actor: Actor) -> bool:
     tasks = [other for other in world.scheduler.actors if other.role == "task"]
     return bool(tasks) and all(task.ended for task in tasks)
@@ -162,6 +166,8 @@ TASKS: Final = replace(
         "removes_history": (0,),
     },
 )
+#: Drivers of one attempt that look at the source at once.
+INPUTS: Final = replace(TASKS, scenes=(a_driver_looks_at_the_source,), sizes=((3, 2), (2,)), steps=(20,))
 #: Strangers who compact, and remove the history in which a commit is looked for.
 STRANGERS: Final = replace(
     COMMITS, weights={**COMMITS.weights, "strangers": (4, 12), "crash": (0, 1, 3), "removes_history": (0, 1, 1)}

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.simulation.museum import bundles, commits, deletions, failures, seals
 from tests.simulation.parts import Parts
-from tests.simulation.tempers import ANYTHING, COMMITS, DELETIONS, ROW_ERRORS, TASKS, Focus
+from tests.simulation.tempers import ANYTHING, COMMITS, DELETIONS, INPUTS, ROW_ERRORS, TASKS, Focus
 from tests.simulation.world import Format
 
 _DOUBLED_OR_LOST: Final = "is in the table"
@@ -70,6 +70,13 @@ MUTANTS: Final = (
         "iceberg",
         Parts(runner_ledger=seals.ClosesWhatIsListed, reconciler=seals.WithoutCoverageCheck),
         TASKS,
+    ),
+    Mutant("a driver goes by its own input", "iceberg", Parts(driver_ledger=seals.GoesByItsOwnInput), INPUTS, _NEVER_ENDS),
+    Mutant(
+        "a driver goes by its own input, and nothing checks the coverage",
+        "lance",
+        Parts(driver_ledger=seals.GoesByItsOwnInput, reconciler=seals.WithoutCoverageCheck),
+        INPUTS,
     ),
     Mutant("two plans in one attempt", "lance", Parts(driver_ledger=seals.SecondDriverGoesOn), TASKS, _NEVER_ENDS),
     Mutant(

@@ -12,7 +12,7 @@ from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClosedRecord, PlanRecord, Seal
+from checkpoint_protocol.records import ClosedRecord, InputRecord, PlanRecord, Seal
 from checkpoint_protocol.store import StoredObject
 from tests.simulation.parts import LockstepReconciler
 from tests.simulation.scheduler import Order
@@ -85,6 +85,14 @@ class ClosesWhatIsListed(Ledger):
     def _shows_the_last(self, attempt: int, task: int, links: Sequence[int]) -> bool:
         newest = self.read_seal(attempt, task, max(links)) if links else None
         return newest is not None and newest.last
+
+
+class GoesByItsOwnInput(Ledger):
+    """A driver goes on with the input that it has found, although another's stands."""
+
+    def put_input(self, record: InputRecord, since: int = 1) -> InputRecord:
+        super().put_input(record, since)
+        return record
 
 
 class SecondDriverGoesOn(Ledger):

@@ -19,6 +19,7 @@ from checkpoint_protocol.records import InputRecord, LaunchRecord, Part, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.arrow_schema import decode_schema
+from checkpoint_spark.begun import open_note
 from checkpoint_spark.code import use_code
 from checkpoint_spark.failures import wrap
 from checkpoint_spark.formats.stagers import stager_for
@@ -46,7 +47,7 @@ class TaskOrder(Part):
 
 
 def storage_settings() -> StorageSettings:
-    """Return the storage settings of this process; none are needed for folders and instance roles.
+    """Return the storage settings of this process; none are needed for folders.
 
     NeedsChange says what is wrong with them, and quotes none of their values: they are secrets.
     """
@@ -68,9 +69,8 @@ def _read_storage(text: str, place: str) -> StorageSettings:
         document = json.loads(text)
     except ValueError as error:
         where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        message = (
-            f'the storage settings in {place} are not JSON{where}; they look like {{"storage": [{{"prefix": "s3://bucket/"}}]}}'
-        )
+        like = '{"storage": [{"prefix": "s3://bucket/", "credentials": "ambient"}]}'
+        message = f"the storage settings in {place} are not JSON{where}; they look like {like}"
         raise NeedsChange(reasons.MANIFEST_INVALID, message) from None
     try:
         return validate_model(StorageSettings, document)
@@ -122,7 +122,7 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
         files=input_record.files,
         source_schema=decode_schema(input_record.arrow_schema),
         reader=reader_for(launch.source, storage, input_record.table),
-        pipeline=Pipeline(launch.steps),
+        pipeline=Pipeline(launch.steps, open_note(os.environ)),
         stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
         ledger=ledger,
         clock=time.monotonic,

@@ -9,6 +9,7 @@ from typing import Final
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.store import disk_full
+from checkpoint_spark.begun import what_had_begun
 
 _MARK: Final = "checkpointed-write-error:"
 _FAMILIES: Final = {family.family: family for family in (Retryable, NeedsChange, Corrupt)}
@@ -40,6 +41,8 @@ def of_spark(error: BaseException) -> CheckpointError:
     text = str(error)
     if (own := unwrap(text)) is not None:
         return own
+    if (begun := what_had_begun(text)) is not None:
+        return Retryable(reasons.DRIVER_FAILED, f"{begun}; the driver's log has the whole of it")
     full = disk_full(
         error, "a file of Spark's own (shuffles, spills: spark.local.dir, by default the folder for temporary files)"
     )

@@ -22,6 +22,7 @@ import pyarrow as pa
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
+from checkpoint_spark.begun import Begun, tell_nobody
 from checkpoint_spark.fitting import ValueMisfit, fit_array
 
 _Callable = Callable[..., Any]
@@ -127,8 +128,17 @@ class Pipeline:
     be guessed from each batch.
     """
 
-    def __init__(self, steps: Iterable[Step]) -> None:
-        self._steps = [(step, load(step)) for step in steps]
+    def __init__(self, steps: Iterable[Step], begun: Begun = tell_nobody) -> None:
+        self._begun = begun
+        self._steps = [(step, self._load(step)) for step in steps]
+
+    def _load(self, step: Step) -> _Callable:
+        self._begun(step.label, "no rows yet: it was imported and made")
+        return load(step)
+
+    def begin(self, step: Step, place: Place, rows: int) -> None:
+        """Tell what begins, for whoever survives it."""
+        self._begun(step.label, place.of_rows(rows))
 
     @property
     def steps(self) -> Sequence[tuple[Step, _Callable]]:
@@ -145,6 +155,7 @@ class Pipeline:
         pending: pa.RecordBatch | list[Row] = batch
         is_source = True
         for step, function in self._steps:
+            self.begin(step, place, batch.num_rows)
             if step.input == "row":
                 rows = pending if isinstance(pending, list) else _numbered(step, pending, is_source, place)
                 pending = list(_apply_to_rows(step, function, rows, place))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlparse
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, SecretStr, Tag, field_serializer, model_validator
@@ -88,6 +88,26 @@ class StorageEntry(SettingsSection):
     account_name: str | None = Field(default=None, description="Azure.")
     account_key: Secret | None = Field(default=None, description="Azure.")
     service_account_file: str | None = Field(default=None, description="GCS: the path of a key file.")
+    credentials: Literal["ambient", "anonymous"] | None = Field(
+        default=None,
+        description="Instead of keys. ambient: the identity of the machine or pod (environment, instance role, IRSA, workload "
+        "identity); anonymous: none, for public buckets.",
+    )
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_credentials(self) -> StorageEntry:
+        if self.credentials is not None and self.has_keys:
+            raise ValueError(f"credentials: {self.credentials}: keys do not go with it; leave one of them out")
+        return self
+
+    @property
+    def has_keys(self) -> bool:
+        keys = (self.access_key_id, self.secret_access_key, self.session_token, self.account_key, self.service_account_file)
+        return any(key is not None for key in keys)
+
+    @property
+    def is_anonymous(self) -> bool:
+        return self.credentials == "anonymous"
 
     @field_serializer("access_key_id", "secret_access_key", "session_token", "account_key")
     def _serialize_secret(self, secret: SecretRef | SecretStr | None) -> Any:
@@ -98,7 +118,7 @@ class StorageEntry(SettingsSection):
 
 
 class StorageSettings(SettingsSection):
-    """All storage entries. Without one for a URI, each library's own defaults apply (environment, instance roles)."""
+    """All storage entries. What is in no bucket needs none; a bucket without one is refused."""
 
     storage: tuple[StorageEntry, ...] = ()
 
@@ -108,7 +128,30 @@ class StorageSettings(SettingsSection):
         return max(matching, key=lambda entry: len(entry.prefix), default=None)
 
 
+def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
+    """Return the entry to reach a URI by; None for what is in no bucket. NeedsChange if a bucket has none, or one without keys.
+
+    Left to themselves the libraries ask the instance's metadata address for the identity of this machine, and use it for
+    whatever bucket a manifest names.
+    """
+    if _scheme(uri) not in _BUCKETS:
+        return None
+    entry = settings.entry_for(uri)
+    example = f"storage: [{{prefix: {uri.partition('://')[0]}://{urlparse(uri).netloc}/, credentials: ambient}}]"
+    ways = f"keys, or credentials: ambient (the identity of this machine or pod), or anonymous (a public bucket), e.g. {example}"
+    if entry is None:
+        raise NeedsChange(reasons.MANIFEST_INVALID, f"no storage entry of the settings covers {uri}: add one with {ways}")
+    if entry.credentials is None and not entry.has_keys:
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"the storage entry {entry.prefix} of the settings, which covers {uri}, has neither keys nor credentials: give it "
+            f"{ways}",
+        )
+    return entry
+
+
 def _holds(prefix: str, uri: str) -> bool:
+    prefix, uri = _by_its_first_name(prefix), _by_its_first_name(uri)
     return uri == prefix.rstrip("/") or uri.startswith(prefix if prefix.endswith("/") else prefix + "/")
 
 
@@ -116,9 +159,18 @@ def _texts(**values: str | SecretRef | SecretStr | None) -> dict[str, str]:
     return {name: value if isinstance(value, str) else reveal(value) for name, value in values.items() if value is not None}
 
 
+_ALIASES: Final = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
+_BUCKETS: Final = ("s3", "gs", "az")
+
+
 def _scheme(uri: str) -> str:
     scheme = urlparse(uri).scheme
-    return {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}.get(scheme, scheme)
+    return _ALIASES.get(scheme, scheme)
+
+
+def _by_its_first_name(uri: str) -> str:
+    scheme, separator, rest = uri.partition("://")
+    return f"{_ALIASES.get(scheme, scheme)}{separator}{rest}"
 
 
 def _is_plain_http(entry: StorageEntry) -> bool:
@@ -127,7 +179,7 @@ def _is_plain_http(entry: StorageEntry) -> bool:
 
 def obstore_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
     """Return keyword arguments of `obstore.store.from_url`."""
-    entry = settings.entry_for(uri)
+    entry = entry_of(uri, settings)
     options: dict[str, Any] = {
         "client_options": {"connect_timeout": f"{_MAX_CONNECT_S}s", "timeout": "60s"},
         "retry_config": {"max_retries": 6, "retry_timeout": timedelta(seconds=_MAX_RETRY_S)},
@@ -149,12 +201,14 @@ def obstore_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
         options["config"] = _texts(service_account=entry.service_account_file)
     elif scheme == "az":
         options["config"] = _texts(account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint)
+    if entry.is_anonymous:
+        options["config"]["skip_signature"] = True
     return options
 
 
 def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
     """Return keyword arguments of pyarrow's S3FileSystem, GcsFileSystem or AzureFileSystem for a URI."""
-    entry = settings.entry_for(uri)
+    entry = entry_of(uri, settings)
     if entry is None:
         return {}
     scheme = _scheme(uri)
@@ -168,15 +222,17 @@ def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
         if entry.endpoint is not None:
             options["endpoint_override"] = entry.endpoint
             options["scheme"] = urlparse(entry.endpoint).scheme
+        if entry.is_anonymous:
+            options["anonymous"] = True
         return options | {"connect_timeout": _MAX_CONNECT_S, "request_timeout": 60}
     if scheme == "gs":
-        return {}
+        return {"anonymous": True} if entry.is_anonymous else {}
     return _texts(account_name=entry.account_name, account_key=entry.account_key)
 
 
 def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     """Return pyiceberg FileIO properties for a table location."""
-    entry = settings.entry_for(uri)
+    entry = entry_of(uri, settings)
     if entry is None:
         return {}
     scheme = _scheme(uri)
@@ -190,7 +246,15 @@ def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
                 "session-token": entry.session_token,
             },
         )
-        return {f"s3.{name}": value for name, value in named.items()} | {"s3.connect-timeout": str(_MAX_CONNECT_S)}
+        anonymous = {"s3.anonymous": "true"} if entry.is_anonymous else {}
+        return {f"s3.{name}": value for name, value in named.items()} | anonymous | {"s3.connect-timeout": str(_MAX_CONNECT_S)}
+    if entry.is_anonymous or entry.service_account_file is not None:
+        # pyiceberg knows no such thing there, and would ask for the identity of this machine.
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"the storage entry {entry.prefix} of the settings: Iceberg tables in {scheme}:// are reached with an account key or "
+            "with credentials: ambient only (GCS: GOOGLE_APPLICATION_CREDENTIALS names a key file)",
+        )
     if scheme == "az":
         named = _texts(**{"account-name": entry.account_name, "account-key": entry.account_key})
         return {f"adls.{name}": value for name, value in named.items()}
@@ -199,7 +263,7 @@ def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
 
 def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     """Return Lance storage options for a dataset URI."""
-    entry = settings.entry_for(uri)
+    entry = entry_of(uri, settings)
     if entry is None:
         return {}
     scheme = _scheme(uri)
@@ -211,7 +275,11 @@ def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
             aws_secret_access_key=entry.secret_access_key,
             aws_session_token=entry.session_token,
         )
-        return options | ({"allow_http": "true"} if _is_plain_http(entry) else {}) | {"connect_timeout": f"{_MAX_CONNECT_S}s"}
+        anonymous = {"aws_skip_signature": "true"} if entry.is_anonymous else {}
+        http = {"allow_http": "true"} if _is_plain_http(entry) else {}
+        return options | anonymous | http | {"connect_timeout": f"{_MAX_CONNECT_S}s"}
     if scheme == "gs":
-        return _texts(service_account=entry.service_account_file)
-    return _texts(account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint)
+        anonymous = {"google_skip_signature": "true"} if entry.is_anonymous else {}
+        return _texts(service_account=entry.service_account_file) | anonymous
+    anonymous = {"azure_skip_signature": "true"} if entry.is_anonymous else {}
+    return _texts(account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint) | anonymous

@@ -69,11 +69,15 @@ def apply_apart(
     leading = list(takewhile(lambda made: made[0].input == "row", pipeline.steps))
     rest = pipeline.steps[len(leading) :]
     before = leading[-1][0] if leading else None
+    if leading:
+        pipeline.begin(leading[0][0], place, batch.num_rows)
     given = _row_by_row(leading, batch, place, set_apart) if leading else _Given(range(batch.num_rows), batch)
     parts = [(0, len(given.numbers))] if given.numbers else []
     while parts:
         start, stop = parts.pop()
         try:
+            if rest:
+                pipeline.begin(rest[0][0], place, batch.num_rows)
             made = _finish(rest, given.part(start, stop), place, schema, before, pipeline.optional)
         except _RowsFailed as failed:
             step, error = failed.step, failed.error

@@ -19,6 +19,7 @@ from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import LaunchRecord, Part, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
+from checkpoint_spark.begun import open_note
 from checkpoint_spark.code import use_code
 from checkpoint_spark.failures import wrap
 from checkpoint_spark.formats.stagers import stager_for
@@ -48,7 +49,7 @@ class TaskOrder(Part):
 
 
 def storage_settings() -> StorageSettings:
-    """Return the storage settings of this process; none are needed for folders and instance roles.
+    """Return the storage settings of this process; none are needed for folders.
 
     NeedsChange says what is wrong with them, and quotes none of their values: they are secrets.
     """
@@ -70,9 +71,8 @@ def _read_storage(text: str, place: str) -> StorageSettings:
         document = json.loads(text)
     except ValueError as error:
         where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        message = (
-            f'the storage settings in {place} are not JSON{where}; they look like {{"storage": [{{"prefix": "s3://bucket/"}}]}}'
-        )
+        like = '{"storage": [{"prefix": "s3://bucket/", "credentials": "ambient"}]}'
+        message = f"the storage settings in {place} are not JSON{where}; they look like {like}"
         raise NeedsChange(reasons.MANIFEST_INVALID, message) from None
     try:
         return validate_model(StorageSettings, document)
@@ -129,7 +129,7 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
         files=input_record.files,
         source_schema=schema_to_read(launch.source, input_record),
         reader=reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine"),
-        pipeline=Pipeline(launch.steps, order.later),
+        pipeline=Pipeline(launch.steps, order.later, open_note(os.environ)),
         stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
         ledger=ledger,
         clock=time.monotonic,

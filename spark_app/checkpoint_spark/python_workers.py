@@ -60,8 +60,13 @@ def leave_out(archives: Collection[str]) -> None:
 
 
 def conf(given: Mapping[str, str]) -> dict[str, str]:
-    """Return Spark's properties with this daemon, if the user has named no other."""
-    return {"spark.python.daemon.module": "checkpoint_spark.python_workers", **given}
+    """Return Spark's properties with this daemon, if the user has named no other, and with a note of each worker's last step."""
+    return {
+        "spark.python.daemon.module": "checkpoint_spark.python_workers",
+        # A worker that dies without an exception leaves a file, which Spark relays: checkpoint_spark/begun.py.
+        "spark.python.worker.faulthandler.enabled": "true",
+        **given,
+    }
 
 
 def _seed_numpy() -> None:

@@ -23,6 +23,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
 from checkpoint_protocol.waiting_steps import CALLED_METHODS, refuse_to_wait
+from checkpoint_spark.begun import Begun, tell_nobody
 from checkpoint_spark.fitting import ValueMisfit, fit_array
 from checkpoint_spark.sources.type_names import parse_type
 
@@ -154,10 +155,23 @@ class Pipeline:
     be guessed from each batch.
     """
 
-    def __init__(self, steps: Iterable[Step], optional: Collection[str] = ()) -> None:
-        """Load the steps. `optional` are columns of the table that a row may leave out, since they came after the write began."""
-        self._steps = [(step, load(step)) for step in steps]
+    def __init__(self, steps: Iterable[Step], optional: Collection[str] = (), begun: Begun = tell_nobody) -> None:
+        """Load the steps.
+
+        `optional` are columns of the table that a row may leave out, since they came after the write began. `begun` is told what
+        each call begins with.
+        """
+        self._begun = begun
+        self._steps = [(step, self._load(step)) for step in steps]
         self.optional = frozenset(optional)
+
+    def _load(self, step: Step) -> _Callable:
+        self._begun(step.label, "no rows yet: it was imported and made")
+        return load(step)
+
+    def begin(self, step: Step, place: Place, rows: int) -> None:
+        """Tell what begins, for whoever survives it."""
+        self._begun(step.label, place.of_rows(rows))
 
     @property
     def steps(self) -> Sequence[tuple[Step, _Callable]]:
@@ -174,6 +188,7 @@ class Pipeline:
         pending: pa.RecordBatch | list[Row] = batch
         is_source, before = True, None
         for step, function in self._steps:
+            self.begin(step, place, batch.num_rows)
             if step.input == "row":
                 rows = as_declared(pending, before, place) if isinstance(pending, list) else None
                 rows = _numbered(step, pending, is_source, place) if rows is None else rows

@@ -1098,3 +1098,20 @@ def test_what_can_be_seen_of_a_source_that_only_spark_reads_is_checked(ground: G
 
     assert [problem["path"] for problem in report["problems"]] == ["spec.source.options", "spec.source.path"]
     assert any("NOT_SET_HERE" in note for note in report["notes"])
+
+
+@pytest.mark.parametrize("field", ["source", "sink", "checkpoint", "code"])
+def test_a_bucket_that_no_storage_entry_covers_is_told_without_asking_for_an_identity(ground: Ground, field: str) -> None:
+    """The metadata address of a cloud would be asked otherwise, and who knows for how long."""
+    change: dict[str, Any] = {
+        "source": {"format": "parquet", "path": "s3://bucket/in"},
+        "sink": {"lance": {"uri": "s3://bucket/rows.lance"}},
+        "checkpoint": {"uri": "s3://bucket/checkpoints"},
+        "code": {"uri": "s3://bucket/code.zip"},
+    }
+    ground.spec[field] = change[field]
+
+    problems = [message for _, message in ground.problems()]
+
+    assert any("no storage entry of the settings covers s3://bucket" in message for message in problems), problems
+    assert any("credentials: ambient" in message for message in problems)

@@ -81,4 +81,10 @@ def test_what_is_left_out_is_not_listed_anew_by_python_before_each_task(tmp_path
 
 def test_a_daemon_that_the_user_names_is_his() -> None:
     assert python_workers.conf({"spark.a": "b"})["spark.python.daemon.module"] == "checkpoint_spark.python_workers"
-    assert python_workers.conf({"spark.python.daemon.module": "mine"}) == {"spark.python.daemon.module": "mine"}
+    assert python_workers.conf({"spark.python.daemon.module": "mine"})["spark.python.daemon.module"] == "mine"
+
+
+def test_sparks_note_of_a_worker_that_dies_is_on_unless_the_user_says_no() -> None:
+    name = "spark.python.worker.faulthandler.enabled"
+    assert python_workers.conf({})[name] == "true"
+    assert python_workers.conf({name: "false"})[name] == "false"

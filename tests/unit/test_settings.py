@@ -326,11 +326,12 @@ def test_the_words_of_lance(scheme: str, options: dict[str, str]) -> None:
 def test_lance_options_are_texts_only() -> None:
     for scheme in URIS:
         assert all(isinstance(value, str) for value in lance_options(URIS[scheme], full(scheme)).values())
+    for scheme in ("s3", "az"):
         assert all(isinstance(value, str) for value in iceberg_options(URIS[scheme], full(scheme)).values())
 
 
 def test_plain_http_is_allowed_only_where_the_endpoint_says_so() -> None:
-    secure = StorageSettings(storage=(entry(endpoint="https://store"),))
+    secure = StorageSettings(storage=(entry(endpoint="https://store", credentials="ambient"),))
 
     assert "allow_http" not in obstore_options("s3://bucket/x", secure)["client_options"]
     assert "allow_http" not in lance_options("s3://bucket/x", secure)
@@ -338,17 +339,91 @@ def test_plain_http_is_allowed_only_where_the_endpoint_says_so() -> None:
     assert obstore_options("s3://bucket/x", full("s3"))["client_options"]["allow_http"] is True
 
 
-def test_without_an_entry_each_library_keeps_its_own_defaults() -> None:
-    nothing = StorageSettings()
+TRANSLATIONS = [obstore_options, pyarrow_options, iceberg_options, lance_options]
 
-    assert "config" not in obstore_options("s3://bucket/x", nothing)
-    assert pyarrow_options("s3://bucket/x", nothing) == {}
-    assert iceberg_options("s3://bucket/x", nothing) == {}
-    assert lance_options("s3://bucket/x", nothing) == {}
+
+@pytest.mark.parametrize("translate", TRANSLATIONS)
+@pytest.mark.parametrize("uri", ["s3://bucket/x", "s3a://bucket/x", "gs://bucket/x", "az://container/x", "abfss://container/x"])
+def test_a_bucket_that_no_entry_covers_is_refused_with_how_to_add_one(translate: Any, uri: str) -> None:
+    """Else the library would ask for this machine's identity, and hand it to whatever store a manifest names."""
+    with pytest.raises(NeedsChange) as refused:
+        translate(uri, StorageSettings(storage=(entry("s3://other/"),)))
+
+    assert refused.value.reason == reasons.MANIFEST_INVALID
+    for part in (uri, "no storage entry", "credentials: ambient", "anonymous"):
+        assert part in refused.value.message
+
+
+@pytest.mark.parametrize("translate", TRANSLATIONS)
+@pytest.mark.parametrize("scheme", URIS)
+def test_an_entry_without_keys_and_without_credentials_is_refused(translate: Any, scheme: str) -> None:
+    with pytest.raises(NeedsChange, match="neither keys nor") as refused:
+        translate(URIS[scheme], StorageSettings(storage=(entry(URIS[scheme], region="eu-central-1"),)))
+
+    assert refused.value.reason == reasons.MANIFEST_INVALID
+
+
+@pytest.mark.parametrize("translate", TRANSLATIONS)
+@pytest.mark.parametrize("place", ["/in/a.parquet", "file:///in/a.parquet", "relative", "", "a-name-of-a-warehouse"])
+def test_what_lies_on_this_machine_needs_no_entry(translate: Any, place: str) -> None:
+    options = translate(place, StorageSettings())
+
+    assert not {"config", "access_key", "anonymous"} & set(options)
+
+
+@pytest.mark.parametrize("alias", ["s3a://bucket/x", "s3://bucket/x"])
+@pytest.mark.parametrize("prefix", ["s3a://bucket/", "s3://bucket"])
+def test_an_entry_covers_its_bucket_by_any_name_of_the_scheme(alias: str, prefix: str) -> None:
+    given = StorageSettings(storage=(entry(prefix, access_key_id="id", secret_access_key=SECRET),))
+
+    assert lance_options(alias, given)["aws_access_key_id"] == "id"
+
+
+def without_keys(credentials: str, scheme: str = "s3") -> StorageSettings:
+    return StorageSettings(storage=(entry(URIS[scheme], credentials=credentials, endpoint="http://127.0.0.1:9"),))
+
+
+def test_ambient_credentials_leave_each_library_to_find_them() -> None:
+    given, uri = without_keys("ambient"), URIS["s3"]
+
+    assert obstore_options(uri, given)["config"] == {"endpoint": "http://127.0.0.1:9", "region": "us-east-1"}
+    assert not {"anonymous", "access_key"} & pyarrow_options(uri, given).keys()
+    assert not {"s3.anonymous", "s3.access-key-id"} & iceberg_options(uri, given).keys()
+    assert not {"aws_skip_signature", "aws_access_key_id"} & lance_options(uri, given).keys()
+
+
+def test_a_public_bucket_is_read_without_signing_and_without_asking_anybody_for_an_identity() -> None:
+    given, uri = without_keys("anonymous"), URIS["s3"]
+
+    assert obstore_options(uri, given)["config"]["skip_signature"] is True
+    assert pyarrow_options(uri, given)["anonymous"] is True
+    assert iceberg_options(uri, given)["s3.anonymous"] == "true"
+    assert lance_options(uri, given)["aws_skip_signature"] == "true"
+
+
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_public_buckets_of_other_clouds_are_read_without_signing_where_the_library_can(scheme: str) -> None:
+    given, uri = without_keys("anonymous", scheme), URIS[scheme]
+
+    assert obstore_options(uri, given)["config"]["skip_signature"] is True
+    with pytest.raises(NeedsChange, match="credentials: ambient"):
+        iceberg_options(uri, given)
+
+
+def test_a_key_file_of_gcs_is_not_passed_over_for_the_identity_of_the_machine() -> None:
+    """pyiceberg takes no key file; with its default it would ask for the machine's identity."""
+    with pytest.raises(NeedsChange, match="GOOGLE_APPLICATION_CREDENTIALS"):
+        iceberg_options(URIS["gs"], full("gs"))
+
+
+@pytest.mark.parametrize("credentials", ["ambient", "anonymous"])
+def test_keys_beside_other_credentials_are_refused(credentials: str) -> None:
+    with pytest.raises(ManifestInvalid, match="keys do not go with it"):
+        entry(credentials=credentials, access_key_id="id")
 
 
 def test_every_request_of_the_protocols_store_ends_in_a_bounded_time() -> None:
-    for given in (StorageSettings(), full("s3")):
+    for given in (full("s3"), without_keys("ambient")):
         options = obstore_options("s3://bucket/x", given)
         assert options["retry_config"]["retry_timeout"].total_seconds() <= 30
         assert options["client_options"]["connect_timeout"] == "5s"

@@ -6,6 +6,7 @@ its task covers already, and makes sure that they were those. Where a try loses 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import KeysCovered, KeySet, LaunchRecord, Part, RowKey, Seal, Target
 from checkpoint_protocol.store import open_store
+from checkpoint_spark.begun import open_note
 from checkpoint_spark.code import use_code
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dividing import apply_apart
@@ -80,7 +82,8 @@ def _execute(order: PartitionOrder, number: int, batches: Iterator[pa.RecordBatc
     use_code(ledger.store, order.uid, launch.code)
     label = f"{order.attempt}-{number}"
     stager = stager_for(order.target, key, label, launch.target_file_size_bytes, storage)
-    run_keyed_task(order, number, batches, launch, Pipeline(launch.steps, order.later), stager, ledger, time.monotonic)
+    pipeline = Pipeline(launch.steps, order.later, open_note(os.environ))
+    run_keyed_task(order, number, batches, launch, pipeline, stager, ledger, time.monotonic)
 
 
 def run_keyed_task(

@@ -24,12 +24,13 @@ from prometheus_client import start_http_server
 
 from checkpoint_operator.catalogs import CatalogBook
 from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.check import check_settings
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import DEFAULT_PATH, OperatorConfig, load_config
 from checkpoint_operator.cluster.controller import Controller
 from checkpoint_operator.cluster.counting_store import CountingStore, StoreCounts
 from checkpoint_operator.cluster.health import Health, serve
-from checkpoint_operator.cluster.kube import KubernetesApi, connect
+from checkpoint_operator.cluster.kube import PLURAL, KubernetesApi, connect
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.overview import ages_by_phase
 from checkpoint_operator.cluster.resync import Resync
@@ -67,15 +68,31 @@ def main() -> int:
         sys.stderr.write(f"error: {error.reason}: {error.message}\n")
         return EXIT_FAILED
     if arguments.check:
-        watched = "all namespaces" if config.all_namespaces else ", ".join(config.namespaces)
-        sys.stdout.write(f"ready: the API server answers, CheckpointedWrites are installed; would watch {watched}\n")
-        return EXIT_DONE
-    run(config, settings, api)
+        return _check(config, settings)
+    try:
+        run(config, settings, api)
+    except CheckpointError as error:
+        logging.getLogger(__name__).error("%s", error.message, extra={"reason": error.reason})
+        return EXIT_FAILED
     return EXIT_DONE
 
 
+def _check(config: OperatorConfig, settings: Settings) -> int:
+    """Say of each thing that is needed whether it answers. The API server has."""
+    watched = "all namespaces" if config.all_namespaces else ", ".join(config.namespaces)
+    sys.stdout.write(f"ready: the API server answers, CheckpointedWrites are installed; would watch {watched}\n")
+    code = EXIT_DONE
+    for what, trouble in check_settings(settings):
+        if trouble is None:
+            sys.stdout.write(f"ready: {what} answers\n")
+        else:
+            sys.stdout.write(f"error: {what}: {trouble.reason}: {trouble.message}\n")
+            code = EXIT_FAILED
+    return code
+
+
 def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
-    """Work until the process is told to end (SIGTERM, SIGINT)."""
+    """Work until the process is told to end (SIGTERM, SIGINT). Raises CheckpointError if only another process can go on."""
     cache, metrics, health = Cache(), Metrics(), Health()
     queue: WorkQueue[WriteName] = WorkQueue()
     counts, troubles = StoreCounts(), WatchTroubles()
@@ -101,7 +118,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         watch_troubles=troubles.now,
     )
     watched: tuple[str | None, ...] = (None,) if config.all_namespaces else config.namespaces
-    resync = Resync(api, cache, queue.add, watched, troubles.has)
+    resync = Resync(api, cache, queue.add, watched, lambda namespace: troubles.is_forbidden(namespace, PLURAL))
     workers = Workers(queue, controller.look, api.check, resync.run, health, metrics, config.resync_seconds)
     _load_table_libraries(settings)
     probes = serve(health, config.health_port)

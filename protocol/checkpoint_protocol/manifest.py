@@ -250,11 +250,16 @@ class Source(Section):
     def without_reading(self, plain: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """Return a source, as plain data by which a write is known, without how text is read, which older releases stored too.
 
-        Where Spark reads, options stay: what it makes of them is its own.
+        Where Spark reads, options stay: what it makes of them is its own. But for the texts for NULL: objects of a cluster hold
+        the default of when they were made.
         """
         options = plain.get("options")
-        if self.is_dataframe or not isinstance(options, dict | None):
+        if not isinstance(options, dict | None):
             return plain
+        if self.is_dataframe:
+            says_nothing = (None, list(FIRST_NULL_VALUES))
+            kept = {name: value for name, value in (options or {}).items() if name != "nullValues" or value not in says_nothing}
+            return {**{name: value for name, value in plain.items() if name != "options"}, **({"options": kept} if kept else {})}
         kept = {name: value for name, value in (options or {}).items() if name not in READING_OPTIONS}
         rest = {name: value for name, value in plain.items() if name not in (*READING_FIELDS, "options")}
         return {**rest, "options": kept} if kept else rest

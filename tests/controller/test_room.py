@@ -76,7 +76,7 @@ def test_executors_that_find_no_room_are_told_with_the_schedulers_words_once(wor
 
 def test_time_without_executors_is_no_failure_and_room_that_is_made_is_used(world: World, source: Path) -> None:
     starve(world, 1)
-    world.apply(source, backoffLimit=0, progressDeadlineSeconds=3600)
+    world.apply(source, backoffLimit=0)
     world.pass_time(300)
 
     world.api.pods = {place: pod for place, pod in world.api.pods.items() if not place[1].endswith("-exec-1")}

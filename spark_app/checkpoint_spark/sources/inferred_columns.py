@@ -26,9 +26,11 @@ _NAMES: Final[Mapping[pa.DataType, TypeName]] = {
     pa.timestamp("us", "UTC"): "timestamp[us, UTC]",
     pa.timestamp("ns", "UTC"): "timestamp[ns, UTC]",
 }
-_PLAIN_NUMBER: Final = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
+_PLAIN_NUMBER: Final = r"^(?:-?[1-9][0-9]*(?:\.[0-9]+)?|-?0\.[0-9]+|0)$"
 _TIME_OF_UTC: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|\+00(?::?00)?)$"
 _TIME: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)?$"
+#: Arrow writes it so, and most others as -0.0.
+_NEGATIVE_ZERO: Final = "-0"
 _EXACT_DIGITS: Final = 15
 _LONGEST_INTEGER: Final = 19
 _NONE: Final = np.empty(0, np.int64)
@@ -113,7 +115,8 @@ def _unsure_doubles(texts: pa.Array, values: pa.Array) -> pa.Array:
     unsure = pc.invert(pc.and_(is_plain, is_short))
     texts, values = texts.filter(unsure), values.filter(unsure)
     # Large ones are written with an exponent, by which whole numbers beyond 2^53 do not slip through.
-    return texts.filter(pc.not_equal(pc.cast(values, pa.string()), texts))
+    is_written_otherwise = pc.not_equal(pc.cast(values, pa.string()), texts)
+    return texts.filter(pc.or_(is_written_otherwise, pc.equal(texts, _NEGATIVE_ZERO)))
 
 
 def _bytes(texts: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

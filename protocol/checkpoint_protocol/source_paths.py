@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -87,6 +88,21 @@ def identity_of(location: Location, storage: StorageSettings) -> str:
         account = (named[1] if named is not None else host.lower()) or (entry.account_name or "" if entry is not None else "")
     endpoint = (entry.endpoint or "").rstrip("/") if entry is not None else ""
     return f"{store}://{account}@{endpoint}/{bucket}/{location.key}"
+
+
+def distinct(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return paths without those that mean what one before them means, whatever the scheme. Nobody looks what they find."""
+    found: dict[str, str] = {}
+    for path in paths:
+        try:
+            location = locate(path)
+        except NeedsChange:  # of Spark's own schemes nothing is known
+            found.setdefault(path, path)
+            continue
+        if not location.root:
+            location = location.at(os.path.realpath(location.key))
+        found.setdefault(identity_of(location, StorageSettings()).rstrip("/"), path)
+    return tuple(found.values())
 
 
 def identity_on_disk(path: str, status: os.stat_result) -> str:

@@ -56,6 +56,15 @@ def test_an_attempt_skips_exactly_what_the_one_before_has_sealed(session: Any, d
     assert plan.skipped == add_key_sets(each.keys for each in covered if isinstance(each, KeysCovered))
 
 
+def test_a_folder_that_is_named_twice_is_read_once(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    source = write_orc(numbered(*range(30)), tmp_path / "in")
+    (tmp_path / "link").symlink_to(source)
+    iceberg_place.create(TEXTS)
+    paths = [str(source), f"file:///{source}/", str(tmp_path / "link")]
+    KeyedWrite(session, iceberg_place, tmp_path, {"format": "orc", "paths": paths, "keyColumns": ["id"]}, []).finish()
+    assert_exactly_once(iceberg_place, range(30))
+
+
 # --- keys of every type ---------------------------------------------------------------------------------------------------
 
 DAY = datetime.date(1583, 1, 1)

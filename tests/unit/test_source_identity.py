@@ -15,7 +15,7 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Quarantine, Source
 from checkpoint_protocol.quarantine import FileVersion
 from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, SourceFile
-from checkpoint_protocol.source_paths import identity_of, locate
+from checkpoint_protocol.source_paths import distinct, identity_of, locate
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_spark.input import Earlier, look_at_source
 from checkpoint_spark.sources.files import SourceFiles
@@ -120,6 +120,13 @@ CONFIGURED = StorageSettings(
 )
 def test_two_spellings_are_one_place_where_that_is_sure(one: str, other: str, is_one: bool) -> None:
     assert (identity_of(locate(one), CONFIGURED) == identity_of(locate(other), CONFIGURED)) is is_one
+
+
+def test_paths_that_mean_the_same_are_given_to_spark_once(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    paths = [f"{tmp_path}/x.orc", f"/{tmp_path}/link/x.orc", f"file://{tmp_path}/x.orc/", f"{tmp_path}/x*"]
+    objects = ["s3a://b/x", "s3://b/x", "s3a://c/x", "hdfs://host/x", "hdfs://host/x"]
+    assert distinct([*paths, *objects]) == (paths[0], paths[3], "s3a://b/x", "s3a://c/x", "hdfs://host/x")
 
 
 # --- over epochs ------------------------------------------------------------------------------------------------------------

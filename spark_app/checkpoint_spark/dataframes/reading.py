@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import TABLE_FORMAT, Source
+from checkpoint_protocol.source_paths import distinct
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET: Final = 4
@@ -73,7 +74,8 @@ def _opened(session: SparkSession, source: Source, secrets: Secrets) -> DataFram
         assert source.table is not None
         return reader.table(source.table)
     reader = reader.format(source.format)
-    return reader.load(list(source.all_paths)) if source.all_paths else reader.load()
+    # Spark reads a path that is said twice twice.
+    return reader.load(list(distinct(source.all_paths))) if source.all_paths else reader.load()
 
 
 def first_line(error: PySparkException) -> str:

@@ -390,9 +390,10 @@ def _records_of(
     at: EpochLayout, numbers: Collection[int], claims: Iterable[int], seals: dict[int, set[_Link]], listed: Sequence[str]
 ) -> set[str]:
     """Return every path of the epoch that is a record's, or a bundle's."""
-    kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure)
+    kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure, at.progress)
     paths = {at.input, at.mark, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
+    paths |= {path for path in listed for number in numbers if layout.number_of(path, at.works(number)) is not None}
     paths |= {path for path in listed for number in numbers if layout.is_quarantine(path, at.quarantines(number))}
     paths |= {path for path in listed if any(layout.bundle_of(path, at.seals(number)) is not None for number in numbers)}
     return paths | {at.seal(number, *place) for number, places in seals.items() for place in places}

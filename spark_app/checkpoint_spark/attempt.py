@@ -19,6 +19,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import merge
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PlanRecord
 from checkpoint_protocol.storage import StorageSettings
+from checkpoint_spark.advising import Activity
 from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
@@ -50,6 +51,7 @@ def run_attempt(
     parallelism: int,
     ship: Ship,
     run_dataframes: RunDataFrames | None = None,
+    activity: Activity | None = None,
 ) -> None:
     """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned."""
     launch = ledger.read_launch(attempt)
@@ -61,6 +63,8 @@ def run_attempt(
         run_dataframes(ledger, launch, parallelism)
         return
     input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage))
+    if activity is not None:
+        activity.know(input_record.files)
     reader = reader_for(launch.source, storage, input_record.table)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
     if not plan.tasks:

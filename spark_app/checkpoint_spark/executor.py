@@ -18,6 +18,7 @@ from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import InputRecord, LaunchRecord, Part, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
+from checkpoint_spark.advising import InHand, telling_of_task
 from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.code import use_code
 from checkpoint_spark.failures import wrap
@@ -105,28 +106,31 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
     """Run one task with these storage settings. Raises CheckpointError."""
     order = TaskOrder.model_validate_json(order_json)
     key = EpochKey(order.uid, order.epoch)
-    ledger = Ledger(open_store(order.uri, storage), key)
+    store, in_hand = open_store(order.uri, storage), InHand()
+    ledger = Ledger(store, key)
     launch, input_record = _records_of(ledger, order)
     use_code(ledger.store, order.uid, launch.code)
     label = f"{order.attempt}-{order.task}"
-    run_task(
-        task=Task(
-            attempt=order.attempt,
-            number=order.task,
-            pieces=order.pieces,
-            code_digest=launch.code_digest,
-            interval_s=launch.interval_s,
-            minimum_bytes=launch.minimum_bytes,
-            allowance=_allowance(launch, input_record),
-        ),
-        files=input_record.files,
-        source_schema=decode_schema(input_record.arrow_schema),
-        reader=reader_for(launch.source, storage, input_record.table),
-        pipeline=Pipeline(launch.steps),
-        stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
-        ledger=ledger,
-        clock=time.monotonic,
-    )
+    with telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, order.task), order.task, in_hand):
+        run_task(
+            task=Task(
+                attempt=order.attempt,
+                number=order.task,
+                pieces=order.pieces,
+                code_digest=launch.code_digest,
+                interval_s=launch.interval_s,
+                minimum_bytes=launch.minimum_bytes,
+                allowance=_allowance(launch, input_record),
+            ),
+            files=input_record.files,
+            source_schema=decode_schema(input_record.arrow_schema),
+            reader=reader_for(launch.source, storage, input_record.table),
+            pipeline=Pipeline(launch.steps),
+            stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
+            ledger=ledger,
+            clock=time.monotonic,
+            in_hand=in_hand,
+        )
 
 
 def _allowance(launch: LaunchRecord, input_record: InputRecord) -> Allowance | None:

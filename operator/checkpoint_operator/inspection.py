@@ -430,9 +430,10 @@ def _records_of(
     at: EpochLayout, numbers: Collection[int], claims: Iterable[int], seals: dict[int, set[_Link]], listed: Sequence[str]
 ) -> set[str]:
     """Return every path of the epoch that is a record's, or a bundle's."""
-    kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure, at.input_since)
+    kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure, at.input_since, at.progress)
     paths = {at.input, at.mark, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
+    paths |= {path for path in listed for number in numbers if layout.number_of(path, at.works(number)) is not None}
     paths |= {path for path in listed for number in numbers if layout.is_quarantine(path, at.quarantines(number))}
     # Named or not: a driver that died, or whose record did not win, leaves parts that nobody reads.
     folders = (at.input_parts, *(at.plan_parts(number) for number in numbers))

@@ -11,13 +11,17 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from checkpoint_operator.activity import describe
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.inspection import Inspector
 from checkpoint_operator.introduction import changed_parts
+from checkpoint_operator.progress import measure
+from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol import writes
-from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.errors import CheckpointError, Corrupt
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.store import ObjectStore
 
@@ -52,6 +56,9 @@ class Status(Shown):
     tasks_done: int
     way: Literal["splits", "dataframes"] = Field(description="Whether rows are known by position, or by keys.")
     why_this_way: str
+    activity: str | None = Field(
+        description="What the driver of an open attempt has told last: what it is at, and how far. Null: nothing is known."
+    )
     input_files: int | None
     input_bytes: int | None
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
@@ -93,7 +100,15 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Statu
     status = _status(manifest, uid, current, committed, is_wanted, changed, inspector.errors)
     if status.phase != "Unknown" and writes.read_deleted(store, uid) is not None:
         return status.model_copy(update={"phase": "Deleted", "meaning": _MEANINGS["Deleted"]})
-    return status
+    return status.model_copy(update={"activity": _activity(store, uid, current)}) if status.phase == "Open" else status
+
+
+def _activity(store: ObjectStore, uid: str, epoch: ShownEpoch) -> str | None:
+    try:
+        progress = measure(Tallies(Ledger(store, EpochKey(uid, epoch.epoch))))
+    except CheckpointError:
+        return None
+    return describe(progress) if progress.phase is not None else None
 
 
 def _status(
@@ -123,6 +138,7 @@ def _status(
         tasks_done=last.tasks_done if last else 0,
         way="dataframes" if manifest.spec.source.is_dataframe else "splits",
         why_this_way=manifest.spec.source.why_this_way,
+        activity=None,
         input_files=current.input_files,
         input_bytes=current.input_bytes,
         input_table=current.input_table,

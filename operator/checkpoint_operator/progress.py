@@ -1,10 +1,12 @@
-"""How far an epoch is, for people: read from the seals, used by no rule."""
+"""How far an epoch is, for people: read from the seals, and from what its driver tells meanwhile; used by no rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from checkpoint_operator.tallies import Tallies
+from checkpoint_operator.tallies import ChainTally, Tallies
+from checkpoint_protocol.advice import DriverPhase, DriverProgress, Work, read_advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +14,9 @@ class Progress:
     """Counts of one epoch. Tasks are those of the latest attempt; rows and files are of all that counts.
 
     `input_files_done` are whole input files that earlier attempts have sealed, so that the latest one does not open them.
+    `phase` is what the driver of the latest attempt says that it is at, None where it says nothing; `rows_in_hand` is what its
+    tasks have computed and not sealed. Of `positions_known` in the whole input (None: not known before it is read), in `unit`,
+    `positions_done` are sealed or in hand.
     """
 
     attempt: int
@@ -23,6 +28,11 @@ class Progress:
     rows_taken_over: int
     rows_quarantined: int = 0
     input_files_done: int = 0
+    phase: DriverPhase | None = None
+    rows_in_hand: int = 0
+    unit: Literal["rows", "bytes"] | None = None
+    positions_done: int = 0
+    positions_known: int | None = None
 
 
 def measure(tallies: Tallies) -> Progress:
@@ -37,6 +47,8 @@ def measure(tallies: Tallies) -> Progress:
     earlier = [tallies.of_closed(counted) for counted in launch.counted] if launch else []
     chains = tallies.of_tasks(number) if plan else {}
     sums = [*earlier, *chains.values()]
+    told = read_advice(ledger.store, ledger.at.progress(number), DriverProgress)
+    in_hand = [work for work in told.work if not _is_sealed(work, chains)] if told is not None and plan is not None else []
     return Progress(
         attempt=number,
         tasks=plan.task_count if plan else None,
@@ -47,4 +59,15 @@ def measure(tallies: Tallies) -> Progress:
         rows_taken_over=sum(part.rows_read for part in earlier),
         rows_quarantined=sum(part.rows_quarantined for part in sums),
         input_files_done=plan.done_files if plan else 0,
+        phase=told.phase if told is not None else None,
+        rows_in_hand=sum(work.rows for work in in_hand),
+        unit=told.unit if told is not None else None,
+        positions_done=sum(part.positions for part in sums) + sum(work.positions for work in in_hand),
+        positions_known=told.positions_known if told is not None else None,
     )
+
+
+def _is_sealed(work: Work, chains: dict[int, ChainTally]) -> bool:
+    """Whether what a task had in hand is sealed by now, so that it is among the sums."""
+    chain = chains.get(work.task)
+    return chain is not None and (chain.is_whole or chain.length > work.link)

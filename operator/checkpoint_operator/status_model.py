@@ -104,6 +104,11 @@ class Status(StatusSection):
     )
     attempt: Count | None = Field(default=None, description="The last driver of this epoch, counted from 1.")
     progress: Annotated[str, Field(max_length=64)] | None = Field(default=None, description="Sealed tasks of all tasks, as 3/10.")
+    activity: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None,
+        description="What the driver is at: planning, starting Spark or running tasks; with how much of the input is done, and "
+        "how long the rest may take, where that can be known.",
+    )
     tasks: Count | None = Field(default=None, description="Tasks of the last attempt's plan.")
     tasks_sealed: Count | None = Field(default=None, description="Those of them whose work is all sealed.")
     input_files_done: Count | None = Field(

@@ -20,6 +20,7 @@ class ChainTally:
     rows_written: int = 0
     rows_quarantined: int = 0
     files: int = 0
+    positions: int = 0
 
     def add(self, seal: Seal) -> None:
         self.length += 1
@@ -28,6 +29,7 @@ class ChainTally:
         self.rows_written += seal.rows_written
         self.rows_quarantined += seal.rows_quarantined
         self.files += len(seal.files)
+        self.positions += seal.positions
 
     def add_chain(self, chain: ChainTally) -> None:
         self.length += chain.length
@@ -36,6 +38,7 @@ class ChainTally:
         self.rows_written += chain.rows_written
         self.rows_quarantined += chain.rows_quarantined
         self.files += chain.files
+        self.positions += chain.positions
 
 
 @dataclass(slots=True)
@@ -81,7 +84,7 @@ class Tallies:
         if attempt not in self._covers_rows:
             closed = self.ledger.read_closed(attempt)
             has_seals = closed is not None and any(closed.chain_lengths)
-            self._covers_rows[attempt] = has_seals and any(seal.covers_rows for seal in self.ledger.counted_seals([attempt]))
+            self._covers_rows[attempt] = has_seals and any(seal.positions for seal in self.ledger.counted_seals([attempt]))
         return self._covers_rows[attempt]
 
     def _as_closed(self, attempt: int) -> list[ChainTally] | None:

@@ -21,6 +21,8 @@
     staged/<uid>/<epoch>/<n>/quarantine/<token>.json   rows that failed, where they are too many for their seal
     staged/<uid>/<epoch>/<n>/seals/bundle-<i>     copies of many seals, for whoever reads them all
     staged/<uid>/<epoch>/<n>/keys/<task>-<token>.parquet   the keys that a seal names, where rows are known by keys
+    staged/<uid>/<epoch>/<n>/progress.json        what driver n is at, for people: overwritten, no record
+    staged/<uid>/<epoch>/<n>/progress/<task>.json      the same of a running task
 
 Numbers are written without leading zeros; listings are sorted as numbers by whoever needs an order.
 """
@@ -185,6 +187,15 @@ class EpochLayout:
 
     def keys_object(self, attempt: int, task: int, token: str) -> str:
         return f"{self.keys(attempt)}{task}-{token}.parquet"
+
+    def progress(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/progress.json"
+
+    def works(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/progress/"
+
+    def work(self, attempt: int, task: int) -> str:
+        return f"{self.works(attempt)}{task}.json"
 
 
 def is_keys_object(path: str, folder: str) -> bool:

@@ -620,11 +620,12 @@ class Seal(Record):
         return self.quarantined.count if self.quarantined is not None else 0
 
     @property
-    def covers_rows(self) -> bool:
-        """Whether any row is done by it: positions that `where` passed over are; a partition without rows has none."""
+    def positions(self) -> int:
+        """How many positions are done by it, or keys: those that `where` passed over are; a partition without rows has none."""
         if isinstance(self.covered, KeysCovered):
-            return self.covered.keys.rows > 0
-        return any(piece.end is None or piece.end > piece.start for piece in self.covered.ranges)
+            return self.covered.keys.rows
+        # To the end of the file (None) is one at the least; it is not known how many.
+        return sum((piece.start + 1 if piece.end is None else piece.end) - piece.start for piece in self.covered.ranges)
 
 
 class BundleRecord(Record):

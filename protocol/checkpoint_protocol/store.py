@@ -88,6 +88,13 @@ class ObstoreStore:
             raise self._translated(error, path) from error
         return True
 
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Store an object, whatever is there. For advice only (`advice.py`); records are put if they are absent."""
+        try:
+            obstore.put(self._store, path, data, mode="overwrite", use_multipart=False)
+        except (obstore_errors.BaseError, OSError) as error:
+            raise self._translated(error, path) from error
+
     def get(self, path: str) -> bytes | None:
         try:
             return bytes(obstore.get(self._store, path).bytes())

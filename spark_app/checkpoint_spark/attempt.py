@@ -21,6 +21,7 @@ from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Pieces, Range
 from checkpoint_protocol.records import LaunchRecord, PlanRecord
 from checkpoint_protocol.storage import StorageSettings
+from checkpoint_spark.advising import Activity
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
 from checkpoint_spark.dividing import schema_without_failures
@@ -67,6 +68,7 @@ def run_attempt(
     ship: Ship,
     run_dataframes: RunDataFrames | None = None,
     small: SmallInput | None = None,
+    activity: Activity | None = None,
 ) -> None:
     """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned.
 
@@ -81,6 +83,8 @@ def run_attempt(
         run_dataframes(ledger, launch, parallelism)
         return
     input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage, ledger.store.uri))
+    if activity is not None:
+        activity.know(input_record.files)
     reader = reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine")
     refuse_moved_rows(ledger, launch, input_record)
     plan = _plan(ledger, launch, input_record, reader, parallelism)

@@ -24,6 +24,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store import open_store
+from checkpoint_spark.advising import Activity, telling
 from checkpoint_spark.attempt import SmallInput, run_attempt
 from checkpoint_spark.closed_watch import ending_when_closed
 from checkpoint_spark.executor import storage_settings
@@ -68,19 +69,22 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
     """Do the attempt and return the exit code; `tell` is told in one line why it failed, also where no store can be reached."""
     try:
         storage = storage_settings()
-        ledger = Ledger(open_store(orders.uri, storage), orders.key)
+        store = open_store(orders.uri, storage)
+        ledger, activity = Ledger(store, orders.key), Activity()
     except CheckpointError as error:
         tell(f"{error.reason}: {error.message}")
         return EXIT_FAILED
     try:
         application = f"checkpointed-write {orders.key}"
         conf = fast_start(orders.spark_conf, os.environ)
-        ship = ship_by_spark(application, orders.master, conf)
-        frames = dataframes_by_spark(application, orders.master, conf)
-        with ending_when_closed(ledger, orders.attempt, lambda why: _give_up(why, tell)):
-            run_attempt(
-                ledger, orders.attempt, storage, orders.parallelism, ship, frames, _for_small_input(orders, application, conf)
-            )
+        ship = ship_by_spark(application, orders.master, conf, activity.enter)
+        small = _for_small_input(orders, application, conf, activity)
+        frames = dataframes_by_spark(application, orders.master, conf, activity.enter)
+        with (
+            ending_when_closed(ledger, orders.attempt, lambda why: _give_up(why, tell)),
+            telling(store, store.overwrite, ledger.at, orders.attempt, activity),
+        ):
+            run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship, frames, small, activity)
     except Superseded as superseded:
         tell(superseded.message)
         return EXIT_SUPERSEDED
@@ -99,10 +103,11 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
     return EXIT_DONE
 
 
-def _for_small_input(orders: Orders, application: str, conf: dict[str, str]) -> SmallInput | None:
+def _for_small_input(orders: Orders, application: str, conf: dict[str, str], activity: Activity) -> SmallInput | None:
     if not orders.small_input_bytes:
         return None
-    return SmallInput(ship_by_spark(application, in_driver(orders.small_input_cores), conf), orders.small_input_bytes)
+    ship = ship_by_spark(application, in_driver(orders.small_input_cores), conf, activity.enter)
+    return SmallInput(ship, orders.small_input_bytes)
 
 
 def _give_up(why: str, tell: Callable[[str], None]) -> None:

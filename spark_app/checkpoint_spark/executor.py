@@ -19,6 +19,7 @@ from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import LaunchRecord, Part, Target
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
+from checkpoint_spark.advising import InHand, telling_of_task
 from checkpoint_spark.begun import open_note
 from checkpoint_spark.code import use_code
 from checkpoint_spark.failures import wrap
@@ -111,29 +112,32 @@ def execute_order(order_json: str, storage: StorageSettings) -> None:
     """Run one task with these storage settings. Raises CheckpointError."""
     order = TaskOrder.model_validate_json(order_json)
     key = EpochKey(order.uid, order.epoch)
-    ledger = Ledger(open_store(order.uri, storage), key)
+    store, in_hand = open_store(order.uri, storage), InHand()
+    ledger = Ledger(store, key)
     launch, input_record = _records_of(ledger, order)
     use_code(ledger.store, order.uid, launch.code)
     label = f"{order.attempt}-{order.task}"
-    run_task(
-        task=Task(
-            attempt=order.attempt,
-            number=order.task,
-            pieces=order.pieces,
-            code_digest=launch.code_digest,
-            interval_s=launch.interval_s,
-            minimum_bytes=launch.minimum_bytes,
-            allowance=_allowance(launch, input_record),
-            read_digest=launch.source.read_digest,
-        ),
-        files=input_record.files,
-        source_schema=schema_to_read(launch.source, input_record),
-        reader=reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine"),
-        pipeline=Pipeline(launch.steps, order.later, open_note(os.environ)),
-        stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
-        ledger=ledger,
-        clock=time.monotonic,
-    )
+    with telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, order.task), order.task, in_hand):
+        run_task(
+            task=Task(
+                attempt=order.attempt,
+                number=order.task,
+                pieces=order.pieces,
+                code_digest=launch.code_digest,
+                interval_s=launch.interval_s,
+                minimum_bytes=launch.minimum_bytes,
+                allowance=_allowance(launch, input_record),
+                read_digest=launch.source.read_digest,
+            ),
+            files=input_record.files,
+            source_schema=schema_to_read(launch.source, input_record),
+            reader=reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine"),
+            pipeline=Pipeline(launch.steps, order.later, open_note(os.environ)),
+            stager=stager_for(order.target, key, label, launch.target_file_size_bytes, storage),
+            ledger=ledger,
+            clock=time.monotonic,
+            in_hand=in_hand,
+        )
 
 
 def _allowance(launch: LaunchRecord, input_record: Input) -> Allowance | None:

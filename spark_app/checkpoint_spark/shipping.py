@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark import class_data, python_workers
@@ -14,13 +15,20 @@ from checkpoint_spark.attempt import RunDataFrames, Ship
 from checkpoint_spark.executor import execute
 from checkpoint_spark.failures import of_spark
 
+#: Is told which phase the driver enters.
+Enter = Callable[[DriverPhase], None]
+
+
+def _stay(_: DriverPhase) -> None:
+    """Tell nobody."""
+
 
 def fast_start(conf: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return Spark's properties with what makes Java and Python start fast, where it is there and the user says nothing else."""
     return class_data.driver_conf(python_workers.conf(conf), class_data.home_of_spark(environment))
 
 
-def ship_by_spark(application: str, master: str, conf: Mapping[str, str]) -> Ship:
+def ship_by_spark(application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay) -> Ship:
     """Return a Ship that starts Spark when it is called, and not before: a plan without tasks needs none."""
 
     def ship(orders: Sequence[str]) -> None:
@@ -28,6 +36,7 @@ def ship_by_spark(application: str, master: str, conf: Mapping[str, str]) -> Shi
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
 
+        enter("StartingSpark")
         _import_while_java_starts()
         # No SparkSession: splits need no SQL, and a plain context starts faster.
         settings = SparkConf().setAppName(application).setMaster(master).setAll(list(conf.items()))
@@ -36,6 +45,7 @@ def ship_by_spark(application: str, master: str, conf: Mapping[str, str]) -> Shi
         except (Py4JError, PySparkException) as error:
             raise of_spark(error, conf) from error
         context.setLogLevel("ERROR")
+        enter("RunningTasks")
         try:
             # The orders keep their place: partition n is task n of the plan. The seals of a try that fails stand.
             context.parallelize(orders, len(orders)).foreach(execute)
@@ -47,16 +57,18 @@ def ship_by_spark(application: str, master: str, conf: Mapping[str, str]) -> Shi
     return ship
 
 
-def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str]) -> RunDataFrames:
+def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay) -> RunDataFrames:
     """Return what runs an attempt of the DataFrame way; Spark's SQL is loaded when it is called, and not before."""
 
     def run(ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
         from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
         from checkpoint_spark.dataframes.session import open_session
 
+        enter("StartingSpark")
         _import_while_java_starts()
         with open_session(application, master, conf, parallelism) as session:
-            run_dataframe_attempt(session, ledger, launch, parallelism)
+            enter("Planning")
+            run_dataframe_attempt(session, ledger, launch, parallelism, enter)
 
     return run
 

@@ -19,6 +19,7 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range, merge, subtract
 from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, SourceFile, StagedFile
+from checkpoint_spark.advising import InHand
 from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.fitting import fit
 from checkpoint_spark.pace import Pace
@@ -94,6 +95,7 @@ class _Segment:
     task: Task
     clock: Callable[[], float]
     quarantine: QuarantineOfSegment | None = None
+    in_hand: InHand = field(default_factory=InHand)
     covered: list[Range] = field(default_factory=list)
     rows_read: int = 0
     rows_written: int = 0
@@ -110,6 +112,7 @@ class _Segment:
             # Only after all that the chunk gave was taken: a segment never ends inside a chunk, so never inside a row's yield.
             self.covered.append(Range(file=file, start=chunk.start, end=chunk.end))
             self.rows_read += chunk.batch.num_rows + (chunk.failed is not None)
+            self.in_hand.add(chunk.batch.num_rows, chunk.batch.num_rows if chunk.end is None else chunk.end - chunk.start)
             before, now = now, self.clock()
             self.source.pace.took(now - before)
             if self._is_due(now - started):
@@ -160,6 +163,7 @@ def run_task(
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],
+    in_hand: InHand | None = None,
 ) -> None:
     """Do what the seals of this task do not cover yet, sealing as it goes.
 
@@ -173,7 +177,7 @@ def run_task(
         remaining = subtract(task.pieces, [piece for seal in chain for piece in ranges_of(seal)])
         source = _Source(reader, files, source_schema, remaining, Pace(task.interval_s))
         try:
-            _stage_all(task, chain, source, pipeline, stager, ledger, clock)
+            _stage_all(task, chain, source, pipeline, stager, ledger, clock, in_hand or InHand())
         except Superseded:
             continue
         return
@@ -187,13 +191,15 @@ def _stage_all(
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],
+    in_hand: InHand,
 ) -> None:
     link, failed, last = len(chain), sum(seal.rows_quarantined for seal in chain), False
     while not last:
         quarantine = None
         if task.allowance is not None:
             quarantine = QuarantineOfSegment(ledger, task.attempt, task.allowance, failed)
-        segment = _Segment(source, pipeline, stager.arrow_schema, task, clock, quarantine)
+        in_hand.begin(link)
+        segment = _Segment(source, pipeline, stager.arrow_schema, task, clock, quarantine, in_hand)
         staged = stager.stage(segment.batches())
         for index in sorted({piece.file for piece in segment.covered}):
             source.reader.check_unchanged(source.files[index])

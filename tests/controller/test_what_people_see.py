@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.advice import DriverProgress, encode_advice
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.store import open_store
 from tests.controller.harness import World
 from tests.support.places import on_disk
 from tests.support.writes import SCHEMA, write_inputs
@@ -256,3 +260,20 @@ def test_rows_of_a_write_that_does_not_quarantine_cost_no_field_and_no_event(wor
 
     assert world.status.rows_quarantined is None
     assert world.api.events == []
+
+
+def test_what_the_driver_is_at_is_told_before_it_has_sealed_anything(world: World, source: Path) -> None:
+    world.kubelet.instead[1] = {"phase": "Running"}
+    world.apply(source)
+    world.until(lambda: world.status.phase == "Running")
+    assert world.status.activity == "planning"
+    store = open_store(world.place.checkpoint_uri, world.place.settings)
+    at = EpochLayout(EpochKey(world.body()["metadata"]["uid"], 1))
+
+    store.overwrite(at.progress(1), encode_advice(DriverProgress(attempt=1, phase="StartingSpark")))
+    world.pass_time(40)
+
+    assert world.status.activity == "starting Spark"
+    world.edit(suspend=True)
+    world.until(lambda: world.status.phase == "Suspended")
+    assert world.status.activity is None

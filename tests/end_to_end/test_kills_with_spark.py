@@ -11,7 +11,11 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
+from checkpoint_operator.activity import describe
+from checkpoint_operator.progress import measure
+from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol.positions import Range
 from checkpoint_spark.staging import ranges_of
 from tests.end_to_end.conftest import make_place
@@ -245,3 +249,38 @@ def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceber
 
 def _holds(pieces: Sequence[Range], file: int, position: int) -> bool:
     return any(piece.file == file and piece.start <= position < (piece.end or 0) for piece in pieces)
+
+
+def test_what_the_driver_is_at_is_told_long_before_the_first_seal_and_nothing_of_it_is_left(
+    disk_place: Place, tmp_path: Path
+) -> None:
+    """With an interval of an hour the first seal may take ten."""
+    write = gated_write(disk_place, tmp_path)
+    command = write.command
+    manifest = command.manifest.model_dump(mode="json", by_alias=True)
+    manifest["spec"]["checkpoint"]["interval"] = "1h"
+    command.file.write_text(yaml.safe_dump(manifest))
+    runner = command.start()
+    try:
+        wait_until(lambda: "starting Spark" in phases_told(command), "the phase", 60)
+        wait_until(lambda: "tasks running: " in phases_told(command) and " not sealed yet" in phases_told(command), "rows", 90)
+        assert command.seals(1) == 0
+        said = command.say("status", str(command.file))
+        wait_until(lambda: "rows not sealed yet" in runner.output(), "a line of the run", 60)
+    finally:
+        write.open_gate()
+        code, output = wait_for_end(runner)
+
+    assert "tasks running: " in said
+    assert f"of {ROWS} rows" in said
+    assert code == 0, output
+    assert_exactly_once(disk_place, range(ROWS))
+    ledger = command.ledger()
+    assert ledger is not None
+    wait_until(lambda: list(ledger.store.list(ledger.at.works(1))) == [], "the tasks to take theirs away", 30)
+
+
+def phases_told(command: CommandLine) -> str:
+    """What a look at the store says of the driver, as `status` and `run` do."""
+    ledger = command.ledger()
+    return describe(measure(Tallies(ledger))) if ledger is not None else ""

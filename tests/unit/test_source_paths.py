@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from checkpoint_spark.sources.patterns import split
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -20,7 +19,6 @@ from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.source_paths import Location, locate
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.sources.files import SourceFiles, for_each, streamed_each
-from checkpoint_spark.sources.locations import Location, locate
 
 FILES = SourceFiles(StorageSettings())
 

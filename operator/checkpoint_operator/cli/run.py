@@ -15,6 +15,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from checkpoint_operator.activity import TimeLeft, describe, is_running, share_of, time_text
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
@@ -103,6 +104,7 @@ class _Display:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _said_of_rival: tuple[Holder | None, State] | None = None
     _said_elsewhere: int = 0
+    _time_left: TimeLeft = field(default_factory=TimeLeft)
     _said_quarantined: bool = False
 
     def __enter__(self) -> _Display:
@@ -192,18 +194,19 @@ class _Display:
 
     def _show(self, counts: Counts) -> None:
         elapsed = time.monotonic() - self._started
-        rate = self._rows_per_second(elapsed, counts.rows_read)
+        rate = self._rows_per_second(elapsed, counts.rows_read + counts.rows_in_hand)
+        phase = _phase(counts, self._time_left.measure(elapsed, counts))
         if self._bar is not None:
             if self._task is None:
                 self._task = self._bar.add_task("starting", total=None)
             room = self.console.width - TIME_COLUMNS - (BAR_COLUMNS + 1 if self.console.width >= BAR_FROM_WIDTH else 0)
-            line = progress_line(counts, self.manifest.metadata.name, _phase(counts), rate, room)
+            line = progress_line(counts, self.manifest.metadata.name, phase, rate, room)
             self._bar.update(self._task, description=line, total=counts.tasks, completed=counts.tasks_done)
         elif elapsed - self._last_plain >= _PLAIN_EVERY_S:
             self._last_plain = elapsed
             tasks = f"{counts.tasks_done}/{counts.tasks or '?'} tasks"
             rows = f"{counts.rows_read:,} rows sealed, {rate:,.0f} rows/s"
-            self.console.print(f"attempt {counts.attempt}{_phase(counts)}: {tasks}, {rows}")
+            self.console.print(f"attempt {counts.attempt}{phase}: {tasks}, {rows}")
 
     def _rows_per_second(self, elapsed: float, rows: int) -> float:
         """Return the rate over the last seconds: starting Spark is no part of it."""
@@ -214,11 +217,19 @@ class _Display:
         return (rows - first_rows) / max(elapsed - first_elapsed, 1e-6) if rows > first_rows else 0.0
 
 
-def _phase(counts: Counts) -> str:
-    """Say what a driver without a seal is at."""
-    if counts.tasks is None:
-        return " (planning)"
-    return " (starting Spark)" if counts.rows_read == counts.rows_taken_over and counts.tasks > counts.tasks_done else ""
+def _phase(counts: Counts, left_s: float | None) -> str:
+    """Say what the driver is at, or how far its tasks are beyond what is sealed."""
+    if counts.tasks is not None and counts.tasks_done == counts.tasks:
+        return ""
+    if not is_running(counts):
+        return f" ({describe(counts)})"
+    share = share_of(counts)
+    told = [f"{share:.0%} of the input"] if share is not None else []
+    if counts.rows_in_hand:
+        told.append(f"{counts.rows_in_hand:,} rows not sealed yet")
+    if left_s is not None:
+        told.append(f"about {time_text(left_s)} left")
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _conclude(console: Console, runner: Runner, ended: Round, display: _Display, elapsed_s: float, file: Path) -> int:

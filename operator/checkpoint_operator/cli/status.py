@@ -73,6 +73,8 @@ def _print(out: Console, status: Status) -> None:
             rows.append(("tasks", f"{status.tasks_done} of {status.tasks} done"))
         elif status.phase != "Unknown":
             rows.append(("tasks", "not planned yet"))
+        if status.activity is not None:
+            rows.append(("driver", f"{status.activity}, as far as it has told"))
         sums = status.sealed
         rows.append(("sealed", f"{sums.rows_read:,} rows read, {sums.rows_written:,} written, in {counted(sums.seals, 'seal')}"))
         if sums.rows_quarantined:

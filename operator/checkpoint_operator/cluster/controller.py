@@ -214,8 +214,10 @@ class Controller:
         pod = pod_name(session.owner, done.key.epoch, last.number) if last is not None else None
         before = status_of(self._body(key))
 
+        left_s = session.time_left.measure(self.clock(), progress)
+
         def status(frame: Frame) -> Status:
-            return statuses.after_round(frame, done, progress, session.failed_before, pod)
+            return statuses.after_round(frame, done, progress, session.failed_before, pod, left_s)
 
         if self._is_worth_telling(session, before, status(self._frame(key, session.spec))):
             self._publish_of(session, key, status)
@@ -234,7 +236,16 @@ class Controller:
 
     def _is_worth_telling(self, session: Session, before: Status, after: Status) -> bool:
         """Progress alone is told ever more rarely; everything else at once."""
-        counts = {"queue_position": None, "progress": None, "tasks_sealed": None, "rows_sealed": None, "rows_quarantined": None}
+        if _phase_of(before.activity) != _phase_of(after.activity):
+            return True
+        counts = {
+            "activity": None,
+            "queue_position": None,
+            "progress": None,
+            "tasks_sealed": None,
+            "rows_sealed": None,
+            "rows_quarantined": None,
+        }
         is_first_failure = bool(after.rows_quarantined) and not before.rows_quarantined
         if is_first_failure or before.model_copy(update=counts) != after.model_copy(update=counts):
             return True
@@ -430,6 +441,11 @@ class Controller:
                     self.metrics.attempts.labels(cause).inc()
                 case Finish() if done.mark is not None:
                     self.metrics.committed_rows.labels(kind).inc(done.mark.rows_written)
+
+
+def _phase_of(activity: str | None) -> str | None:
+    """Return what comes before the numbers of an activity."""
+    return activity.partition(":")[0] if activity is not None else None
 
 
 def _is_effect(action: object) -> bool:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from checkpoint_operator.activity import TimeLeft
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.introduction import introduce
@@ -73,6 +74,7 @@ class Session:
     rows_sealed: int = field(default=0)
     rows_quarantined: int = field(default=0)
     counted_plan: tuple[int, int] | None = None
+    time_left: TimeLeft = field(default_factory=TimeLeft)
 
     @property
     def failed_before(self) -> int:

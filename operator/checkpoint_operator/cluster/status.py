@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from checkpoint_operator.activity import describe
 from checkpoint_operator.core.actions import Action, Commit, Finish, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import Attempt, DriverState
 from checkpoint_operator.core.rules import ENVIRONMENT
@@ -79,8 +80,10 @@ class Frame:
     retry: str = ""
 
 
-def after_round(frame: Frame, done: Round, progress: Progress, failed_before: int, pod: str | None) -> Status:
-    """Return the status after a round."""
+def after_round(
+    frame: Frame, done: Round, progress: Progress, failed_before: int, pod: str | None, left_s: float | None = None
+) -> Status:
+    """Return the status after a round. `left_s`: how long the tasks may still take."""
     assert frame.spec is not None
     last_action = done.actions[-1]
     phase = _phase(done, last_action)
@@ -98,6 +101,7 @@ def after_round(frame: Frame, done: Round, progress: Progress, failed_before: in
             "started_at": started_at or (frame.now if attempts else None),
             "attempt": last.number if last else 0,
             "progress": f"{progress.tasks_done}/{progress.tasks}" if progress.tasks is not None else None,
+            "activity": describe(progress, left_s) if phase == "Running" else None,
             "tasks": progress.tasks,
             "tasks_sealed": progress.tasks_done if progress.tasks is not None else None,
             "input_files_done": progress.input_files_done or None,
@@ -147,6 +151,7 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str, failed
             "rows_quarantined": None if is_new_epoch else frame.previous.rows_quarantined,
             "run_nonce": launch.run_nonce,
             "driver_pod": pod,
+            "activity": None,
             "reason": _STARTING,
             "message": f"the pod {pod} is asked for",
             "attempts": (*known, attempt)[-MAX_ATTEMPTS_SHOWN:],
@@ -172,6 +177,7 @@ def committing(frame: Frame) -> Status:
             "phase": "Committing",
             "reason": None,
             "message": None,
+            "activity": None,
             "conditions": conditions.result(),
         }
     )
@@ -187,6 +193,7 @@ def stalled(frame: Frame, reason: str, message: str) -> Status:
         update={
             "observed_generation": frame.generation,
             "phase": "Stalled",
+            "activity": None,
             "reason": reason,
             "message": _bounded(message),
             "conditions": conditions.result(),

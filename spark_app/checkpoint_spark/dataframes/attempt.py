@@ -7,7 +7,7 @@ is skipped is exactly what is sealed.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.keys import add_key_sets
@@ -45,10 +46,16 @@ _SAMPLE_ROWS: Final = 64
 _EMPTY: Final = add_key_sets(())
 
 
-def run_dataframe_attempt(session: SparkSession, ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
+def run_dataframe_attempt(
+    session: SparkSession,
+    ledger: Ledger,
+    launch: LaunchRecord,
+    parallelism: int,
+    enter: Callable[[DriverPhase], None] = lambda phase: None,
+) -> None:
     """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned."""
     secrets = Secrets()
-    work = _Work(session, ledger, launch, parallelism)
+    work = _Work(session, ledger, launch, parallelism, enter)
     with _errors_of_spark(secrets):
         if launch.source.program is not None:
             _run_program(launch.source.program, Job(work))
@@ -145,6 +152,7 @@ class _Work:
     ledger: Ledger
     launch: LaunchRecord
     parallelism: int
+    enter: Callable[[DriverPhase], None] = lambda phase: None
     is_written: bool = False
     _sources: list[_Source] = field(default_factory=list)
     _types: tuple[KeyColumn, ...] = ()
@@ -375,6 +383,7 @@ class _Work:
         )
         # Nothing is staged before this put: a second driver of the attempt ends here.
         self.ledger.put_plan(plan)
+        self.enter("RunningTasks")
         with bundling(self.ledger, self.launch.attempt, plan.token):
             planned.count()
 

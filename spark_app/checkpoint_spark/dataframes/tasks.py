@@ -25,6 +25,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import KeysCovered, KeySet, LaunchRecord, Part, RowKey, Seal, Target
 from checkpoint_protocol.store import open_store
+from checkpoint_spark.advising import InHand, telling_of_task
 from checkpoint_spark.begun import open_note
 from checkpoint_spark.code import use_code
 from checkpoint_spark.dataframes import keys
@@ -76,14 +77,16 @@ def run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterato
 def _execute(order: PartitionOrder, number: int, batches: Iterator[pa.RecordBatch]) -> None:
     storage = storage_settings()
     key = EpochKey(order.uid, order.epoch)
-    ledger = Ledger(open_store(order.uri, storage), key)
+    store, in_hand = open_store(order.uri, storage), InHand()
+    ledger = Ledger(store, key)
     launch = ledger.read_launch(order.attempt)
     assert launch is not None
     use_code(ledger.store, order.uid, launch.code)
     label = f"{order.attempt}-{number}"
     stager = stager_for(order.target, key, label, launch.target_file_size_bytes, storage)
     pipeline = Pipeline(launch.steps, order.later, open_note(os.environ))
-    run_keyed_task(order, number, batches, launch, pipeline, stager, ledger, time.monotonic)
+    with telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, number), number, in_hand):
+        run_keyed_task(order, number, batches, launch, pipeline, stager, ledger, time.monotonic, in_hand)
 
 
 def run_keyed_task(
@@ -95,6 +98,7 @@ def run_keyed_task(
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],
+    in_hand: InHand | None = None,
 ) -> None:
     """Do what the seals of this task do not cover yet, sealing as it goes.
 
@@ -111,7 +115,7 @@ def run_keyed_task(
     if chain:
         rows.pass_over(add_key_sets(keys_of(seal).keys for seal in chain))
     try:
-        _stage_all(order, number, chain, rows, launch, pipeline, stager, ledger, clock)
+        _stage_all(order, number, chain, rows, launch, pipeline, stager, ledger, clock, in_hand or InHand())
     except Superseded as lost:
         chain = ledger.read_chain(order.attempt, number)
         if not (chain and chain[-1].last):
@@ -142,13 +146,15 @@ def _stage_all(
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],
+    in_hand: InHand,
 ) -> None:
     link, failed, last = len(chain), sum(seal.rows_quarantined for seal in chain), False
     allowance = _allowance(launch, ledger)
     while not last:
         quarantine = None if allowance is None else QuarantineOfSegment(ledger, order.attempt, allowance, failed)
         put = _keys_put_by(ledger, order, number)
-        segment = _Segment(rows, pipeline, stager.arrow_schema, launch, order.cuts, put, clock, quarantine)
+        in_hand.begin(link)
+        segment = _Segment(rows, pipeline, stager.arrow_schema, launch, order.cuts, put, clock, quarantine, in_hand)
         staged = stager.stage(segment.batches())
         covered = segment.keys.finish()
         last = rows.exhausted
@@ -343,6 +349,7 @@ class _Segment:
     keys: keys.SegmentKeys
     clock: Callable[[], float]
     quarantine: QuarantineOfSegment | None = None
+    in_hand: InHand = field(default_factory=InHand)
     rows_written: int = 0
     _size_bytes: int = 0
 
@@ -360,6 +367,8 @@ class _Segment:
                 self.keys.add(piece.keys, piece.first, piece.second, failed)
             else:
                 self.keys.add(piece.keys.filter(pa.array(piece.begins)), piece.first[piece.begins], piece.second[piece.begins])
+            keys_begun = int(piece.begins.sum())
+            self.in_hand.add(keys_begun, keys_begun)
             before, now = now, self.clock()
             self.rows.pace.took(now - before)
             if self._may_end() and is_due(now - started, self._size_bytes, self.launch.interval_s, self.launch.minimum_bytes):

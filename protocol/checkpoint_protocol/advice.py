@@ -1,0 +1,75 @@
+"""What a driver is at, for people: small objects that are overwritten, and that nothing counts by.
+
+    staged/<uid>/<epoch>/<n>/progress.json          by driver n: its phase, how much there is, what its running tasks have in hand
+    staged/<uid>/<epoch>/<n>/progress/<task>.json   by a task that has worked on one segment for a while
+
+Unlike records they have no winner. That one is not there, or cannot be read, means nothing. What a segment in hand has done so
+far is believed only until its seal is there (`Work.link`), so that nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.records import Count, Number, Part
+from checkpoint_protocol.store import ObjectStore
+
+#: Of running tasks, so many are told of: it bounds the object, and what a driver reads for it.
+MAX_TASKS = 256
+_MOST_BYTES = 64 << 10
+
+#: What a driver is at. Starting Spark comes before planning where Spark reads the source.
+DriverPhase = Literal["Planning", "StartingSpark", "RunningTasks"]
+#: Puts an object, whatever was there under its path.
+Overwrite = Callable[[str, bytes], None]
+
+_Advice = TypeVar("_Advice", bound="Advice")
+
+
+class Advice(Part):
+    """A whole object. Subclasses fix `kind` and `version`; one of another version says nothing."""
+
+
+class Work(Advice):
+    """What a task has done of the segment that it will seal as link `link`: rows, and positions of the input."""
+
+    kind: Literal["work"] = "work"
+    version: Literal[1] = 1
+    task: Count
+    link: Count
+    rows: Count
+    positions: Count
+
+
+class DriverProgress(Advice):
+    """What a driver is at. `positions_known`: of the epoch's whole input, in `unit`; None where that is not known beforehand."""
+
+    kind: Literal["progress"] = "progress"
+    version: Literal[1] = 1
+    attempt: Number
+    phase: DriverPhase
+    unit: Literal["rows", "bytes"] | None = None
+    positions_known: Count | None = None
+    work: Annotated[tuple[Work, ...], Field(max_length=MAX_TASKS)] = ()
+
+
+def encode_advice(advice: Advice) -> bytes:
+    return advice.model_dump_json().encode()
+
+
+def read_advice(store: ObjectStore, path: str, model: type[_Advice]) -> _Advice | None:
+    """Return an object of advice; None where it is not there, cannot be read, or the store does not answer."""
+    try:
+        data = store.get(path)
+    except CheckpointError:
+        return None
+    if data is None or len(data) > _MOST_BYTES:
+        return None
+    try:
+        return model.model_validate_json(data)
+    except ValidationError:
+        return None

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from checkpoint_operator.cluster.controller import ABANDON_ANNOTATION
+from checkpoint_operator.reconcile import Sink
 from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_protocol.writes import read_deleted
 from tests.controller.harness import World
 
 
@@ -82,6 +84,35 @@ def test_a_deletion_that_is_held_up_by_its_store_says_so_and_can_be_abandoned(wo
     world.api.annotate(world.key, ABANDON_ANNOTATION, "true")
 
     world.until(lambda: is_gone(world))
+
+
+def test_a_deletion_that_is_abandoned_keeps_commits_from_landing_where_the_store_answers(world: World, source: Path) -> None:
+    """It is abandoned for the table's sake, say; a committer that was paused must still find the note when it wakes up."""
+    begin(world, source)
+    uid = world.body()["metadata"]["uid"]
+
+    def open_no_sink(spec: object) -> Sink:
+        raise Retryable(reasons.CATALOG_UNAVAILABLE, "the catalog does not answer")
+
+    world.operator.controller.open_sink = open_no_sink
+    world.api.annotate(world.key, ABANDON_ANNOTATION, "true")
+    world.api.delete(world.key)
+    world.until(lambda: is_gone(world))
+
+    assert read_deleted(open_store(world.place.checkpoint_uri, world.place.settings), uid) is not None
+    assert not world.api.pods
+
+
+def test_a_pod_of_another_owner_under_the_name_of_our_driver_outlives_the_deletion(world: World, source: Path) -> None:
+    begin(world, source)
+    (place, pod), *_ = world.api.pods.items()
+    stranger = {"kind": "CheckpointedWrite", "name": "write", "uid": "another-uid"}
+    world.api.pods[place] = {**pod, "metadata": {**pod["metadata"], "ownerReferences": [stranger]}}
+
+    world.api.delete(world.key)
+    world.until(lambda: is_gone(world))
+
+    assert place in world.api.pods
 
 
 @pytest.mark.parametrize("when", ["before the first look", "after the commit"])

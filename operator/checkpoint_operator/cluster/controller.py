@@ -34,7 +34,7 @@ from checkpoint_operator.progress import measure
 from checkpoint_operator.reconcile import Round, Sink
 from checkpoint_operator.source_tables import LookAtSource
 from checkpoint_operator.status_model import Status
-from checkpoint_protocol import reasons
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, Spec, parse_manifest
@@ -299,7 +299,9 @@ class Controller:
             self._sessions.pop(key, None)
             return None
         is_abandoned = (metadata.get("annotations") or {}).get(ABANDON_ANNOTATION) == "true"
-        if not is_abandoned and (held_up := self._clean_up(key, body)) is not None:
+        if is_abandoned:
+            self._keep_from_landing(key, body)
+        elif (held_up := self._clean_up(key, body)) is not None:
             message = (
                 f"the deletion waits: {held_up.message}; rows that it has committed stay in the table in any case. To delete it "
                 f"without cleaning up: kubectl annotate checkpointedwrite {key.name} {ABANDON_ANNOTATION}=true"
@@ -313,6 +315,18 @@ class Controller:
         )
         self._sessions.pop(key, None)
         return None
+
+    def _keep_from_landing(self, key: WriteName, body: Mapping[str, Any]) -> None:
+        """Put the note of a deletion that a person has abandoned, if the store answers: no committer begins any more then."""
+        try:
+            writes.put_deleted(self.open_store(_manifest(body).spec.checkpoint.uri), _owner(body).uid)
+        except CheckpointError as error:
+            _log.warning(
+                "the deletion of %s/%s is abandoned, and its store has no note of that: %s",
+                key.namespace,
+                key.name,
+                error.message,
+            )
 
     def _clean_up(self, key: WriteName, body: Mapping[str, Any]) -> Kept | None:
         owner, status = _owner(body), status_of(body)

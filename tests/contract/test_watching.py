@@ -16,8 +16,8 @@ import yaml
 from kubernetes import client, config
 
 from checkpoint_operator.cluster.cache import Cache, WriteName
-from checkpoint_operator.cluster.kube import KubernetesApi
-from checkpoint_operator.cluster.resync import Resync
+from checkpoint_operator.cluster.kube import PLURAL, KubernetesApi
+from checkpoint_operator.cluster.resync import DEAD_AFTER_S, Resync
 from checkpoint_operator.cluster.watch_troubles import Watched, WatchTroubles
 from checkpoint_operator.cluster.watching import Pauses, watch_until
 from checkpoint_protocol.manifest import API_VERSION, KIND
@@ -183,11 +183,17 @@ def test_a_namespace_that_is_refused_is_no_dead_watch_for_the_resync(world: Worl
     as_administrator = KubernetesApi(client.ApiClient(configuration))
     until(lambda: not watching.troubles.now())
     world.unbind(ONE)
-    until(lambda: watching.troubles.has(ONE))
+    until(lambda: watching.troubles.is_forbidden(ONE, PLURAL))
     world.apply(ONE, "unseen")
-    resync = Resync(as_administrator, watching.cache, lambda key: None, (ONE, OTHER), watching.troubles.has)
+    now = [0.0]
 
-    assert [resync.run(), resync.run(), resync.run()] == [True, True, True]
+    def is_forbidden(namespace: str | None) -> bool:
+        return watching.troubles.is_forbidden(namespace, PLURAL)
+
+    resync = Resync(as_administrator, watching.cache, lambda key: None, (ONE, OTHER), is_forbidden, lambda: now[0])
+    for _ in range(3):
+        assert resync.run()
+        now[0] += DEAD_AFTER_S
 
 
 def test_an_api_server_that_is_down_for_long_and_comes_back_goes_on_being_watched(world: World, watching: Watching) -> None:

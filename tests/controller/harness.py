@@ -100,7 +100,7 @@ class World:
         self.cache = self.api.cache = Cache()
         self.api.wake = queue.add
         for body in self.api.writes.values():
-            self.cache.put_write(body)
+            self.cache.hear_write(body)
             queue.add(name_of(body))
         for pod in self.api.pods.values():
             self.cache.put_pod(pod)

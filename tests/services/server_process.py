@@ -2,10 +2,12 @@
 
 import http.client
 import os
+import signal
 import ssl
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.services.ports import LOOPBACK
@@ -49,7 +51,9 @@ class ServerProcess:
 
     def start(self) -> None:
         if self._server is not None:
-            raise ServerFailed("the server is running already")
+            if self._server.poll() is None:
+                raise ServerFailed("the server is running already")
+            self.kill()
         with self._log.open("ab") as log:
             # A session of its own: Ctrl-C in a terminal must reach the tests, which still need the server to finish.
             self._server = subprocess.Popen(
@@ -74,6 +78,20 @@ class ServerProcess:
     def kill(self) -> None:
         """As a power cut would: the server gets no chance to finish anything."""
         self._end(ask_first=False)
+
+    def exit_code(self) -> int | None:
+        """None while it runs. One that has ended by itself can be started again."""
+        return self._server.poll() if self._server is not None else None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Its connections stand, and nobody answers."""
+        pid = self.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def _end(self, *, ask_first: bool) -> None:
         watcher, self._watcher = self._watcher, None

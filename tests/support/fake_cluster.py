@@ -233,7 +233,7 @@ class FakeApi:
     def _store(self, key: WriteName, body: dict[str, Any]) -> None:
         body["metadata"] = {**body["metadata"], "resourceVersion": str(next(self._versions))}
         self.writes[key] = body
-        self.cache.put_write(copy.deepcopy(body))
+        self.cache.hear_write(copy.deepcopy(body))
         self.wake(key)
 
     def _remove(self, key: WriteName) -> None:

@@ -70,3 +70,25 @@ def test_another_pod_of_the_same_name_is_taken_in() -> None:
     cache.remove_pod(body(2))
 
     assert cache.put_pod(body(3, uid="another"))
+
+
+def test_what_a_list_or_an_answer_of_ours_shows_was_not_told_by_the_watch() -> None:
+    cache = Cache()
+    cache.put_write(body(2))
+    assert not cache.has_heard(body(2))
+
+    cache.hear_write(body(1))
+    assert (cache.has_heard(body(1)), cache.has_heard(body(2))) == (True, False)
+    assert not cache.is_behind(body(2)), "what is known is not set back"
+    cache.hear_write(body(2))
+    assert cache.has_heard(body(1)), "what is older was left out, or came before"
+    assert cache.has_heard(body(2))
+    assert not cache.has_heard(body(3, uid="another"))
+
+
+def test_a_write_that_is_gone_was_not_told_of_any_more() -> None:
+    cache = Cache()
+    cache.hear_write(body(1))
+    cache.remove_write(body(1))
+
+    assert not cache.has_heard(body(1))

@@ -14,7 +14,7 @@ from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_operator.cluster.workers import Workers
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.errors import NeedsChange, Retryable
 
 CANARY_EVERY_S, STALE_AFTER_S = 0.05, 1.0
 
@@ -151,6 +151,22 @@ def test_an_api_server_that_is_down_makes_it_not_ready_and_not_dead() -> None:
     time.sleep(2 * STALE_AFTER_S)
 
     assert (idle.health.is_alive, idle.health.is_ready) == (True, False)
+    assert idle.stop(5)
+
+
+def test_an_operator_that_was_told_once_that_its_kind_is_not_installed_is_dead() -> None:
+    answers: list[Exception | None] = [None, NeedsChange(reasons.API_UNAVAILABLE, "the cluster does not know them"), None]
+
+    def check() -> None:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if answer is not None:
+            raise answer
+
+    idle = workers(lambda key: None, check)
+    idle.start()
+    until(lambda: len(answers) == 1 and idle.health.api_answers)
+
+    assert not idle.health.is_alive, "watches that began meanwhile found nothing to watch"
     assert idle.stop(5)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from checkpoint_operator.cluster.cache import Cache, WriteName
 from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
-from checkpoint_operator.cluster.resync import Resync
+from checkpoint_operator.cluster.resync import DEAD_AFTER_S, Resync
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from tests.support.fake_cluster import FakeApi
@@ -17,62 +17,138 @@ from tests.support.fake_cluster import FakeApi
 MANIFEST: dict[str, Any] = {"apiVersion": "x", "kind": "y", "metadata": {"name": "a"}, "spec": {}}
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def world() -> tuple[FakeApi, Cache, Resync, list[WriteName]]:
     """An API whose watch feeds one cache, and a resync over another, which the test feeds."""
     told, woken = Cache(), list[WriteName]()
     api = FakeApi(Cache(), lambda key: None)
-    return api, told, Resync(api, told, woken.append, ["default"]), woken
+    return api, told, Resync(api, told, woken.append, ["default"], clock=Clock()), woken
+
+
+def later(resync: Resync, seconds: float = DEAD_AFTER_S) -> bool:
+    """Run it twice, so long apart: what the watch would have told by then."""
+    assert isinstance(resync.clock, Clock)
+    assert resync.run()
+    resync.clock.now += seconds
+    return resync.run()
 
 
 def test_all_writes_are_woken() -> None:
     api, told, resync, woken = world()
     key = api.apply(MANIFEST)
-    told.put_write(api.writes[key])
+    told.hear_write(api.writes[key])
 
     assert resync.run()
     assert woken == [key]
 
 
+def test_a_write_that_the_watch_does_not_tell_is_known_from_the_list() -> None:
+    api, told, resync, woken = world()
+    key = api.apply(MANIFEST)
+
+    resync.run()
+
+    assert told.write(key) is not None
+    assert woken == [key]
+
+
+def test_a_change_that_the_watch_does_not_tell_is_known_from_the_list() -> None:
+    api, told, resync, _ = world()
+    key = api.apply(MANIFEST)
+    told.hear_write(api.writes[key])
+    api.apply({**MANIFEST, "spec": {"changed": True}})
+
+    resync.run()
+
+    known = told.write(key)
+    assert known is not None
+    assert known["spec"] == {"changed": True}
+
+
+def test_a_write_that_only_a_stale_list_still_shows_is_not_known_again() -> None:
+    class Stale(FakeApi):
+        def list_writes(self, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+            return [gone]
+
+    told = Cache()
+    api = Stale(Cache(), lambda key: None)
+    key = api.apply(MANIFEST)
+    gone = api.writes[key]
+    api.delete(key)
+    resync = Resync(api, told, lambda key: None, [None])
+
+    resync.run()
+
+    assert told.write(key) is None
+
+
 def test_a_watch_that_has_told_all_is_alive() -> None:
     api, told, resync, _ = world()
     key = api.apply(MANIFEST)
-    told.put_write(api.writes[key])
+    told.hear_write(api.writes[key])
 
-    assert [resync.run(), resync.run()] == [True, True]
+    assert later(resync)
 
 
 def test_a_watch_that_lags_for_a_moment_is_alive() -> None:
     api, told, resync, _ = world()
     key = api.apply(MANIFEST)
     assert resync.run()
-    told.put_write(api.writes[key])
+    told.hear_write(api.writes[key])
 
-    assert resync.run()
+    assert later(resync)
+
+
+def test_a_watch_that_may_still_recover_by_itself_is_alive() -> None:
+    api, _, resync, _ = world()
+    api.apply(MANIFEST)
+
+    assert later(resync, DEAD_AFTER_S - 1)
 
 
 def test_a_watch_that_never_tells_of_a_write_is_dead() -> None:
     api, _, resync, _ = world()
     api.apply(MANIFEST)
 
-    assert [resync.run(), resync.run()] == [True, False]
+    assert not later(resync)
 
 
 def test_a_watch_that_never_tells_of_a_change_is_dead() -> None:
     api, told, resync, _ = world()
     key = api.apply(MANIFEST)
-    told.put_write(api.writes[key])
+    told.hear_write(api.writes[key])
     api.apply({**MANIFEST, "spec": {"changed": True}})
 
-    assert [resync.run(), resync.run()] == [True, False]
+    assert not later(resync)
 
 
-def test_a_write_that_changes_all_the_time_is_no_sign_of_death() -> None:
+def test_a_dead_watch_is_found_however_often_the_write_changes_by_our_own_hand() -> None:
     api, told, resync, _ = world()
     key = api.apply(MANIFEST)
-    told.put_write(api.writes[key])
     for number in range(4):
+        told.put_write(api.patch_status("default", "a", {"status": {"rowsSealed": number}}))
+        resync.run()
+    assert told.write(key) is not None
+
+    assert not later(resync)
+
+
+def test_a_watch_that_lags_behind_a_write_that_changes_all_the_time_is_alive() -> None:
+    api, told, resync, _ = world()
+    key = api.apply(MANIFEST)
+    assert isinstance(resync.clock, Clock)
+    for number in range(4):
+        told.hear_write(api.writes[key])
         api.apply({**MANIFEST, "spec": {"changed": number}})
         assert resync.run()
+        resync.clock.now += DEAD_AFTER_S
 
 
 # --- one namespace of several -------------------------------------------------------------------------------------------------
@@ -109,25 +185,40 @@ def test_a_namespace_that_is_forbidden_keeps_nobody_from_the_others_and_is_told_
     assert "the writes of namespace first are listed again" in caplog.text
 
 
-def test_a_change_that_a_refused_watch_does_not_tell_is_no_sign_of_death_and_one_beside_it_is() -> None:
+def test_a_change_in_a_namespace_that_must_not_be_watched_is_no_sign_of_death_and_one_beside_it_is() -> None:
     api, told = FakeApi(Cache(), lambda key: None), Cache()
-    resync = Resync(api, told, lambda key: None, ["first", "second"], lambda namespace: namespace == "first")
-    api.apply(in_namespace("first"))
-    assert [resync.run(), resync.run(), resync.run()] == [True, True, True]
+    resync = Resync(api, told, lambda key: None, ["first", "second"], lambda namespace: namespace == "first", Clock())
+    key = api.apply(in_namespace("first"))
+    assert later(resync)
+    assert told.write(key) is not None, "what is not watched is still listed"
 
     api.apply(in_namespace("second"))
-    assert [resync.run(), resync.run()] == [True, False]
+    assert not later(resync)
 
 
-def test_a_watch_that_was_refused_until_now_has_a_turn_to_tell() -> None:
-    refused = [True]
+def test_a_watch_that_was_forbidden_until_now_has_time_to_tell() -> None:
+    forbidden = [True]
     api, told = FakeApi(Cache(), lambda key: None), Cache()
-    resync = Resync(api, told, lambda key: None, ["default"], lambda namespace: refused[0])
+    resync = Resync(api, told, lambda key: None, ["default"], lambda namespace: forbidden[0], Clock())
     api.apply(MANIFEST)
-    assert [resync.run(), resync.run()] == [True, True]
+    assert later(resync)
 
-    refused[0] = False
-    assert [resync.run(), resync.run()] == [True, False]
+    forbidden[0] = False
+    assert not later(resync)
+
+
+def test_a_namespace_whose_list_was_not_answered_in_between_has_time_to_tell() -> None:
+    told = Cache()
+    api = PartlyForbidden(Cache(), lambda key: None)
+    resync = Resync(api, told, lambda key: None, ["default"], clock=Clock())
+    api.apply(MANIFEST)
+    assert resync.run()
+    api.forbidden = "default"
+    assert later(resync)
+    api.forbidden = None
+
+    assert resync.run()
+    assert not later(resync)
 
 
 # --- writes that went while the watch was away ----------------------------------------------------------------------------------
@@ -136,7 +227,7 @@ def test_a_watch_that_was_refused_until_now_has_a_turn_to_tell() -> None:
 def test_a_write_that_went_unseen_is_forgotten_and_looked_at_once_more() -> None:
     api, told, resync, woken = world()
     key = api.apply(MANIFEST)
-    told.put_write(api.writes[key])
+    told.hear_write(api.writes[key])
     api.delete(key)
 
     resync.run()
@@ -175,7 +266,7 @@ def driver(api: FakeApi, told: Cache, phase: str = "Running") -> dict[str, Any]:
 def test_a_driver_whose_pod_went_unseen_is_forgotten_before_its_write_is_looked_at() -> None:
     api, told, resync, woken = world()
     key = api.apply(MANIFEST)
-    told.put_write(api.writes[key])
+    told.hear_write(api.writes[key])
     pod = driver(api, told)
     api.remove_pod(pod)
 

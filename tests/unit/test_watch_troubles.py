@@ -5,22 +5,44 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 
+from checkpoint_operator.cluster.kube import PLURAL
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.watch_troubles import Watched, WatchTroubles
 
 WRITES = "/apis/checkpointed.dev/v1alpha1/namespaces/team/checkpointedwrites"
 
 
-def test_a_trouble_is_told_when_it_comes_when_it_changes_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
-    troubles = WatchTroubles()
-    for trouble in (None, None, "403 Forbidden", "403 Forbidden", "503 Service Unavailable", None, None):
-        troubles.note(WRITES, trouble)
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage().partition(";")[0] for record in caplog.records]
 
-    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+
+def test_a_trouble_that_lasts_is_told_once_and_when_it_changes_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    troubles = WatchTroubles(clock=lambda: now[0])
+    refused, down = "403 Forbidden", "503 Service Unavailable"
+    for trouble in (None, None, refused, refused, refused, refused, down, None, None):
+        troubles.note(WRITES, trouble)
+        now[0] += 2.0
+
+    assert told(caplog) == [
         "checkpointedwrites in namespace team cannot be watched: 403 Forbidden",
         "checkpointedwrites in namespace team cannot be watched: 503 Service Unavailable",
         "checkpointedwrites in namespace team are watched again",
     ]
+
+
+def test_a_trouble_that_is_over_in_a_moment_is_not_told_and_stands_in_the_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    troubles = WatchTroubles(clock=lambda: now[0])
+    for _ in range(3):
+        troubles.note(WRITES, "429 Too Many Requests")
+        assert troubles.now() == {Watched("team", PLURAL): "429 Too Many Requests"}
+        now[0] += 1.0
+        troubles.note(WRITES, None)
+        assert troubles.now() == {}
+        now[0] += 60.0
+
+    assert told(caplog) == []
 
 
 @pytest.mark.parametrize(
@@ -40,15 +62,44 @@ def test_a_request_belongs_to_the_watch_of_its_namespace_and_kind(path: str, wat
     troubles.note(path, "403 Forbidden")
 
     assert troubles.now() == {watched: "403 Forbidden"}
-    assert troubles.has(watched.namespace)
-    assert not troubles.has("other")
+    assert troubles.is_forbidden(*watched)
+    assert not troubles.is_forbidden("other", watched.kind)
+    assert not troubles.is_forbidden(watched.namespace, "secrets")
 
 
-def test_the_discovery_is_no_watch_of_all_namespaces() -> None:
+def test_a_watch_that_was_forbidden_and_is_not_tried_any_more_is_not_told_as_forbidden() -> None:
+    now = [0.0]
+    troubles = WatchTroubles(clock=lambda: now[0])
+    troubles.note(WRITES, "403 Forbidden")
+    now[0] = 90.0
+    assert troubles.is_forbidden("team", PLURAL)
+    troubles.note(WRITES, "403 Forbidden")
+    now[0] = 180.0
+    assert troubles.is_forbidden("team", PLURAL)
+
+    now[0] = 300.0
+    assert not troubles.is_forbidden("team", PLURAL)
+
+
+@pytest.mark.parametrize("trouble", ["404 Not Found", "503 Service Unavailable", "ClientConnectorCertificateError"])
+def test_no_other_trouble_is_told_as_forbidden(trouble: str) -> None:
     troubles = WatchTroubles()
-    troubles.note("/apis/checkpointed.dev/v1alpha1", "404 Not Found")
+    troubles.note(WRITES, trouble)
 
-    assert not troubles.has(None)
+    assert not troubles.is_forbidden("team", PLURAL)
+
+
+def test_a_kind_is_unknown_where_a_watch_of_it_is_not_found_in_whatever_namespace() -> None:
+    troubles = WatchTroubles()
+    troubles.note("/api/v1/namespaces/team/pods", "404 Not Found")
+    troubles.note(WRITES, "403 Forbidden")
+    troubles.note("/apis/checkpointed.dev/v1alpha1", "404 Not Found")
+    assert not troubles.is_unknown(PLURAL)
+
+    troubles.note(WRITES, "404 Not Found")
+    assert troubles.is_unknown(PLURAL)
+    troubles.note(WRITES, None)
+    assert not troubles.is_unknown(PLURAL)
 
 
 def test_a_scrape_shows_the_watches_that_are_refused() -> None:

@@ -1,4 +1,6 @@
-"""What the watches have told of CheckpointedWrites and driver pods. Only saves questions to the API server."""
+"""What is known of CheckpointedWrites and driver pods, from watches, lists and answers to our own requests, and what of the
+writes came from the watch. Only saves questions to the API server.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,7 @@ class Cache:
     """Thread-safe. An object that is older than what is known is passed over: events may come after our own writes' answers."""
 
     _writes: dict[WriteName, Mapping[str, Any]] = field(default_factory=dict)
+    _told: dict[WriteName, Mapping[str, Any]] = field(default_factory=dict)
     _pods: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     #: The uids of the last pods that are gone: the answer to the request that made one may come after the end of it.
@@ -55,6 +58,21 @@ class Cache:
                 self._writes[key] = kept
         return is_news and (known is None or _wish(known) != _wish(body))
 
+    def hear_write(self, body: Mapping[str, Any]) -> bool:
+        """Take a write as the watch tells it; return whether that is a reason to look at it."""
+        key = name_of(body)
+        metadata = {name: body["metadata"].get(name) for name in ("uid", "resourceVersion")}
+        with self._lock:
+            if _is_news(body, self._told.get(key)):
+                self._told[key] = {"metadata": metadata}
+        return self.put_write(body)
+
+    def has_heard(self, body: Mapping[str, Any]) -> bool:
+        """Whether the watch has told of this object, or of a later state of it."""
+        with self._lock:
+            told = self._told.get(name_of(body))
+        return not _is_news(body, told)
+
     def remove_write(self, body: Mapping[str, Any]) -> WriteName:
         """Forget a write that is gone, unless another has taken its name since."""
         key = name_of(body)
@@ -62,6 +80,9 @@ class Cache:
             known = self._writes.get(key)
             if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
                 del self._writes[key]
+            told = self._told.get(key)
+            if told is not None and told["metadata"]["uid"] == body["metadata"]["uid"]:
+                del self._told[key]
         return key
 
     def write(self, key: WriteName) -> Mapping[str, Any] | None:

@@ -26,7 +26,8 @@ class Health:
     and the commit would begin anew.
 
     An API server that is down, or a namespace that is forbidden, makes us not dead either. A watch that has told nothing of
-    what the API server has listed for long, though the API server grants it, does: a restart begins it anew.
+    what the API server has listed for long, though we may watch there, does: a restart begins it anew. So does an API server
+    that said once that it does not know our kind: watches that began at that time found nothing to watch.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -35,6 +36,7 @@ class Health:
     last_round_trip: float = 0.0
     api_answers: bool = False
     watch_is_dead: bool = False
+    kind_was_gone: bool = False
     _in_hand: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -57,7 +59,9 @@ class Health:
 
     @property
     def is_alive(self) -> bool:
-        return not self.watch_is_dead and (self.clock() - self.last_round_trip < self.stale_after_s or self._are_all_busy())
+        if self.watch_is_dead or self.kind_was_gone:
+            return False
+        return self.clock() - self.last_round_trip < self.stale_after_s or self._are_all_busy()
 
     @property
     def is_ready(self) -> bool:

@@ -29,7 +29,7 @@ from checkpoint_operator.cluster.config import DEFAULT_PATH, OperatorConfig, loa
 from checkpoint_operator.cluster.controller import Controller
 from checkpoint_operator.cluster.counting_store import CountingStore, StoreCounts
 from checkpoint_operator.cluster.health import Health, serve
-from checkpoint_operator.cluster.kube import KubernetesApi, connect
+from checkpoint_operator.cluster.kube import PLURAL, KubernetesApi, connect
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.overview import ages_by_phase
 from checkpoint_operator.cluster.resync import Resync
@@ -70,12 +70,16 @@ def main() -> int:
         watched = "all namespaces" if config.all_namespaces else ", ".join(config.namespaces)
         sys.stdout.write(f"ready: the API server answers, CheckpointedWrites are installed; would watch {watched}\n")
         return EXIT_DONE
-    run(config, settings, api)
+    try:
+        run(config, settings, api)
+    except CheckpointError as error:
+        logging.getLogger(__name__).error("%s", error.message, extra={"reason": error.reason})
+        return EXIT_FAILED
     return EXIT_DONE
 
 
 def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
-    """Work until the process is told to end (SIGTERM, SIGINT)."""
+    """Work until the process is told to end (SIGTERM, SIGINT). Raises CheckpointError if only another process can go on."""
     cache, metrics, health = Cache(), Metrics(), Health()
     queue: WorkQueue[WriteName] = WorkQueue()
     counts, troubles = StoreCounts(), WatchTroubles()
@@ -101,7 +105,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         watch_troubles=troubles.now,
     )
     watched: tuple[str | None, ...] = (None,) if config.all_namespaces else config.namespaces
-    resync = Resync(api, cache, queue.add, watched, troubles.has)
+    resync = Resync(api, cache, queue.add, watched, lambda namespace: troubles.is_forbidden(namespace, PLURAL))
     workers = Workers(queue, controller.look, api.check, resync.run, health, metrics, config.resync_seconds)
     _load_table_libraries(settings)
     probes = serve(health, config.health_port)

@@ -3,66 +3,96 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.cache import Cache, WriteName, name_of
 from checkpoint_protocol.errors import CheckpointError
 
+#: Longer than a watch lasts, and than one that is silent or refused takes to be tried again: by then it would have recovered by
+#: itself, if it could.
+DEAD_AFTER_S: Final = 420.0
+
 _log = logging.getLogger(__name__)
+
+
+class _Unheard(NamedTuple):
+    """What a list has shown, and the watch has not told since then."""
+
+    body: Mapping[str, Any]
+    since: float
 
 
 @dataclass(slots=True)
 class Resync:
-    """`namespaces`: those that are watched; None for all. `is_in_trouble`: whether a namespace's watch is known to be refused.
+    """`namespaces`: those that are watched; None for all. `is_forbidden`: whether a namespace's watch is refused for want of
+    rights, and still tried.
 
-    A namespace that cannot be listed, or whose watch is refused, says nothing of the others and is no dead watch: a restart
-    would not help.
+    A namespace that cannot be listed, or may be listed and not watched, says nothing of the others and is no dead watch: a
+    restart would not help. A watch in any other trouble is dead, if the list is answered all that time.
     """
 
     api: KubeApi
     cache: Cache
     wake: Callable[[WriteName], None]
     namespaces: Sequence[str | None]
-    is_in_trouble: Callable[[str | None], bool] = lambda namespace: False
-    _behind: dict[WriteName, str] = field(default_factory=dict)
+    is_forbidden: Callable[[str | None], bool] = lambda namespace: False
+    clock: Callable[[], float] = time.monotonic
+    _unheard: dict[WriteName, _Unheard] = field(default_factory=dict)
     _absent: set[WriteName] = field(default_factory=set)
     _absent_pods: set[str] = field(default_factory=set)
     _unlisted: dict[str | None, str] = field(default_factory=dict)
 
     def run(self) -> bool:
-        """List the writes, wake each; return False if the watch has not told of a change that the last run had listed already.
+        """List the writes, wake each; return False if the watch has not told of a change that was listed DEAD_AFTER_S ago.
 
-        A write, or a driver's pod, that is gone without a word of the watch, which was away when it went, is forgotten.
+        What the watch has not told goes into the cache, so that no write waits for a watch. A write, or a driver's pod, that is
+        gone without a word of the watch is forgotten.
         """
-        behind: dict[WriteName, str] = {}
+        unheard: dict[WriteName, _Unheard] = {}
         absent: set[WriteName] = set()
         absent_pods: set[str] = set()
-        is_dead = False
         for namespace in self.namespaces:
             known = {key for key in self.cache.write_names() if namespace in (None, key.namespace)}
             try:
                 bodies = self.api.list_writes(namespace)
                 missing = known - {name_of(body) for body in bodies}
-                # A list may be older than what is known: who is absent twice is asked for.
+                # A list may be older than what is known: who is absent twice is asked for, and so is who is there unknown.
                 for key in missing & self._absent:
                     self._forget_if_gone(key)
+                for body in bodies:
+                    self._take(body)
                 absent_pods |= self._forget_pods(namespace)
             except CheckpointError as error:
                 self._tell(namespace, error.message)
                 continue
             self._tell(namespace, None)
             absent |= missing
-            is_refused = self.is_in_trouble(namespace)
+            is_forbidden = self.is_forbidden(namespace)
             for body in bodies:
-                key, version = name_of(body), body["metadata"]["resourceVersion"]
-                if self.cache.is_behind(body) and not is_refused:
-                    behind[key] = version
-                    is_dead = is_dead or self._behind.get(key) == version
-                self.wake(key)
-        self._behind, self._absent, self._absent_pods = behind, absent, absent_pods
-        return not is_dead
+                if not is_forbidden and not self.cache.has_heard(body):
+                    unheard[name_of(body)] = self._since_when(body)
+                self.wake(name_of(body))
+        self._unheard, self._absent, self._absent_pods = unheard, absent, absent_pods
+        return not any(self.clock() - since >= DEAD_AFTER_S for _, since in unheard.values())
+
+    def _take(self, body: Mapping[str, Any]) -> None:
+        """Put a write into the cache that is newer than what is known, as it is now."""
+        if self.cache.is_behind(body):
+            key = name_of(body)
+            now = self.api.get_write(key.namespace, key.name)
+            if now is not None:
+                self.cache.put_write(now)
+
+    def _since_when(self, body: Mapping[str, Any]) -> _Unheard:
+        """A watch that lags behind a write which changes all the time is not dead: each change that it leaves out counts."""
+        before = self._unheard.get(name_of(body))
+        if before is None or self.cache.has_heard(before.body) or before.body["metadata"]["uid"] != body["metadata"]["uid"]:
+            return _Unheard(body, self.clock())
+        return before
 
     def _forget_if_gone(self, key: WriteName) -> None:
         body = self.cache.write(key)

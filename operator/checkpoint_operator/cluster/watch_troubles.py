@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 _log = logging.getLogger(__name__)
+#: A watch that is refused is tried again within half a minute, and a request without an answer is given up after a minute.
+_TRIED_WITHIN_S: Final = 120.0
+#: What passes by itself within a moment is not told: of a kind that was installed just now, the first watch may be put off.
+_LASTS_S: Final = 3.0
+_FORBIDDEN, _NOT_FOUND = "403", "404"
+_WHAT_NEXT: Final = {
+    _FORBIDDEN: "bind the operator's role there again; it is tried until it can",
+    _NOT_FOUND: "the cluster does not know the kind",
+}
+
+
+class _Trouble(NamedTuple):
+    """`told`: what of it stands in the log, None while nothing does."""
+
+    why: str
+    since: float
+    told: str | None
 
 
 class Watched(NamedTuple):
@@ -20,36 +38,52 @@ class Watched(NamedTuple):
 
 @dataclass(slots=True)
 class WatchTroubles:
-    """Thread-safe. Says each trouble in the log when it comes, when it changes and when it is over; not at each try between."""
+    """Thread-safe. Says each trouble that lasts in the log once, when it changes and when it is over; not at each try between."""
 
-    _troubles: dict[Watched, str] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+    _troubles: dict[Watched, _Trouble] = field(default_factory=dict)
+    _tried_at: dict[Watched, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, path: str, trouble: str | None) -> None:
         """Take what has become of a request at this path of the API server. None: it was granted."""
         watched = _watched(path)
         with self._lock:
+            now = self._tried_at[watched] = self.clock()
             before = self._troubles.pop(watched, None)
+            was_told = before.told if before is not None else None
             if trouble is not None:
-                self._troubles[watched] = trouble
-        if trouble == before:
-            return
+                since = before.since if before is not None else now
+                is_told = was_told != trouble and now - since >= _LASTS_S
+                self._troubles[watched] = _Trouble(trouble, since, trouble if is_told else was_told)
         where = f"in namespace {watched.namespace}" if watched.namespace else "in the cluster"
         if trouble is None:
-            _log.warning("%s %s are watched again", watched.kind, where)
-        else:
-            way_out = "; bind the operator's role there again" if trouble.startswith("403") else ""
-            _log.error("%s %s cannot be watched: %s%s; it is tried until it can", watched.kind, where, trouble, way_out)
+            if was_told is not None:
+                _log.warning("%s %s are watched again", watched.kind, where)
+        elif is_told:
+            what_next = _WHAT_NEXT.get(trouble[:3], "it is tried until it can")
+            _log.error("%s %s cannot be watched: %s; %s", watched.kind, where, trouble, what_next)
 
     def now(self) -> Mapping[Watched, str]:
         """Return each watch that does not get through, and why."""
         with self._lock:
-            return dict(self._troubles)
+            return {watched: trouble.why for watched, trouble in self._troubles.items()}
 
-    def has(self, namespace: str | None) -> bool:
-        """Whether a watch of this namespace (None: of all) does not get through."""
+    def is_forbidden(self, namespace: str | None, kind: str) -> bool:
+        """Whether this watch is refused for want of rights, and still tried: a restart would not help.
+
+        Of any other trouble that lasts while the API server answers others, and of a watch that nobody tries any more, it may.
+        """
+        watched = Watched(namespace, kind)
         with self._lock:
-            return any(watched.namespace == namespace for watched in self._troubles)
+            is_tried = self.clock() - self._tried_at.get(watched, float("-inf")) < _TRIED_WITHIN_S
+            trouble = self._troubles.get(watched)
+            return is_tried and trouble is not None and trouble.why.startswith(_FORBIDDEN)
+
+    def is_unknown(self, kind: str) -> bool:
+        """Whether the API server has answered a watch of this kind that there is no such kind."""
+        with self._lock:
+            return any(watched.kind == kind and trouble.why.startswith(_NOT_FOUND) for watched, trouble in self._troubles.items())
 
 
 def _watched(path: str) -> Watched:

@@ -4,6 +4,9 @@ Raw events only: Kopf writes nothing onto any object, and keeps no state of its 
 
 Kopf ends when one of its watches is refused for about a minute. Here the refusal of one namespace concerns that namespace: it is
 asked for again and again, while the others go on.
+
+Where the API server answers that it does not know the kind, the process is to end: Kopf looks for the kinds of the cluster once,
+when it begins, and would wait in silence.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from checkpoint_operator.cluster.cache import Cache, WriteName, name_of, write_o
 from checkpoint_operator.cluster.kube import PLURAL
 from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
 from checkpoint_operator.cluster.watch_troubles import WatchTroubles
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.manifest import API_VERSION
 
 _log = logging.getLogger(__name__)
@@ -46,6 +51,10 @@ class Pauses:
 _PAUSES: Final = Pauses()
 #: A watch that is silent may be dead: it is begun anew now and then.
 _WATCH_S: Final = 270
+#: Kopf itself gives its tasks 5 s.
+_KOPF_ENDS_S: Final = 8.0
+_MOST_CANCELS: Final = 50
+_BETWEEN_CANCELS_S: Final = 0.2
 
 
 def watch(
@@ -56,9 +65,15 @@ def watch(
 ) -> None:
     """Feed the cache and wake a write's key at each event, until the process is told to end (SIGTERM, SIGINT).
 
-    No namespaces: all of them.
+    No namespaces: all of them. Raises NeedsChange if the cluster does not know the kind any more, Retryable if watches that
+    ended could not be cleared away: in both cases only another process can watch.
     """
-    asyncio.run(watch_until(asyncio.Event(), cache, wake, namespaces, troubles))
+    # Not asyncio.run, which would wait for good for a task that cannot be cancelled.
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(watch_until(asyncio.Event(), cache, wake, namespaces, troubles))
+    finally:
+        loop.close()
 
 
 async def watch_until(
@@ -70,31 +85,67 @@ async def watch_until(
     pauses: Pauses = _PAUSES,
     watch_s: int = _WATCH_S,
 ) -> None:
-    """Watch until `stop` is set, or the process is told to end. Whatever ends Kopf before begins it anew, with a list of all."""
+    """Watch until `stop` is set, or the process is told to end. What else ends Kopf begins it anew, with a list of all."""
     registry = _registry(cache, wake, troubles, pauses)
     again = iter(pauses)
     while not stop.is_set():
         began = time.monotonic()
         try:
-            await kopf.operator(
-                registry=registry,
-                settings=_settings(pauses, watch_s),
-                namespaces=list(namespaces),
-                clusterwide=not namespaces,
-                standalone=True,
-                stop_flag=stop,
-            )
-            return
+            await _run_kopf(stop, registry, _settings(pauses, watch_s), namespaces)
+        except CheckpointError:
+            raise
         except Exception:
-            # The kind is not installed any more, the credentials are refused, an answer is no answer: others than we mend it.
+            if troubles.is_unknown(PLURAL):
+                raise NeedsChange(
+                    reasons.API_UNAVAILABLE,
+                    "the cluster does not know CheckpointedWrites any more: apply the files of crds/ again; until then the"
+                    " operator ends each time that it is started",
+                ) from None
+            # An answer that is no answer, for example: others than we mend it.
             _log.exception("the watches ended, and are begun anew")
         if time.monotonic() - began > 2 * pauses.most_s:
             again = iter(pauses)
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), next(again))
+
+
+async def _run_kopf(
+    stop: asyncio.Event, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, namespaces: Sequence[str]
+) -> None:
+    """Run Kopf until `stop` is set, or one of its tasks has ended; leave none of its tasks behind. Raises what ended it."""
+    others = asyncio.all_tasks()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(None)
+    tasks = await kopf.spawn_tasks(
+        registry=registry,
+        settings=settings,
+        namespaces=list(namespaces),
+        clusterwide=not namespaces,
+        standalone=True,
+        stop_flag=stop,
+    )
+    if threading.current_thread() is threading.main_thread():
+        # Kopf's own would do nothing once its tasks have begun to end.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+    run = asyncio.create_task(kopf.run_tasks(tasks, ignored=others), name="kopf")
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    # What fails because it is ended is told by nobody else, and says nothing.
+    loop.set_exception_handler(lambda _, context: _log.debug("while the watches end: %s", context.get("message")))
+    # A task that looks away when it is cancelled, as one that opens a stream at that moment does, is never cancelled again by
+    # Kopf, which waits for it for good.
+    await asyncio.wait([run], timeout=_KOPF_ENDS_S)
+    for _ in range(_MOST_CANCELS):
+        left = asyncio.all_tasks() - others - {run}
+        if run.done() and not left:
+            break
+        for task in left:
+            task.cancel()
+        await asyncio.wait({run, *left}, timeout=_BETWEEN_CANCELS_S, return_when=asyncio.ALL_COMPLETED)
+    else:
+        run.cancel()
+        raise Retryable(reasons.API_UNAVAILABLE, "the watches ended and could not be begun anew")
+    run.result()
 
 
 def _registry(cache: Cache, wake: Callable[[WriteName], None], troubles: WatchTroubles, pauses: Pauses) -> kopf.OperatorRegistry:
@@ -112,7 +163,7 @@ def _registry(cache: Cache, wake: Callable[[WriteName], None], troubles: WatchTr
         body = event["object"]
         if event["type"] == "DELETED":
             wake(cache.remove_write(body))
-        elif cache.put_write(body):
+        elif cache.hear_write(body):
             wake(name_of(body))
 
     @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER_CONTAINER}, registry=registry)

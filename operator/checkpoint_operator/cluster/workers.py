@@ -13,7 +13,7 @@ from checkpoint_operator.cluster.cache import WriteName
 from checkpoint_operator.cluster.health import Health
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.work_queue import WorkQueue
-from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 
 CANARY: Final = WriteName("", "canary")
 RESYNC: Final = WriteName("", "resync")
@@ -92,6 +92,11 @@ class Workers:
     def _carry_canary(self) -> None:
         try:
             self.check()
+        except NeedsChange as error:
+            if not self.health.kind_was_gone:
+                _log.warning("%s", error.message)
+            self.health.kind_was_gone = True
+            self.health.note_round_trip(api_answers=False)
         except CheckpointError as error:
             if self.health.api_answers:
                 _log.warning("the API server does not answer: %s", error.message)

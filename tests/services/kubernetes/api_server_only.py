@@ -17,6 +17,7 @@ ever runs. The tests write the pods' status themselves.
     server.service_account_kubeconfig("team", "operator")     a file that has exactly that account's rights
     server.kill(), server.stop(), server.start()              the API server goes away and comes back: same port, same objects
     server.restart_api_server()
+    with server.process.paused(): ...                         nobody answers; server.etcd is that behind it
 
 All servers are on loopback, at ports of their own, so that several can run at once; they end with the block, or with the process.
 """
@@ -33,19 +34,20 @@ from tests.services.server_process import ServerProcess
 
 
 class ApiServer(KubeClient):
-    def __init__(self, plane: ControlPlane, process: ServerProcess) -> None:
+    def __init__(self, plane: ControlPlane, process: ServerProcess, etcd: ServerProcess) -> None:
         super().__init__(plane.kubeconfig, plane.url, plane.authority.own.certificate, plane.directory)
-        self._process = process
+        self.process = process
+        self.etcd = etcd
 
     def start(self) -> None:
         """Returns when it answers that it is ready."""
-        self._process.start()
+        self.process.start()
 
     def stop(self) -> None:
-        self._process.stop()
+        self.process.stop()
 
     def kill(self) -> None:
-        self._process.kill()
+        self.process.kill()
 
     def restart_api_server(self) -> None:
         self.stop()
@@ -69,8 +71,9 @@ def start_api_server_only(directory: Path, *, api_server_flags: tuple[str, ...] 
             running.callback(process.stop)
             return process
 
-        server("etcd", plane.etcd(), plane.ports.etcd, "/readyz", None)
-        api_server = ApiServer(plane, server("kube-apiserver", plane.api_server(*flags), plane.ports.api, "/readyz", trust))
+        etcd = server("etcd", plane.etcd(), plane.ports.etcd, "/readyz", None)
+        process = server("kube-apiserver", plane.api_server(*flags), plane.ports.api, "/readyz", trust)
+        api_server = ApiServer(plane, process, etcd)
         server("kube-controller-manager", plane.controller_manager(), plane.ports.controllers, "/healthz", trust)
         api_server.wait_for_controllers()
         yield api_server

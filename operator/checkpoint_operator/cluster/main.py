@@ -24,6 +24,7 @@ from prometheus_client import start_http_server
 
 from checkpoint_operator.catalogs import CatalogBook
 from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.check import check_settings
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import DEFAULT_PATH, OperatorConfig, load_config
 from checkpoint_operator.cluster.controller import Controller
@@ -67,15 +68,27 @@ def main() -> int:
         sys.stderr.write(f"error: {error.reason}: {error.message}\n")
         return EXIT_FAILED
     if arguments.check:
-        watched = "all namespaces" if config.all_namespaces else ", ".join(config.namespaces)
-        sys.stdout.write(f"ready: the API server answers, CheckpointedWrites are installed; would watch {watched}\n")
-        return EXIT_DONE
+        return _check(config, settings)
     try:
         run(config, settings, api)
     except CheckpointError as error:
         logging.getLogger(__name__).error("%s", error.message, extra={"reason": error.reason})
         return EXIT_FAILED
     return EXIT_DONE
+
+
+def _check(config: OperatorConfig, settings: Settings) -> int:
+    """Say of each thing that is needed whether it answers. The API server has."""
+    watched = "all namespaces" if config.all_namespaces else ", ".join(config.namespaces)
+    sys.stdout.write(f"ready: the API server answers, CheckpointedWrites are installed; would watch {watched}\n")
+    code = EXIT_DONE
+    for what, trouble in check_settings(settings):
+        if trouble is None:
+            sys.stdout.write(f"ready: {what} answers\n")
+        else:
+            sys.stdout.write(f"error: {what}: {trouble.reason}: {trouble.message}\n")
+            code = EXIT_FAILED
+    return code
 
 
 def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:

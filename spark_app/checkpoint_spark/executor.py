@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
@@ -92,9 +92,12 @@ def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, Input]:
     where = (order.uri, order.uid, order.epoch, order.attempt)
     if where not in _records:
         launch = ledger.read_launch(order.attempt)
-        assert launch is not None
-        files = ledger.read_input(launch.input_since)
-        assert files is not None
+        files = ledger.read_input(launch.input_since) if launch is not None else None
+        if launch is None or files is None:
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE,
+                f"{ledger.store.uri}: records of attempt {order.attempt} of {ledger.key} are gone; was the write deleted?",
+            )
         _records.clear()
         _records[where] = (launch, files)
     return _records[where]

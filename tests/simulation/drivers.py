@@ -179,7 +179,8 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
     ledger = world.driver_ledger(shipment.key)
     input_record = ledger.read_input(launch.input_since)
     assert launch.target is not None
-    assert input_record is not None
+    if input_record is None:
+        raise Corrupt(reasons.RECORD_UNREADABLE, "the input is gone: the write was deleted")
     is_iceberg = isinstance(launch.target, IcebergTarget)
     run_task(
         Task(

@@ -100,7 +100,7 @@ CONFIGURED = StorageSettings(
     [
         ("s3://b/x", "s3a://b/x", True),
         ("s3://here/x", "s3a://here/x", True),
-        ("s3://elsewhere/x", "s3a://elsewhere/x", False),  # another endpoint
+        ("s3://elsewhere/x", "s3a://elsewhere/x", True),  # one entry is for both
         ("s3://b/x", "s3://b/X", False),
         ("s3://b/x", "s3://c/x", False),
         ("s3://b/x", "gs://b/x", False),

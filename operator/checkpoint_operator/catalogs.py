@@ -248,7 +248,13 @@ def _of_sqlite(cause: sqlite3.Error, name: str) -> CheckpointError | None:
         full := disk_full(cause, f"the SQLite file of the catalog {name!r} (catalogs.{name}.uri in the settings file)")
     ) is not None:
         return full
-    if "readonly database" in text or "unable to open database file" in text:
+    if "unable to open database file" in text:
+        return Retryable(
+            reasons.CATALOG_UNAVAILABLE,
+            f"the SQLite file of the catalog {name!r} cannot be opened or made: check that its folder is there and can be "
+            f"written, and catalogs.{name}.uri in the settings file",
+        )
+    if "readonly database" in text:
         return NeedsChange(
             reasons.CREDENTIALS_REFUSED,
             f"the SQLite file of the catalog {name!r} cannot be written ({text}): check the permissions of the file and its "

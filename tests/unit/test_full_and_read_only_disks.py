@@ -124,7 +124,7 @@ def test_a_file_system_that_is_read_only_is_for_a_person() -> None:
     [
         ("database or disk is full", reasons.DISK_FULL, "disk full"),
         ("attempt to write a readonly database", reasons.CREDENTIALS_REFUSED, "cannot be written"),
-        ("unable to open database file", reasons.CREDENTIALS_REFUSED, "cannot be written"),
+        ("unable to open database file", reasons.CATALOG_UNAVAILABLE, "cannot be opened or made"),
     ],
 )
 def test_an_sqlite_file_is_no_catalog_that_did_not_answer(said: str, reason: str, word: str) -> None:

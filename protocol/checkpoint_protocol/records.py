@@ -149,6 +149,11 @@ class SourceFile:
     iceberg: IcebergSourceFile | None = _later(None)
     fragment: Count | None = _later(None)
 
+    @property
+    def has_positions(self) -> bool:
+        """Whether there is anything in it that is input."""
+        return self.start != self.end if self.only is None else any(start != end for start, end in self.only)
+
     def ranges(self, index: int) -> tuple[Range, ...]:
         """Return the positions that are input, as those of the file with this index."""
         if self.only is None:

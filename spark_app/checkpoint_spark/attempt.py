@@ -117,7 +117,7 @@ def _plan(ledger: Ledger, launch: LaunchRecord, input_record: Input, reader: Rea
         covered.add(ranges_of(seal))
         done_rows += seal.rows_read
     tasks = plan_tasks(input_record.files, covered.merged(), reader.align, parallelism, launch.source.split_size)
-    filled = sum(any(piece.start != piece.end for piece in file.ranges(0)) for file in input_record.files)
+    filled = sum(1 for file in input_record.files if file.has_positions)
     return PlanRecord(
         token=new_token(),
         attempt=launch.attempt,

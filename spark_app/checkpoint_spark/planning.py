@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +24,11 @@ Align = Callable[[SourceFile, int, int], int]
 
 def whole(files: Sequence[SourceFile]) -> tuple[Range, ...]:
     """Return all positions of the input."""
-    return merge(piece for index, file in enumerate(files) for piece in file.ranges(index))
+    return merge(_pieces(files))
+
+
+def _pieces(files: Sequence[SourceFile]) -> Iterator[Range]:
+    return (piece for index, file in enumerate(files) for piece in file.ranges(index))
 
 
 def _size_bytes(files: Sequence[SourceFile], piece: Range) -> int:
@@ -50,7 +54,7 @@ def plan_tasks(
     while the others have nothing left; but not for a small rest of it, and not text that can only be read from its start. Of very
     small files a task has so many that it takes as long to open them as to read a large one.
     """
-    remaining = subtract(whole(files), covered)
+    remaining = subtract(_pieces(files), covered)
     total_bytes = sum(_size_bytes(files, piece) for piece in remaining)
     wanted = max(parallelism * _TASKS_PER_CORE, round(total_bytes / split_size_bytes))
     dealing = _Dealing(total_bytes / max(1, min(wanted, total_bytes // _SMALLEST_TASK_BYTES)), most_pieces)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.asking import in_threads, streamed
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.outputs import Output, find_file_in, refuse
 from checkpoint_protocol.patterns import Pattern, split
@@ -21,6 +21,7 @@ from checkpoint_spark.sources.failures import changed
 from checkpoint_spark.sources.locations import FoundFile
 
 _AT_ONCE: Final = 16
+_MOST_AT_A_TIME: Final = 32
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -118,10 +119,20 @@ class SourceFiles:
         return self._buckets if location.root else self._disk
 
 
-def for_each(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+def for_each(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
     """Do something with many files at once, waiting for the store most of the time. The first error ends it."""
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="source-files") as pool:
-        return list(pool.map(work, items))
+    return list(streamed_each(work, items))
+
+
+def streamed_each(work: Callable[[_T], _R], items: Sequence[_T]) -> Iterator[_R]:
+    """Give the results in the order of the files, some ahead: of a million files not all are in memory at once.
+
+    Files are handed out by dozens where there are many, as handing out takes longer than a look at a file on disk.
+    """
+    count = max(1, min(_MOST_AT_A_TIME, len(items) // (_AT_ONCE * _AT_ONCE)))
+    batches = [items[start : start + count] for start in range(0, len(items), count)]
+    for results in streamed(in_threads, lambda batch: [work(item) for item in batch], batches, _AT_ONCE):
+        yield from results
 
 
 def _missing(path: str) -> NeedsChange:

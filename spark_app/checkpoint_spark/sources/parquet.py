@@ -18,7 +18,7 @@ from checkpoint_protocol.where import Condition
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources.chunks import Chunk, in_chunks
 from checkpoint_spark.sources.failures import changed, reading, unreadable
-from checkpoint_spark.sources.files import SourceFiles, for_each
+from checkpoint_spark.sources.files import SourceFiles, streamed_each
 from checkpoint_spark.sources.locations import FoundFile
 from checkpoint_spark.sources.numbering import empty_chunk
 from checkpoint_spark.sources.parquet_rows import INT96_UNIT, nearest_start, open_parquet, row_batches, row_group_starts
@@ -46,15 +46,21 @@ class ParquetReader:
 
     def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
         found = self._files.expand(paths)
-        footers = for_each(self._read_footer, found)
-        schema = self._wanted(found[0].path, footers[0].schema)
-        for file, footer in zip(found, footers, strict=True):
-            _check_same(found[0].path, schema, file.path, self._wanted(file.path, footer.schema))
-        described = tuple(
-            SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=footer.rows, cuts=footer.cuts)
-            for file, footer in zip(found, footers, strict=True)
-        )
-        return described, schema
+        described: list[SourceFile] = []
+        schema = last = None
+        # A file at a time: the footers of a million files would not all fit.
+        for file, footer in zip(found, streamed_each(self._read_footer, found), strict=True):
+            if last is None or not footer.schema.equals(last):
+                last, wanted = footer.schema, self._wanted(file.path, plain_schema(footer.schema))
+                schema = schema or wanted
+                _check_same(found[0].path, schema, file.path, wanted)
+            described.append(
+                SourceFile(
+                    path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=footer.rows, cuts=footer.cuts
+                )
+            )
+        assert schema is not None
+        return tuple(described), schema
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return nearest_start(file.cuts, file.end or 0, position, slack)
@@ -92,7 +98,7 @@ class ParquetReader:
             pq.ParquetFile(opened, coerce_int96_timestamp_unit=INT96_UNIT) as parquet,
         ):
             metadata, schema = parquet.metadata, parquet.schema_arrow
-        return _Footer(metadata.num_rows, row_group_starts(metadata), plain_schema(schema))
+        return _Footer(metadata.num_rows, row_group_starts(metadata), schema)
 
     def _wanted(self, path: str, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the columns that are asked for."""

@@ -24,7 +24,7 @@ from checkpoint_protocol.manifest import Source, parse_manifest
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.planning import plan_tasks
+from checkpoint_spark.planning import MOST_PIECES, plan_tasks
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.parquet_rows import nearest_start
 from checkpoint_spark.sources.reader import file_reader_for
@@ -317,6 +317,20 @@ def test_the_planned_tasks_are_within_the_bounds(
     bounds = _tasks(SourceSeen(found, filled, found[opened:], whole, None, None), cores, split_bytes * scale)
 
     planned = len(plan_tasks(records, (), align, cores, split_bytes * scale))
+
+    assert bounds.at_most is not None
+    assert bounds.at_least <= planned <= bounds.at_most
+
+
+@pytest.mark.parametrize("count", [MOST_PIECES - 1, MOST_PIECES, MOST_PIECES + 1, 4 * MOST_PIECES + 3])
+@pytest.mark.parametrize("unit", ["rows", "records"])
+def test_the_planned_tasks_are_within_the_bounds_where_very_many_files_are_very_small(count: int, unit: Any) -> None:
+    record = SourceFile(path="/in/a", etag="e", size_bytes=1, unit=unit, end=1 if unit == "rows" else None)
+    files = tuple(FoundFile("", f"/in/{number}", 1) for number in range(count))
+    whole = frozenset(file.path for file in files) if unit == "records" else frozenset[str]()
+
+    bounds = _tasks(SourceSeen(files, files[:200], files[200:], whole, None, None), 1, 128 << 20)
+    planned = len(plan_tasks([record] * count, (), lambda file, position, slack: position, 1, 128 << 20))
 
     assert bounds.at_most is not None
     assert bounds.at_least <= planned <= bounds.at_most

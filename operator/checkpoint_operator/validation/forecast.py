@@ -23,6 +23,8 @@ _FULLEST_TASK: Final = 1.25
 _FULLEST_TASK_WITH_WHOLE_FILE: Final = 2.25
 #: What would be less than this part of a last task goes to the one before.
 _CRUMBS: Final = 1 / 16
+#: So many files, or pieces of files, are in one task at the most.
+_MOST_PIECES: Final = 10_000
 #: Text is cut at the next line.
 _LONGEST_LINE_BYTES: Final = 64 << 10
 
@@ -103,8 +105,11 @@ def _tasks(source: SourceSeen, cores: int, most_bytes: int) -> Bounds:
     fullest_bytes = largest * fullest + _LONGEST_LINE_BYTES
     shared_bytes = filled_bytes - sum(alone) - largest * _CRUMBS
     least = max(len(alone) + ceil(max(0, shared_bytes) / fullest_bytes), 1 if filled_bytes else 0)
+    # Tasks that have as many files as a task may have, and are full before they are as large as the others.
+    least = max(least, ceil(len(source.filled) / _MOST_PIECES))
     can_be_cut = any(file.path not in source.whole for file in (*source.filled, *source.unopened))
     most = len(source.whole) + (_count(all_bytes, cores, most_bytes) if can_be_cut else 0)
+    most += (len(source.files) + most) // _MOST_PIECES
     return Bounds(
         at_least=min(least, most),
         at_most=most,

@@ -116,8 +116,10 @@ def _plan(ledger: Ledger, launch: LaunchRecord, input_record: Input, reader: Rea
     for seal in ledger.counted_seals(launch.counted):
         covered.add(ranges_of(seal))
         done_rows += seal.rows_read
-    tasks = plan_tasks(input_record.files, covered.merged(), reader.align, parallelism, launch.source.split_size)
-    filled = sum(1 for file in input_record.files if file.has_positions)
+    # In memory: planning goes through them several times, and the parts of a large input are read once.
+    files = tuple(input_record.files)
+    tasks = plan_tasks(files, covered.merged(), reader.align, parallelism, launch.source.split_size)
+    filled = sum(1 for file in files if file.has_positions)
     return PlanRecord(
         token=new_token(),
         attempt=launch.attempt,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from checkpoint_protocol.patterns import split
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.source_paths import Location, locate
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.sources.files import SourceFiles, for_each
+from checkpoint_spark.sources.files import SourceFiles, for_each, streamed_each
 
 FILES = SourceFiles(StorageSettings())
 
@@ -243,3 +244,45 @@ def test_work_on_many_files_keeps_their_order_and_ends_with_the_first_error() ->
     with pytest.raises(ValueError, match=r"^0$"):
         for_each(work, range(10_000))
     assert len(started) < 10_000
+
+
+# --- many files -------------------------------------------------------------------------------------------------------------
+
+
+def looked_at_by(seconds_a_look: float, count: int = 300) -> tuple[list[int], set[int]]:
+    """Look at so many files, each of which takes so long; return what was found and the threads that did it."""
+    now, threads = 0.0, set[int]()
+
+    def look(number: int) -> int:
+        nonlocal now
+        now += seconds_a_look
+        threads.add(threading.get_ident())
+        return number * 2
+
+    return list(streamed_each(look, range(count), lambda: now)), threads
+
+
+def test_files_that_answer_at_once_are_looked_at_one_by_one() -> None:
+    assert looked_at_by(0.00001) == ([number * 2 for number in range(300)], {threading.get_ident()})
+
+
+def test_files_that_let_wait_are_looked_at_side_by_side_and_given_in_their_order() -> None:
+    found, threads = looked_at_by(0.05)
+
+    assert found == [number * 2 for number in range(300)]
+    assert threads - {threading.get_ident()}
+
+
+@pytest.mark.parametrize("seconds", [0.00001, 0.05])
+def test_the_first_file_that_cannot_be_read_is_the_one_that_is_named(seconds: float) -> None:
+    now = 0.0
+
+    def look(number: int) -> int:
+        nonlocal now
+        now += seconds
+        if number in (70, 71):
+            raise ValueError(number)
+        return number
+
+    with pytest.raises(ValueError, match="70"):
+        list(streamed_each(look, range(300), lambda: now))

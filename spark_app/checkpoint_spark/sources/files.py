@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
@@ -22,6 +23,9 @@ from checkpoint_spark.sources.locations import FoundFile
 
 _AT_ONCE: Final = 16
 _MOST_AT_A_TIME: Final = 32
+#: A look at a file that takes longer than this waits for something.
+_FAST_S: Final = 0.001
+_SLOW_IN_A_ROW: Final = 2
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -124,15 +128,20 @@ def for_each(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
     return list(streamed_each(work, items))
 
 
-def streamed_each(work: Callable[[_T], _R], items: Sequence[_T]) -> Iterator[_R]:
+def streamed_each(work: Callable[[_T], _R], items: Sequence[_T], clock: Callable[[], float] = time.monotonic) -> Iterator[_R]:
     """Give the results in the order of the files, some ahead: of a million files not all are in memory at once.
 
-    Files are handed out by dozens where there are many, as handing out takes longer than a look at a file on disk.
+    One by one as long as that is fast, as on a local disk, where threads only wait for each other (five times the time); from the
+    first looks that wait for a store, many at once.
     """
-    count = max(1, min(_MOST_AT_A_TIME, len(items) // (_AT_ONCE * _AT_ONCE)))
-    batches = [items[start : start + count] for start in range(0, len(items), count)]
-    for results in streamed(in_threads, lambda batch: [work(item) for item in batch], batches, _AT_ONCE):
+    at, count, slow = 0, 1, 0
+    while slow < _SLOW_IN_A_ROW and at < len(items):
+        started = clock()
+        results = [work(item) for item in items[at : at + count]]
+        slow = slow + 1 if clock() - started >= _FAST_S * len(results) else 0
         yield from results
+        at, count = at + len(results), min(2 * count, _MOST_AT_A_TIME)
+    yield from streamed(in_threads, work, items[at:], _AT_ONCE)
 
 
 def _missing(path: str) -> NeedsChange:

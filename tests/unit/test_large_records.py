@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_operator.commit.results import check_coverage
+from checkpoint_operator.commit.results import check_coverage, gather
 from checkpoint_operator.deletion import delete_write
 from checkpoint_operator.inspection import inspect_store
 from checkpoint_operator.row_errors import place_of
@@ -20,7 +20,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Quarantine
+from checkpoint_protocol.manifest import Quarantine, Source
 from checkpoint_protocol.parts import Input, InputInParts, cut_files
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quarantine import most_rows
@@ -28,6 +28,7 @@ from checkpoint_protocol.records import (
     MAX_RECORD_BYTES,
     InputPartRecord,
     InputRecord,
+    NoTarget,
     QuarantinedRow,
     RowPosition,
     Seal,
@@ -36,6 +37,10 @@ from checkpoint_protocol.records import (
     encode,
 )
 from checkpoint_protocol.standing import put_once
+from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.store import open_store
+from checkpoint_spark.attempt import run_attempt
+from checkpoint_spark.executor import execute_order
 from checkpoint_spark.input import fix_input, look_at_files
 from checkpoint_spark.pace import Pace
 from checkpoint_spark.planning import MOST_PIECES, plan_tasks
@@ -330,6 +335,42 @@ def test_of_very_small_files_no_task_has_so_many_that_its_seals_grow_large() -> 
     assert len(tasks) == 4
     sealed = seal(0, 0, [(1_000_000, 0, 1_000_000)] * MOST_PIECES)
     assert len(encode(sealed)) < MAX_RECORD_BYTES / 64
+
+
+# --- a whole attempt ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_attempt_over_an_input_in_parts_does_every_row_once_and_so_does_the_one_after_it(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(60):
+        (tmp_path / "in" / f"{number:02}.json").write_text(f'{{"id": {number}, "text": "{"x" * 500}"}}\n')
+    store = open_store(str(tmp_path / "checkpoints"), StorageSettings())
+    source = Source(format="json", path=str(tmp_path / "in"))
+    nothing = {"source": source, "target": NoTarget(), "sink_format": "none"}
+
+    def attempt(number: int, counted: tuple[int, ...], most_tasks: int) -> None:
+        ledger = Ledger(store, KEY, part_bytes=_PART_BYTES)
+        ledger.put_launch(launch(number, counted).model_copy(update=nothing))
+
+        def ship(orders: Sequence[str]) -> None:
+            for order in orders[:most_tasks]:
+                execute_order(order, StorageSettings())
+
+        run_attempt(ledger, number, StorageSettings(), 20, ship)
+        ledger.close(number)
+
+    attempt(1, (), most_tasks=1)
+    attempt(2, (1,), most_tasks=1_000)
+
+    ledger = Ledger(store, KEY)
+    read, first, second = ledger.read_input(), ledger.read_plan(1), ledger.read_plan(2)
+    assert isinstance(read, InputInParts)
+    assert len(read.index.parts) > 3
+    assert first is not None
+    assert second is not None
+    assert 0 < second.done_files < 60
+    assert 0 < second.done_rows < 60
+    assert gather(ledger, 2).rows_read == 60
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------------

@@ -173,8 +173,6 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         _never_changes("lance", "sink.lance", optional=True),
         _never_changes("none", "sink.none", optional=True),
         _never_changes("mode", "sink.mode"),
-        _never_changes("create", "sink.create"),
-        _never_changes("partitionBy", "sink.partitionBy"),
     ),
     manifest.LanceSink: (_NO_ESCAPES,),
     manifest.CheckpointSpec: (_never_changes("uri", "checkpoint.uri"),),

@@ -8,7 +8,7 @@ from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import FIRST_NULL_VALUES, Source, Spec
+from checkpoint_protocol.manifest import FIRST_NULL_VALUES, Source, Spec, without_making
 from checkpoint_protocol.records import WriteRecord
 from checkpoint_protocol.store import ObjectStore
 
@@ -63,7 +63,9 @@ def changed_parts(store: ObjectStore, standing: WriteRecord, spec: Spec) -> tupl
     What is sealed is looked at, and may be more a moment later: before the next attempt is recorded the rounds look again.
     """
     identity = spec.identity
-    changed = [part for part in identity if part != "source" and identity[part] != standing.identity.get(part)]
+    sink = standing.identity.get("sink")
+    began_with = {**standing.identity, "sink": without_making(sink) if isinstance(sink, dict) else sink}
+    changed = [part for part in identity if part != "source" and identity[part] != began_with.get(part)]
     if _source_is_another(store, standing, spec):
         changed.insert(0, "source")
     return tuple(changed)

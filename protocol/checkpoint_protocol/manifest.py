@@ -53,6 +53,9 @@ _USER_INFO: Final = r"://[^/@:$]*:[^/@$]+@"
 #: The name of a driver's pod is <write>-<8 hex digits>-<epoch>-<attempt>, and a pod's host name has 63 characters at most.
 MAX_NAME_LENGTH: Final = 45
 
+#: What of a sink counts only where the table is missing.
+_MAKING_FIELDS: Final = ("create", "partitionBy")
+
 _ColumnName = Annotated[str, Field(max_length=512)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -392,10 +395,20 @@ class Sink(Section):
         return self
 
     @property
+    def identity(self) -> dict[str, JsonValue]:
+        """What says which table it is, and what a commit does to it: all but how a missing one is made, and how files are cut."""
+        return without_making(self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"target_file_size"}))
+
+    @property
     def format(self) -> Literal["iceberg", "lance", "none"]:
         if self.iceberg is not None:
             return "iceberg"
         return "lance" if self.lance is not None else "none"
+
+
+def without_making(sink: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a sink, as plain data by which a write is known, without how a missing table is made; older releases stored that."""
+    return {name: value for name, value in sink.items() if name not in _MAKING_FIELDS}
 
 
 class CheckpointSpec(Section):
@@ -547,7 +560,7 @@ class Spec(Section):
         """
         return {
             "source": self.source.identity,
-            "sink": self.sink.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"target_file_size"}),
+            "sink": self.sink.identity,
             "checkpoint": {"uri": self.checkpoint.uri},
         }
 

@@ -12,6 +12,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
+from tests.support.places import on_disk
 
 
 def ids(world: World) -> list[int]:
@@ -144,6 +145,19 @@ def test_a_file_that_was_replaced_and_is_put_back_goes_on_without_an_edit(
 
     kept.rename(victim)
     world.api.annotate(world.key, RETRY_ANNOTATION, "the file is back")
+    world.until_committed()
+
+    assert ids(world) == list(range(200))
+
+
+def test_a_missing_table_is_made_when_create_is_set_as_the_message_says(tmp_path: Path, source: Path) -> None:
+    world = World(on_disk(tmp_path, "iceberg"))
+    world.apply(source)
+    world.until_stalled()
+    assert world.status.reason == reasons.TABLE_MISSING
+    assert "set sink.create: true" in (world.status.message or "")
+
+    world.edit(sink={**world.place.sink(), "create": True})
     world.until_committed()
 
     assert ids(world) == list(range(200))

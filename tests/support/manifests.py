@@ -419,12 +419,12 @@ FORBIDDEN_EDITS: Final[dict[str, dict[str, Any]]] = {
     "another table": {"spec__sink__iceberg__table": "db.flights2"},
     "another kind of sink": {"spec__sink": {"lance": {"uri": "/x"}}},
     "no sink any more": {"spec__sink": {"none": {}}},
-    "create added": {"spec__sink__create": True},
     "another checkpoint": {"spec__checkpoint__uri": "/other"},
 }
 
 #: ... and all else can, also where it is added or spelled out only now.
 ALLOWED_EDITS: Final[dict[str, dict[str, Any]]] = {
+    "a table that is missing is made": {"spec__sink__create": True},
     "sizes": {
         "spec__source__splitSize": "1Mi",
         "spec__sink__targetFileSize": "1Mi",

@@ -202,7 +202,7 @@ def rules_at(path: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("model", "changeable"),
     [
-        (Sink, {"targetFileSize"}),
+        (Sink, {"targetFileSize", "create", "partitionBy"}),
         (CheckpointSpec, {"interval", "minimumBytes"}),
     ],
 )

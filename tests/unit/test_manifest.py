@@ -385,7 +385,6 @@ def test_sizes_code_and_spelled_out_defaults_do_not_change_the_identity(changes:
         {"sink": {"iceberg": {"catalog": "local", "table": "db.flights2"}}},
         {"sink": {"lance": {"uri": "/x"}}},
         {"sink": {"none": {}}},
-        {"sink__create": True},
         {"checkpoint__uri": "/other"},
     ],
     ids=lambda changes: "-".join(changes),

@@ -237,6 +237,7 @@ def full_status() -> Status:
         started_at=MOMENT,
         attempt=5,
         progress="10/10",
+        activity="tasks running: 336,776 of 336,776 rows (100%)",
         tasks=10,
         tasks_sealed=10,
         rows_sealed=336_776,

@@ -188,16 +188,6 @@ def test_a_kind_that_is_back_at_once_is_watched(operator: Operator) -> None:
     until(is_seen)
 
 
-def test_a_process_that_is_told_to_end_while_the_kind_is_gone_ends_at_once(operator: Operator) -> None:
-    operator.delete_crd()
-    began = time.monotonic()
-    operator.process.stop()
-
-    assert time.monotonic() - began < 30, "it was not killed"
-    operator.apply_crd()
-    operator.process.start()
-
-
 def test_a_namespace_that_comes_back_is_watched_again_by_the_same_process(operator: Operator) -> None:
     operator.apply(ONE, "before")
     until(lambda: operator.has_seen(ONE, "before"))

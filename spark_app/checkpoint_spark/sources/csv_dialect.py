@@ -23,6 +23,12 @@ WAY_OUT: Final = (
     "source.types (steps and table have to take it), or name what stands for NULL in source.options.nullValues; what is sealed "
     "stays"
 )
+#: The same in text that is read from its start, where a line is not known apart from those before it.
+STREAM_WAY_OUT: Final = (
+    "give the column a type that holds all its values by source.types (steps and table have to take it), or name what stands for "
+    "NULL in source.options.nullValues; what is sealed stays. Lines of files that are read from their start (gzip, multiLine, "
+    "escape) cannot be quarantined: if the line itself is wrong, give the mended file to a write of another name"
+)
 #: What helps while the columns are looked at, before the input is fixed.
 FIRST_WAY_OUT: Final = (
     "mend the file, set onRowError: Quarantine to set such lines apart, or give the column a type that holds all its values by "

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from checkpoint_protocol.manifest import SourceOptions
-from checkpoint_spark.sources.csv_dialect import WAY_OUT, CsvDialect, name_columns
+from checkpoint_spark.sources.csv_dialect import STREAM_WAY_OUT, CsvDialect, name_columns
 from checkpoint_spark.sources.failures import explain, reading, unreadable
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.inferred_columns import InferredColumns
@@ -108,7 +108,7 @@ class CsvStream:
         problem = explain(ValueError(name_columns(str(error), names)))
         if _TOO_SMALL in str(error):
             problem = f"it is longer than {LONGEST_LINE_BYTES >> 20} MiB, or a quoted field in it has no end"
-        raise unreadable(path, f"near row {row}: {problem}", WAY_OUT) from error
+        raise unreadable(path, f"near row {row}: {problem}", STREAM_WAY_OUT) from error
 
     def _check_is_closed(self, path: str, block_bytes: int, names: Sequence[str], rows: int) -> None:
         """Refuse a file that ends inside quotes: pyarrow takes its end for the end of the field, however much that swallowed.

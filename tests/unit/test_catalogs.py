@@ -13,7 +13,7 @@ import pytest
 
 from checkpoint_operator.catalogs import CatalogBook, _bounded_uri
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.settings import CatalogSettings, Settings
 
 WITHIN_S = 1.0
@@ -102,7 +102,7 @@ def test_a_catalog_that_answers_again_is_opened(tmp_path: Path) -> None:
     folder = tmp_path / "absent"
     disk = CatalogSettings(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{tmp_path}")
     catalogs = CatalogBook(Settings(catalogs={"disk": disk}), WITHIN_S, lambda: now[0])
-    with pytest.raises(NeedsChange):
+    with pytest.raises(Retryable):
         catalogs.open("disk")
 
     folder.mkdir()

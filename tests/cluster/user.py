@@ -96,7 +96,7 @@ class User:
             "sink": self.place.sink(),
             "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1s", "minimumBytes": "1"},
             "driver": {"memory": "512Mi", "template": _small("driver")},
-            "executor": {"memory": "512Mi", "cores": 2, "template": _small("executor")},
+            "executor": {"instances": 1, "memory": "512Mi", "cores": 2, "template": _small("executor")},
             "sparkConf": {
                 # One real core is asked for by two task slots: this machine is small.
                 "spark.kubernetes.executor.request.cores": "100m",

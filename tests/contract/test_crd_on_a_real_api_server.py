@@ -246,6 +246,8 @@ def full_status() -> Status:
         rows_committed=336_776,
         run_nonce="2026",
         driver_pod="flights-0123abcd-1-5",
+        queue_position=4,
+        retried="again",
         reason="Committed",
         message="the commit was seen in the table",
         attempts=attempts,

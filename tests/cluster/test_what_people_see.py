@@ -94,6 +94,8 @@ def test_a_pod_that_the_namespace_does_not_admit(user: User) -> None:
 )
 def test_what_a_write_is_cannot_be_edited(user: User, change: dict[str, Any]) -> None:
     begin(user)
+    # Until rows of it are sealed, the source may be another one.
+    user.wait_for("Committed")
 
     with pytest.raises(CommandFailed, match=r"fixed|cannot|immutable"):
         user.edit(**change)

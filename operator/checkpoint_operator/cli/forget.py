@@ -36,7 +36,7 @@ def forget_command(file: Path, settings_file: Path | None, yes: bool, force: boo
         return _forget(manifest, settings, console, yes, force)
     except CheckpointError as error:
         _say(console, error)
-        return exits.FAILED
+        return exits.code_of(error)
 
 
 def _forget(manifest: CheckpointedWrite, settings: Settings, console: Console, yes: bool, force: bool) -> int:

@@ -87,6 +87,23 @@ def test_each_line_that_cannot_be_read_is_told_at_its_place_and_the_others_are_r
             assert found_in(kind, put(folder, "x.json.gz", text), positions, paces) == numbered
 
 
+@pytest.mark.parametrize("line", ['{"n": 1}{"n": 2}', '{"n": 1} null', 'null {"n": 2}', '{"text": "}{"}{"n": 2}'])
+@pytest.mark.parametrize("made_up_for", ["\n\n", '\n{"n":\n3}\n'], ids=["a_blank_line", "an_object_of_two_lines"])
+def test_two_objects_in_a_line_are_no_rows_though_there_are_as_many_rows_as_lines(
+    tmp_path: Path, line: str, made_up_for: str
+) -> None:
+    text = KINDS["json"][0] + line + made_up_for
+    found = found_in("json", put(tmp_path, "x.json", text), [], [1.0])
+    assert found[:2] == [FIRST, line]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_what_looks_like_two_objects_inside_of_a_text_is_one(tmp_path: Path, end: str) -> None:
+    text = '{"n": 0, "text": "a} b {"}' + end + '{"n": 1, "text": "}{"}\n'
+    rows = [{"n": 0, "text": "a} b {"}, {"n": 1, "text": "}{"}]
+    assert found_in("json", put(tmp_path, "x.json", text), [], [1.0]) == rows
+
+
 @pytest.mark.parametrize(
     ("kind", "line", "parts"),
     [

@@ -29,6 +29,10 @@ FIRST_WAY_OUT: Final = (
 
 
 _SPACE: Final = re.compile(rb"\s*")
+#: Where a line may hold a second object, which pyarrow would read as one more row: after an object, or after a null, which is one
+#: too. Inside of a string it says nothing. Two patterns, each with a literal beginning, are far faster than one of both.
+_AFTER_OBJECT: Final = re.compile(rb"\}[ \t]*[^\s,}\]]")
+_AFTER_NULL: Final = re.compile(rb"null[ \t]*[^\s,}\]]")
 #: A byte order mark may come before the first line.
 _MARK_BYTES: Final = 3
 
@@ -114,11 +118,37 @@ def _read(lines: Lines, options: Any) -> pa.Table | None:
             raise
         raise pa.ArrowInvalid(f"unexpected field {late!r}, which the first rows of the source do not have") from error
     rows = table.num_rows - added
-    if not lines.are_as_many_as(rows, spaces_are_blank=True):
+    # In this order: with at most one object a line, as many objects as lines are one in each.
+    if _has_several_in_a_line(lines) or not lines.are_as_many_as(rows, spaces_are_blank=True):
         raise NotOneRowALine(
             "a line does not hold exactly one object", "write each object on a line of its own", ends_with_its_line=True
         )
     return table.slice(added)
+
+
+def _has_several_in_a_line(lines: Lines) -> bool:
+    """Whether some line is more than one object: a blank line, or an object over two lines, would make up for it in number."""
+    return any(_is_no_json(line) for pattern in (_AFTER_OBJECT, _AFTER_NULL) for line in _lines_with(lines, pattern))
+
+
+def _lines_with(lines: Lines, pattern: re.Pattern[bytes]) -> Iterator[Lines]:
+    at = lines.begin
+    while (found := pattern.search(lines.data, at, lines.end)) is not None:
+        line = lines.line_at(found.start())
+        at = found.end()
+        if pattern is _AFTER_OBJECT or not lines.data[line.begin : found.start()].strip():
+            yield line
+            at = line.end
+
+
+def _is_no_json(line: Lines) -> bool:
+    try:
+        json.loads(line.buffer.to_pybytes().decode(errors="replace"))
+    except ValueError:
+        return True
+    except RecursionError:
+        raise pa.ArrowInvalid("its objects lie too deep in one another") from None
+    return False
 
 
 def _late_field(lines: Lines, schema: pa.Schema | None, error: pa.ArrowInvalid) -> str | None:

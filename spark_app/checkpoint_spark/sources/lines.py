@@ -87,6 +87,12 @@ class Lines:
         start = max(self.data.rfind(b"\n", self.begin, stop), self.data.rfind(b"\r", self.begin, stop)) + 1
         return self.data[max(start, self.begin) : stop]
 
+    def line_at(self, place: int) -> Lines:
+        """Return the line around a place in the data that is no line break; without its break."""
+        start = max(self.data.rfind(b"\n", self.begin, place), self.data.rfind(b"\r", self.begin, place), self.begin - 1) + 1
+        ends = (self.data.find(mark, place, self.end) for mark in (b"\n", b"\r"))
+        return self.between(start, min((end for end in ends if end >= 0), default=self.end))
+
     def line_end_near_the_middle(self) -> int | None:
         """Return where the lines can be cut in two; None for a single line."""
         middle = (self.begin + self.end) // 2

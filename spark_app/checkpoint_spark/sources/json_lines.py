@@ -135,10 +135,9 @@ def _lines_with(lines: Lines, pattern: re.Pattern[bytes]) -> Iterator[Lines]:
     at = lines.begin
     while (found := pattern.search(lines.data, at, lines.end)) is not None:
         line = lines.line_at(found.start())
-        at = found.end()
+        at = line.end
         if pattern is _AFTER_OBJECT or not lines.data[line.begin : found.start()].strip():
             yield line
-            at = line.end
 
 
 def _is_no_json(line: Lines) -> bool:

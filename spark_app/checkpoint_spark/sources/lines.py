@@ -89,9 +89,13 @@ class Lines:
 
     def line_at(self, place: int) -> Lines:
         """Return the line around a place in the data that is no line break; without its break."""
-        start = max(self.data.rfind(b"\n", self.begin, place), self.data.rfind(b"\r", self.begin, place), self.begin - 1) + 1
-        ends = (self.data.find(mark, place, self.end) for mark in (b"\n", b"\r"))
-        return self.between(start, min((end for end in ends if end >= 0), default=self.end))
+        # The second search of each end stays within what the first has found: \r is rare, and would be looked for in all the data.
+        start = max(self.data.rfind(b"\n", self.begin, place) + 1, self.begin)
+        start = max(self.data.rfind(b"\r", start, place) + 1, start)
+        end = self.data.find(b"\n", place, self.end)
+        end = self.end if end < 0 else end
+        carriage_return = self.data.find(b"\r", place, end)
+        return self.between(start, end if carriage_return < 0 else carriage_return)
 
     def line_end_near_the_middle(self) -> int | None:
         """Return where the lines can be cut in two; None for a single line."""

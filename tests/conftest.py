@@ -5,6 +5,7 @@ HYPOTHESIS_PROFILE=search looks for new ones.
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,18 @@ pytest_plugins = ["tests.services.fixtures"]
 settings.register_profile("same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+#: Fixtures that cost seconds for each process that asks for them.
+SHARED = ("cluster", "api_server", "session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, those with a costly server in common stay together, and else those of a file."""
+    for item in items:
+        group = next((name for name in SHARED if name in getattr(item, "fixturenames", ())), Path(item.path).stem)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_configure(config: pytest.Config) -> None:

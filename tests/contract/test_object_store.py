@@ -309,6 +309,14 @@ def test_a_store_that_keeps_nothing_is_refused() -> None:
     assert caught.value.reason == reasons.STORE_UNSAFE
 
 
+def test_a_store_that_once_takes_a_fresh_name_for_another_is_taken() -> None:
+    store = SaysExists(times=1)
+
+    probe(store)
+
+    assert paths(store, "") == []
+
+
 def test_a_store_whose_client_sends_puts_twice_is_taken() -> None:
     probe(RetriesItsPuts())
 

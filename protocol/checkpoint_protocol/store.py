@@ -244,6 +244,7 @@ def _gist(error: Exception) -> str:
     text = " ".join(str(error).partition("Debug source:")[0].split())
     return _EACH_TIME_ANOTHER.sub("", text)[:600]
 
+
 #: Under how many names a store may say that a fresh one is taken.
 _PROBED_NAMES: Final = 3
 

@@ -89,7 +89,7 @@ class Lines:
 
     def line_at(self, place: int) -> Lines:
         """Return the line around a place in the data that is no line break; without its break."""
-        # The second search of each end stays within what the first has found: \r is rare, and would be looked for in all the data.
+        # The second search of each end stays within what the first has found: in data without \r it would go through all of it.
         start = max(self.data.rfind(b"\n", self.begin, place) + 1, self.begin)
         start = max(self.data.rfind(b"\r", start, place) + 1, start)
         end = self.data.find(b"\n", place, self.end)

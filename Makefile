@@ -42,7 +42,7 @@ check: setup ## the fast checks: format, lint, types, import rules, pure tests
 
 prefetch: setup ## fetch and build the servers that the tests use, once, into a cache folder
 	@$(BIN)/python -m checkpoint_operator.local.java
-	$(BIN)/python -m tests.services.prefetch
+	$(BIN)/python -m devtools.prefetch
 
 test: setup prefetch ## run every test; as root on Linux, those on a real cluster too
 	$(BIN)/ruff format --check .
@@ -66,18 +66,18 @@ cluster: setup ## start a Kubernetes of one node on this machine; the first time
 ifeq ($(CLUSTER),kind)
 	go run $(KIND) create cluster --name tests --wait 2m
 else
-	@$(BIN)/python -m tests.services.kubernetes up
+	@$(BIN)/python -m devtools.kubernetes up
 endif
 
 cluster-down: setup ## end it, with all that runs in it
 ifeq ($(CLUSTER),kind)
 	go run $(KIND) delete cluster --name tests
 else
-	@$(BIN)/python -m tests.services.kubernetes down
+	@$(BIN)/python -m devtools.kubernetes down
 endif
 
 images: setup ## build the images of operator and Spark into archives, and load them if the cluster is up
-	@$(BIN)/python -m tests.services.kubernetes images
+	@$(BIN)/python -m devtools.kubernetes images
 
 format: setup ## format the code
 	$(BIN)/ruff check --fix --quiet .

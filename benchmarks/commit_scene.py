@@ -48,8 +48,8 @@ from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.bundling import Bundler
 from checkpoint_spark.formats.iceberg import IcebergStager
-from tests.services.ports import free_port
-from tests.services.s3_server import S3Server
+from devtools.ports import free_port
+from devtools.s3_server import S3Server
 from tests.support.records import launch
 
 DELAY_S = 0.05

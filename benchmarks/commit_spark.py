@@ -22,7 +22,7 @@ from pyiceberg.table import StaticTable, Table
 from benchmarks import plain_spark
 from benchmarks.commit_scene import Rig
 from checkpoint_protocol.storage import StorageSettings, iceberg_options
-from tests.services.spark_iceberg import s3_and_sqlite
+from devtools.spark_iceberg import s3_and_sqlite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

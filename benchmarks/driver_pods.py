@@ -33,9 +33,9 @@ from benchmarks.pairs import Ratio
 from benchmarks.results import Result, with_ratio
 from checkpoint_operator.cluster.kube import PLURAL
 from checkpoint_protocol.manifest import API_VERSION, KIND
-from tests.services.kubernetes import start_api_server_only
-from tests.services.kubernetes.api_server_only import ApiServer
-from tests.services.ports import free_port
+from devtools.kubernetes import start_api_server_only
+from devtools.kubernetes.api_server_only import ApiServer
+from devtools.ports import free_port
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _NAMESPACE: Final = "writes"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.services import build_tools, cache
+from devtools import build_tools, cache
 
 RIVALS: Final = ("ray", "daft")
 _ROOT: Final = Path(__file__).resolve().parent.parent

@@ -15,7 +15,7 @@ from benchmarks.checkpointed import CODEC
 from benchmarks.inputs import Input
 from benchmarks.paces import CODE
 from checkpoint_spark.shipping import fast_start
-from tests.services.spark_iceberg import iceberg_spark_runtime
+from devtools.spark_iceberg import iceberg_spark_runtime
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

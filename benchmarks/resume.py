@@ -39,7 +39,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.storage import StorageEntry
 from checkpoint_protocol.store import open_store
-from tests.services.s3_server import S3Server
+from devtools.s3_server import S3Server
 
 _PARTS: Final = (0.10, 0.50, 0.90, 0.99)
 _TIME_SLACK: Final = 0.03

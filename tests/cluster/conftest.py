@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from devtools.gate import Gate
+from devtools.kubernetes import Cluster, machine
+from devtools.rest_catalog import RestCatalog
+from devtools.s3_server import S3Server
 from tests.cluster.installation import Installation
 from tests.cluster.lake import Lake
 from tests.cluster.user import User
-from tests.services.gate import Gate
-from tests.services.kubernetes import Cluster, machine
-from tests.services.rest_catalog import RestCatalog
-from tests.services.s3_server import S3Server
 
 HERE = Path(__file__).parent
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from devtools.kubernetes import Cluster, CommandFailed
+from devtools.kubernetes.project_images import build
 from tests.cluster.lake import CATALOG, Lake
-from tests.services.kubernetes import Cluster, CommandFailed
-from tests.services.kubernetes.project_images import build
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "checkpointed-write-operator"

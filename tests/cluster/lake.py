@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.storage import StorageEntry, lance_options
-from tests.services.gate import Gate
-from tests.services.rest_catalog import RestCatalog
-from tests.services.s3_server import S3Server
+from devtools.gate import Gate
+from devtools.rest_catalog import RestCatalog
+from devtools.s3_server import S3Server
 from tests.support.places import IcebergPlace, LancePlace, Place
 
 CATALOG = "lakehouse"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from devtools.kubernetes.project_images import build_from_spark
 from tests.cluster.installation import ROOT
 from tests.cluster.user import User
-from tests.services.kubernetes.project_images import build_from_spark
 from tests.support.archives import zip_of
 
 ROWS = 40

@@ -10,9 +10,9 @@ from typing import Literal
 
 import pytest
 
+from devtools.kubernetes import CommandFailed
 from tests.cluster.installation import signal_first_process
 from tests.cluster.user import PATIENCE_S, SLOW, User, is_commit
-from tests.services.kubernetes import CommandFailed
 
 #: 300 rows of 50 ms in two task slots: seven seconds of work, with a seal every second.
 ROWS, SECONDS = 300, 0.05

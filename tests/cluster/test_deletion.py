@@ -6,9 +6,9 @@ import json
 import signal
 import uuid
 
+from devtools.gate import Held
 from tests.cluster.installation import WORKLOADS, signal_first_process
 from tests.cluster.user import PATIENCE_S, User, is_commit
-from tests.services.gate import Held
 
 ROWS, SECONDS = 400, 0.05
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from devtools.kubernetes import Cluster
 from tests.cluster.user import User
-from tests.services.kubernetes import Cluster
 
 NODE = "node-2"
 #: 300 rows of 0.6 s in two task slots: a minute and a half of work. A lost node is noticed after half a minute.

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from checkpoint_protocol import reasons
+from devtools.kubernetes import CommandFailed
 from tests.cluster.installation import NAMESPACE, RELEASE, ROOT
 from tests.cluster.user import User
-from tests.services.kubernetes import CommandFailed
 
 WITHIN_S = 30.0
 

@@ -18,9 +18,9 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import API_VERSION, KIND
 from checkpoint_protocol.store import open_raw_store, open_store
+from devtools.kubernetes import CommandFailed
 from tests.cluster.installation import WORKLOADS, Installation
 from tests.cluster.lake import SCHEMA
-from tests.services.kubernetes import CommandFailed
 from tests.support.places import Place
 
 PATIENCE_S = 150.0

@@ -18,9 +18,9 @@ from checkpoint_operator.cluster.config import OperatorConfig
 from checkpoint_protocol.manifest import validate_model
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
-from tests.services.kubernetes import binaries
-from tests.services.kubernetes.api_server_only import ApiServer, start_api_server_only
-from tests.services.kubernetes.kube_client import CommandFailed
+from devtools.kubernetes import binaries
+from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
+from devtools.kubernetes.kube_client import CommandFailed
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "charts" / "checkpointed-write-operator"

@@ -15,10 +15,10 @@ from checkpoint_operator.cluster.check import check_settings
 from checkpoint_protocol import reasons
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.storage import StorageEntry
-from tests.services.kubernetes.api_server_only import ApiServer
-from tests.services.ports import LOOPBACK, free_port
-from tests.services.rest_catalog import RestCatalog
-from tests.services.s3_server import S3Server
+from devtools.kubernetes.api_server_only import ApiServer
+from devtools.ports import LOOPBACK, free_port
+from devtools.rest_catalog import RestCatalog
+from devtools.s3_server import S3Server
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 

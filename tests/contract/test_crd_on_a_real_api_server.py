@@ -16,8 +16,8 @@ from kubernetes import client, config
 from checkpoint_operator.crd import GROUP, PLURAL, VERSION
 from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, Status
 from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
-from tests.services.kubernetes.api_server_only import ApiServer, start_api_server_only
-from tests.services.kubernetes.kube_client import CommandFailed
+from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
+from devtools.kubernetes.kube_client import CommandFailed
 from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, manifest
 
 ROOT: Final = Path(__file__).resolve().parents[2]

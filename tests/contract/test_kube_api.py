@@ -19,7 +19,7 @@ from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, EXECUTOR_CONTAINE
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import API_VERSION, KIND
-from tests.services.kubernetes.api_server_only import ApiServer
+from devtools.kubernetes.api_server_only import ApiServer
 from tests.support.fake_cluster import FakeApi
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"

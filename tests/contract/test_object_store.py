@@ -23,7 +23,7 @@ from checkpoint_protocol.records import NameRecord
 from checkpoint_protocol.standing import put_once
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.store import ObjectStore, ObstoreStore, open_store, probe
-from tests.services.s3_server import S3Server
+from devtools.s3_server import S3Server
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore
 from tests.support.stores import (

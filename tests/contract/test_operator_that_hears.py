@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from checkpoint_protocol.manifest import API_VERSION, KIND
-from tests.services.kubernetes.api_server_only import ApiServer
-from tests.services.ports import free_port
-from tests.services.server_process import ServerProcess
+from devtools.kubernetes.api_server_only import ApiServer
+from devtools.ports import free_port
+from devtools.server_process import ServerProcess
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 HOME, ONE, OTHER = "hearing-home", "hearing-one", "hearing-other"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import cache
+from devtools import cache
 
 processes = multiprocessing.get_context("spawn")
 

@@ -18,9 +18,9 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 
-from tests.services.rest_catalog import RestCatalog
-from tests.services.s3_server import S3Server
-from tests.services.server_process import ServerFailed
+from devtools.rest_catalog import RestCatalog
+from devtools.s3_server import S3Server
+from devtools.server_process import ServerFailed
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 
@@ -147,7 +147,7 @@ def test_a_server_listens_on_loopback_only_and_is_gone_afterwards(
 def test_a_server_does_not_outlive_killed_tests(tmp_path: Path) -> None:
     starter = (
         "import pathlib, sys, time\n"
-        "from tests.services.s3_server import S3Server\n"
+        "from devtools.s3_server import S3Server\n"
         "with S3Server(pathlib.Path(sys.argv[1])) as server:\n"
         "    print(server.pid, flush=True)\n"
         "    time.sleep(600)\n"

@@ -24,7 +24,7 @@ from checkpoint_spark.pace import Pace
 from checkpoint_spark.sources import buckets, parquet_rows
 from checkpoint_spark.sources.buckets import Buckets
 from checkpoint_spark.sources.files import SourceFiles
-from tests.services.s3_server import S3Server
+from devtools.s3_server import S3Server
 from tests.support.reading import check_exactly_once, chunks_of, open_reader, read_whole, rows_of, whole
 
 NAMES = ("a b/é#x%20y.csv", "a b/plain+&=?.csv", "q~/z|.csv", "[x]{y}.csv", "data/_SUCCESS", "data/day=1/x.csv", "data/empty.csv")

@@ -45,7 +45,7 @@ from checkpoint_spark.sources.iceberg_plan import columns_of, find_files
 from checkpoint_spark.sources.lance import find_fragments
 from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.sources.selecting import as_read, condition_of
-from tests.services.spark_iceberg import iceberg_spark_runtime
+from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.conditions import COLUMNS, conditions
 
 Row = dict[str, Any]

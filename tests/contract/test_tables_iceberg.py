@@ -49,7 +49,7 @@ from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, I
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.store import open_raw_store
 from checkpoint_spark.formats.iceberg import IcebergStager
-from tests.services.s3_server import S3Server
+from devtools.s3_server import S3Server
 from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles

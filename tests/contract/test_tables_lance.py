@@ -30,7 +30,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import LanceSink, Sink
 from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
 from checkpoint_spark.formats.lance import LanceStager
-from tests.services.s3_server import S3Server
+from devtools.s3_server import S3Server
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles

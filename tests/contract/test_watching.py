@@ -21,7 +21,7 @@ from checkpoint_operator.cluster.resync import DEAD_AFTER_S, Resync
 from checkpoint_operator.cluster.watch_troubles import Watched, WatchTroubles
 from checkpoint_operator.cluster.watching import Pauses, watch_until
 from checkpoint_protocol.manifest import API_VERSION, KIND
-from tests.services.kubernetes.api_server_only import ApiServer
+from devtools.kubernetes.api_server_only import ApiServer
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 SPEC = {

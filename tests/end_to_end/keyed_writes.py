@@ -21,7 +21,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.store import open_store
-from tests.services.spark_avro import spark_avro
+from devtools.spark_avro import spark_avro
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 from tests.support.writes import drive, manifest_for, reconciler_for

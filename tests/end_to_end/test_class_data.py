@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.services.spark_classes import spark_classes
+from devtools.spark_classes import spark_classes
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageEntry
-from tests.services.s3_server import S3Server
+from devtools.s3_server import S3Server
 from tests.support.command_line import CommandLine
 from tests.support.places import Place, on_disk, on_s3
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.ports import free_port
-from tests.services.spark_classes import spark_classes
-from tests.services.spark_cluster import SparkCluster
+from devtools.ports import free_port
+from devtools.spark_classes import spark_classes
+from devtools.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.spark
 

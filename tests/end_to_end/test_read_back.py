@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_operator.core.actions import Finish
-from tests.services.spark_iceberg import iceberg_spark_runtime
+from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.places import IcebergPlace, Place
 from tests.support.writes import drive, manifest_for, reconciler_for
 

@@ -15,8 +15,8 @@ import pytest
 
 from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.local.runner import Report, Runner
+from devtools.spark_cluster import SparkCluster
 from tests.end_to_end.conftest import make_place
-from tests.services.spark_cluster import SparkCluster
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, memory_bytes, wait_for_end
 from tests.support.places import IcebergPlace

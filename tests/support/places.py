@@ -21,8 +21,8 @@ from pyiceberg.table.snapshots import ancestors_of
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.storage import StorageEntry, lance_options
-from tests.services.rest_catalog import RestCatalog
-from tests.services.s3_server import S3Server
+from devtools.rest_catalog import RestCatalog
+from devtools.s3_server import S3Server
 
 KEY_PROPERTY = "checkpointed-write.key"
 

@@ -20,7 +20,7 @@ from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.cli.files import load_manifest
 from checkpoint_operator.cli.main import main
 from checkpoint_protocol.settings import CatalogSettings, Settings
-from tests.services.s3_server import S3Server
+from devtools.s3_server import S3Server
 from tests.support.archives import HOSTILE, zip_of
 from tests.support.places import on_s3
 from tests.support.stored_writes import StoredWrite

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.services.kubernetes.images import replaced
+from devtools.kubernetes.images import replaced
 
 
 def test_an_older_image_of_a_repository_goes_with_every_reference_that_would_keep_it() -> None:

@@ -30,7 +30,7 @@ from checkpoint_spark.sources.parquet_rows import nearest_start
 from checkpoint_spark.sources.reader import file_reader_for
 from checkpoint_spark.sources.type_names import parse_type
 from checkpoint_spark.steps import Pipeline, Place
-from tests.services.s3_server import S3Server
+from devtools.s3_server import S3Server
 from tests.support.manifests import manifest
 from tests.support.places import on_s3
 

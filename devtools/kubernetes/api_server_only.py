@@ -1,7 +1,7 @@
 """An API server without nodes, for tests of the controller: real watches, conflicts, admission, finalizers and RBAC, but no pod
 ever runs. The tests write the pods' status themselves.
 
-    from tests.services.kubernetes import start_api_server_only
+    from devtools.kubernetes import start_api_server_only
 
     @pytest.fixture(scope="session")
     def api_server(tmp_path_factory):
@@ -27,10 +27,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.services.kubernetes.control_plane import ControlPlane, Ports
-from tests.services.kubernetes.kube_client import KubeClient
-from tests.services.ports import LOOPBACK, free_port
-from tests.services.server_process import ServerProcess
+from devtools.kubernetes.control_plane import ControlPlane, Ports
+from devtools.kubernetes.kube_client import KubeClient
+from devtools.ports import LOOPBACK, free_port
+from devtools.server_process import ServerProcess
 
 
 class ApiServer(KubeClient):

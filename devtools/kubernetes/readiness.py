@@ -5,9 +5,9 @@ import time
 import urllib.request
 from collections.abc import Callable
 
-from tests.services.kubernetes.kube_client import CommandFailed, KubeClient
-from tests.services.kubernetes.machine import Machine, MachineFailed
-from tests.services.kubernetes.node import Node
+from devtools.kubernetes.kube_client import CommandFailed, KubeClient
+from devtools.kubernetes.machine import Machine, MachineFailed
+from devtools.kubernetes.node import Node
 
 READY_SECONDS = 120.0
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.services import cache
-from tests.services.kubernetes import binaries
+from devtools import cache
+from devtools.kubernetes import binaries
 
 PAUSE = "localhost/pause:1"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}

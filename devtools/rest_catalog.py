@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.services import build_tools, cache, maven
-from tests.services.ports import LOOPBACK, free_port
-from tests.services.s3_server import S3Server
-from tests.services.server_process import ServerProcess
+from devtools import build_tools, cache, maven
+from devtools.ports import LOOPBACK, free_port
+from devtools.s3_server import S3Server
+from devtools.server_process import ServerProcess
 
 ICEBERG = "1.10.0"
 # The version that Iceberg 1.10.0 is built with.

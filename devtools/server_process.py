@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.services.ports import LOOPBACK
+from devtools.ports import LOOPBACK
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services import build_tools, cache
+from devtools import build_tools, cache
 
 # What kube-proxy and the plugin for host ports call.
 NODE_PACKAGES = ("iptables",)

@@ -5,8 +5,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.kubernetes import binaries, cgroups, images
-from tests.services.kubernetes.control_plane import ControlPlane
+from devtools.kubernetes import binaries, cgroups, images
+from devtools.kubernetes.control_plane import ControlPlane
 
 POD_RANGE = "10.244.0.0/16"
 

@@ -22,13 +22,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tests.services import cache
-from tests.services.kubernetes import cgroups, debian, images, parts, readiness
-from tests.services.kubernetes.control_plane import SERVICE_RANGE, ControlPlane, Ports
-from tests.services.kubernetes.kube_client import KubeClient
-from tests.services.kubernetes.machine import ADDRESS, HOST_ADDRESS, Machine
-from tests.services.kubernetes.node import POD_RANGE, Node
-from tests.services.kubernetes.parts import Progress
+from devtools import cache
+from devtools.kubernetes import cgroups, debian, images, parts, readiness
+from devtools.kubernetes.control_plane import SERVICE_RANGE, ControlPlane, Ports
+from devtools.kubernetes.kube_client import KubeClient
+from devtools.kubernetes.machine import ADDRESS, HOST_ADDRESS, Machine
+from devtools.kubernetes.node import POD_RANGE, Node
+from devtools.kubernetes.parts import Progress
 
 PORTS = Ports(api=6443, etcd=2379, etcd_peers=2380, controllers=10257, scheduler=10259)
 SECOND_ADDRESS = "10.244.254.2"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.services.kubernetes.api_server_only import ApiServer, start_api_server_only
-from tests.services.rest_catalog import RestCatalog
-from tests.services.s3_server import S3Server
+from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
+from devtools.rest_catalog import RestCatalog
+from devtools.s3_server import S3Server
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.services import build_tools
-from tests.services.kubernetes import cgroups, processes
+from devtools import build_tools
+from devtools.kubernetes import cgroups, processes
 
 # Names the machine in the environment of all its processes: found by it, they need no file of process ids, which could lie.
 MACHINE_VARIABLE = "CHECKPOINTED_WRITES_MACHINE"

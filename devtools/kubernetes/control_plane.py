@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.kubernetes import binaries
-from tests.services.kubernetes.certificates import Authority
+from devtools.kubernetes import binaries
+from devtools.kubernetes.certificates import Authority
 
 SERVICE_RANGE = "10.96.0.0/16"
 # The first address of the range: the API server's own service.

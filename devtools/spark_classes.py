@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from checkpoint_spark import class_data
-from tests.services import build_tools
+from devtools import build_tools
 
 
 def spark_classes() -> Path:

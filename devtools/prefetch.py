@@ -4,14 +4,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.services.build_tools import BuildToolFailed
-from tests.services.cache import cache_root
-from tests.services.kubernetes import binaries, machine, parts, project_images
-from tests.services.rest_catalog import server_classes
-from tests.services.s3_server import gateway_binary
-from tests.services.spark_avro import spark_avro
-from tests.services.spark_classes import spark_classes
-from tests.services.spark_iceberg import iceberg_spark_runtime
+from devtools.build_tools import BuildToolFailed
+from devtools.cache import cache_root
+from devtools.kubernetes import binaries, machine, parts, project_images
+from devtools.rest_catalog import server_classes
+from devtools.s3_server import gateway_binary
+from devtools.spark_avro import spark_avro
+from devtools.spark_classes import spark_classes
+from devtools.spark_iceberg import iceberg_spark_runtime
 
 ENTRIES: tuple[tuple[str, Callable[[], object]], ...] = (
     ("S3 server (versitygw, built with Go)", gateway_binary),

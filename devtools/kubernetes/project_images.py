@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services import build_tools, cache
-from tests.services.kubernetes import debian
+from devtools import build_tools, cache
+from devtools.kubernetes import debian
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[2]
 FOLDERS = {"operator": "operator", "spark": "spark_app"}
 DEPENDENCIES = ("pyproject.toml", "constraints.txt")
 COMMON_SOURCES = (".dockerignore", *DEPENDENCIES, "README.md", "protocol")

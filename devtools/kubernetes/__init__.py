@@ -4,8 +4,8 @@ Watches that break, conflicts, finalizers, quotas, evictions and exit codes are 
 with whatever we believe of them. `api_server_only` is enough for the controller and starts in seconds, `cluster` runs pods.
 """
 
-from tests.services.kubernetes.api_server_only import ApiServer, start_api_server_only
-from tests.services.kubernetes.cluster import Cluster
-from tests.services.kubernetes.kube_client import CommandFailed, KubeClient
+from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
+from devtools.kubernetes.cluster import Cluster
+from devtools.kubernetes.kube_client import CommandFailed, KubeClient
 
 __all__ = ["ApiServer", "Cluster", "CommandFailed", "KubeClient", "start_api_server_only"]

@@ -1,4 +1,4 @@
-"""`python -m tests.services.kubernetes up|down|load IMAGE_TAR|images|status|kubeconfig`, see `make cluster`."""
+"""`python -m devtools.kubernetes up|down|load IMAGE_TAR|images|status|kubeconfig`, see `make cluster`."""
 # ruff: noqa: T201
 
 import argparse
@@ -6,14 +6,14 @@ import sys
 import time
 from pathlib import Path
 
-from tests.services.build_tools import BuildToolFailed
-from tests.services.kubernetes import binaries, project_images
-from tests.services.kubernetes.cluster import Cluster
-from tests.services.kubernetes.machine import MachineFailed
+from devtools.build_tools import BuildToolFailed
+from devtools.kubernetes import binaries, project_images
+from devtools.kubernetes.cluster import Cluster
+from devtools.kubernetes.machine import MachineFailed
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.services.kubernetes")
+    parser = argparse.ArgumentParser(prog="python -m devtools.kubernetes")
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start a cluster of one node; builds its programs the first time, about ten minutes")
     up.add_argument("--keep", action="store_true", help="go on with the objects of the last time")

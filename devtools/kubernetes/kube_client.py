@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.services.kubernetes import binaries
-from tests.services.kubernetes.certificates import write_kubeconfig
+from devtools.kubernetes import binaries
+from devtools.kubernetes.certificates import write_kubeconfig
 
 COMMAND_SECONDS = 120.0
 

@@ -10,8 +10,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.services import build_tools, cache
-from tests.services.kubernetes import debian
+from devtools import build_tools, cache
+from devtools.kubernetes import debian
 
 KUBERNETES = "1.36.3"
 ETCD = "3.7.3"

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Literal, Self
 
-from tests.services.ports import LOOPBACK, free_port
+from devtools.ports import LOOPBACK, free_port
 
 #: Method, path and body.
 Matches = Callable[[str, str, bytes], bool]

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from tests.services.kubernetes import binaries, debian, images
+from devtools.kubernetes import binaries, debian, images
 
 Progress = Callable[[str], None]
 QUICK_SECONDS = 1.0

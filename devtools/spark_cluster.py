@@ -11,8 +11,8 @@ from types import TracebackType
 
 import pyspark
 
-from tests.services.ports import LOOPBACK, free_port
-from tests.services.server_process import ServerProcess
+from devtools.ports import LOOPBACK, free_port
+from devtools.server_process import ServerProcess
 
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.services import cache, maven
+from devtools import cache, maven
 
 # The newest Spark line with an Iceberg runtime is 4.1.
 ARTIFACT = "iceberg-spark-runtime-4.1_2.13"

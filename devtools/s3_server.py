@@ -8,9 +8,9 @@ from typing import Self
 
 from obstore.store import S3Store
 
-from tests.services import build_tools, cache
-from tests.services.ports import LOOPBACK, free_port
-from tests.services.server_process import ServerProcess
+from devtools import build_tools, cache
+from devtools.ports import LOOPBACK, free_port
+from devtools.server_process import ServerProcess
 
 VERSION = "v1.8.0"
 MODULE = "github.com/versity/versitygw/cmd/versitygw"

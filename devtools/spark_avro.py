@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.services import cache, maven
+from devtools import cache, maven
 
 ARTIFACT = "spark-avro_2.13"
 # Of the same line as the installed Spark; not every patch of it is in every mirror.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services import build_tools
+from devtools import build_tools
 
 DAYS = "30"
 

@@ -20,7 +20,7 @@ from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.core.observation import DriverSight, DriverState
 from checkpoint_operator.local.runner import identify
 from checkpoint_operator.reconcile import Drivers, Reconciler, Write
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest

@@ -28,7 +28,7 @@ from benchmarks.results import Result, result_of
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.commit.outcomes import Committed
 from checkpoint_operator.commit.results import gather
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.store import open_store

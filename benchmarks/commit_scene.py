@@ -27,7 +27,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record as PartitionRecord
 
 from checkpoint_operator.catalogs import open_catalog
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Sink

@@ -6,7 +6,7 @@ it may be what is wanted.
 
 from __future__ import annotations
 
-from checkpoint_operator.sinks import find_former
+from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
@@ -26,7 +26,7 @@ def warn_of_former(manifest: CheckpointedWrite, store: ObjectStore | None, setti
         uid = None if store is None else writes.look_up_name(store, metadata.namespace, metadata.name)
         if store is not None and uid is not None and writes.list_epochs(store, uid):
             return None
-        former = find_former(spec.sink, settings, title_of(manifest), uid)
+        former = format_of(spec.sink).find_former(settings, title_of(manifest), uid)
     except CheckpointError:
         return None
     if former is None:

@@ -39,13 +39,14 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.listing import SealListing
 from checkpoint_protocol.manifest import Source, Spec
-from checkpoint_protocol.outputs import find_path_into, is_one_place, lance_output, outputs_of, refuse
+from checkpoint_protocol.outputs import Output, find_path_into, is_one_place, outputs_of, refuse
 from checkpoint_protocol.records import (
     FailureRecord,
     IcebergTarget,
     LanceTarget,
     LaunchRecord,
     MarkRecord,
+    NoTarget,
     PinnedIceberg,
     StagedFile,
     Target,
@@ -82,6 +83,10 @@ class Sink(Protocol):
     @property
     def title(self) -> str:
         """Name the target, for people."""
+
+    @property
+    def output(self) -> Output | None:
+        """Where data files go, also before the target exists; None where only the target knows."""
 
     def describe(self) -> Target | None:
         """Return the target as it is now; None if it does not exist."""
@@ -428,8 +433,8 @@ class Reconciler:
         """Raise NeedsChange if the paths of the source lead to where the write puts its files. What lies there nobody lists."""
         spec = self.write.spec
         outputs = outputs_of(target, self.store.uri)
-        if target is None and spec.sink.lance is not None:
-            outputs = (lance_output(spec.sink.lance.uri), *outputs)
+        if target is None and self.sink.output is not None:
+            outputs = (self.sink.output, *outputs)
         refuse(find_path_into(outputs, spec.source.all_paths))
 
     def _make_table(self, ledger: Ledger, attempt: int) -> Stall | None:
@@ -501,5 +506,7 @@ def _is_source(target: Target | None, source: Source, source_table: PinnedIceber
             return source_table is not None and source_table.table_uuid == uuid
         case LanceTarget(uri=uri):
             return source.lance is not None and is_one_place(source.lance.uri, uri)
-        case _:
+        case NoTarget() | None:
             return False
+        case other:
+            assert_never(other)

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
@@ -400,10 +400,23 @@ class Sink(Section):
         return without_making(self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"target_file_size"}))
 
     @property
+    def named(self) -> IcebergSink | LanceSink | NoSink:
+        """The one of iceberg, lance and none that is given."""
+        given = self.iceberg or self.lance or self.none
+        assert given is not None, "the validator has seen one"
+        return given
+
+    @property
     def format(self) -> Literal["iceberg", "lance", "none"]:
-        if self.iceberg is not None:
-            return "iceberg"
-        return "lance" if self.lance is not None else "none"
+        match self.named:
+            case IcebergSink():
+                return "iceberg"
+            case LanceSink():
+                return "lance"
+            case NoSink():
+                return "none"
+            case other:
+                assert_never(other)
 
 
 def without_making(sink: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.patterns import split
-from checkpoint_protocol.records import IcebergTarget, LanceTarget, Target
+from checkpoint_protocol.records import IcebergTarget, LanceTarget, NoTarget, Target
 from checkpoint_protocol.source_paths import Location, identity_of, locate
 from checkpoint_protocol.storage import StorageSettings
 
@@ -48,8 +49,10 @@ def outputs_of(target: Target | None, checkpoint_uri: str) -> tuple[Output, ...]
             return iceberg_output(location), checkpoint_output(checkpoint_uri)
         case LanceTarget(uri=uri):
             return lance_output(uri), checkpoint_output(checkpoint_uri)
-        case _:
+        case NoTarget() | None:
             return (checkpoint_output(checkpoint_uri),)
+        case other:
+            assert_never(other)
 
 
 def find_path_into(outputs: Sequence[Output], paths: Iterable[str]) -> tuple[str, Output] | None:

@@ -11,7 +11,7 @@ import pytest
 from checkpoint_operator.commit.outcomes import Committed, Landed
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.deletion import Deleted, delete_write
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol import layout
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -15,7 +15,7 @@ from checkpoint_operator.cluster.controller import Controller
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.object_status import status_of
 from checkpoint_operator.cluster.work_queue import WorkQueue
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
 from checkpoint_operator.status_model import Condition, Status
 from checkpoint_protocol.manifest import API_VERSION, KIND

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.store import ObjectStore

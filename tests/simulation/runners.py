@@ -15,6 +15,7 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Source, Spec
+from checkpoint_protocol.outputs import Output
 from checkpoint_protocol.records import StagedFile, Target
 from tests.simulation.drivers import SimulatedDrivers
 from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
@@ -82,6 +83,7 @@ class SimulatedSink:
     world: World
     port: IcebergPort | SimulatedLance
     title: str = "sim.rows"
+    output: Output | None = None
 
     def describe(self) -> Target | None:
         def effect(order: Order) -> Target:

@@ -9,7 +9,7 @@ from typing import Any
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.reconcile import Sink
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore, StoredObject

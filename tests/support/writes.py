@@ -13,7 +13,7 @@ from checkpoint_operator.code import code_digest
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.local.runner import identify
 from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest
 from checkpoint_protocol.store import ObjectStore, open_store

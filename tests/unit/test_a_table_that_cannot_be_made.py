@@ -11,7 +11,7 @@ from checkpoint_operator.arrow_schema import encode_schema
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverSight, DriverState
 from checkpoint_operator.reconcile import Reconciler, Sink, Write
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -50,7 +50,7 @@ class Refusing:
     """A sink whose catalog lets nobody make tables."""
 
     def __init__(self, inner: Sink) -> None:
-        self.title, self.describe, self.pack = inner.title, inner.describe, inner.pack
+        self.title, self.output, self.describe, self.pack = inner.title, inner.output, inner.describe, inner.pack
         self.commit, self.bury, self.discard = inner.commit, inner.bury, inner.discard
 
     def create(self, arrow_schema: str) -> Target:

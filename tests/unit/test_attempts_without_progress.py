@@ -9,7 +9,7 @@ from typing import Any
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverSight, DriverState
 from checkpoint_operator.reconcile import Reconciler, Write
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.keys import key_set

@@ -16,6 +16,7 @@ from checkpoint_protocol import layout, reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.outputs import Output
 from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, MarkRecord, StagedFile, Target
 from checkpoint_protocol.store import StoredObject
 from tests.support.records import DIGEST, ICEBERG, KEY, TOKEN, iceberg_file, launch, seal
@@ -34,6 +35,7 @@ class FakeSink:
     discarded: list[tuple[EpochKey, tuple[Target, ...], tuple[str, ...]]] = field(default_factory=list)
     trouble: Exception | None = None
     title: str = "db.rows"
+    output: Output | None = None
 
     def describe(self) -> Target | None:
         raise AssertionError("nothing is staged any more")

@@ -15,7 +15,7 @@ from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import Landed
 from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.sinks import find_committed, find_former
+from checkpoint_operator.sink_formats.registry import find_committed, format_of
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import Sink
@@ -68,7 +68,7 @@ def test_a_former_write_of_a_name_is_found_by_the_name_that_its_commit_says(kind
     place.create(ROWS.schema)
     spec = Sink.model_validate(place.sink())
     settings = place.settings
-    assert find_former(spec, settings, "default/nightly", None) is None
+    assert format_of(spec).find_former(settings, "default/nightly", None) is None
     if isinstance(place, IcebergPlace):
         table = PyicebergTable(place.catalog, place.name, settings, written_by="default/nightly")
         look = table.look(KEY)
@@ -79,12 +79,12 @@ def test_a_former_write_of_a_name_is_found_by_the_name_that_its_commit_says(kind
         PylanceTable(place.uri, settings, "default/nightly").append(1, KEY, ())
     place.append(ROWS)
 
-    found = find_former(spec, settings, "default/nightly", "another-uid")
+    found = format_of(spec).find_former(settings, "default/nightly", "another-uid")
 
     assert found is not None
     assert found.key == str(KEY)
-    assert find_former(spec, settings, "default/nightly", KEY.uid) is None, "it is the write itself"
-    assert find_former(spec, settings, "default/hourly", None) is None
+    assert format_of(spec).find_former(settings, "default/nightly", KEY.uid) is None, "it is the write itself"
+    assert format_of(spec).find_former(settings, "default/hourly", None) is None
 
 
 @pytest.fixture(params=["iceberg", "lance"])

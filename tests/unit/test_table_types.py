@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from checkpoint_operator.arrow_schema import decode_schema, encode_schema
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.table_types import finer_than_iceberg, iceberg_schema, lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange

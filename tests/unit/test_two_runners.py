@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from checkpoint_operator.core.actions import StartDriver, StopDriver, Wait
 from checkpoint_operator.core.observation import DriverSight, DriverState
 from checkpoint_operator.reconcile import Reconciler, Write
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import parse_manifest

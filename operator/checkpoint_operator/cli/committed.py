@@ -12,7 +12,7 @@ from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.former import warn_of_former
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.phases import Status
-from checkpoint_operator.sinks import find_committed
+from checkpoint_operator.sink_formats.registry import find_committed
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite, Sink

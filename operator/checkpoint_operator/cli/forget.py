@@ -15,7 +15,7 @@ from checkpoint_operator.deletion import Kept
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.local.forgetting import forget
 from checkpoint_operator.phases import Status, read_status
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite

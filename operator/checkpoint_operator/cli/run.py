@@ -27,10 +27,10 @@ from checkpoint_operator.local.process_states import State
 from checkpoint_operator.local.runner import Report, Rival, Runner, state_folder
 from checkpoint_operator.progress import Progress as Counts
 from checkpoint_operator.reconcile import Round
+from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import MarkRecord
-from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import translate_store_error
 
 _PLAIN_EVERY_S: Final = 10.0
@@ -253,7 +253,7 @@ def _conclude(console: Console, runner: Runner, ended: Round, display: _Display,
 
 
 def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display, elapsed_s: float) -> None:
-    word = {"iceberg": "snapshot", "lance": "version", "none": "version"}[runner.manifest.spec.sink.format]
+    sink = format_of(runner.manifest.spec.sink)
     if not display.did_work:
         out.print(f"already committed: {mark.target} has {mark.rows_written:,} rows of {mark.key}", markup=False)
     else:
@@ -261,7 +261,7 @@ def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display
     rows = [
         ("rows", f"{mark.rows_read:,} read, {mark.rows_written:,} written"),
         ("files", f"{mark.files:,}"),
-        (word, "none: there was nothing to commit" if mark.commit_id is None else str(mark.commit_id)),
+        (sink.version_word, "none: there was nothing to commit" if mark.commit_id is None else str(mark.commit_id)),
         ("key", mark.key),
         ("attempts", str(mark.attempts)),
         ("time", f"{elapsed_s:.1f} s"),
@@ -279,20 +279,5 @@ def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display
         rows.append(("code", f"results of {len(mark.code_digests)} versions of the code are mixed (onCodeChange: Continue)"))
     for name, value in rows:
         out.print(f"  {name:<9} {value}", markup=False)
-    if (hint := _how_to_look(runner.manifest, runner.settings)) is not None:
+    if (hint := sink.how_to_read(runner.settings)) is not None:
         out.print(f"look at it: {hint}", markup=False)
-
-
-def _how_to_look(manifest: CheckpointedWrite, settings: Settings) -> str | None:
-    sink = manifest.spec.sink
-    if sink.iceberg is not None:
-        catalog = settings.catalogs[sink.iceberg.catalog]
-        # A uri with a user in it may hold a password, which belongs on no screen.
-        uri = "..." if "@" in catalog.uri else catalog.uri
-        more = f", warehouse='{catalog.warehouse}'" if catalog.warehouse else ""
-        loaded = f"load_catalog('{sink.iceberg.catalog}', type='{catalog.type}', uri='{uri}'{more})"
-        scan = f"{loaded}.load_table('{sink.iceberg.table}').scan(limit=10).to_arrow()"
-        return f"""{sys.executable} -c "from pyiceberg.catalog import load_catalog; print({scan}.to_pandas())\""""
-    if sink.lance is not None:
-        return f"""{sys.executable} -c "import lance; print(lance.dataset('{sink.lance.uri}').head(10).to_pandas())\""""
-    return None

@@ -32,6 +32,7 @@ from checkpoint_operator.core.actions import Close, Commit, Finish, Stall, StopD
 from checkpoint_operator.deletion import Kept, delete_write
 from checkpoint_operator.progress import measure
 from checkpoint_operator.reconcile import Round, Sink
+from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_operator.source_tables import LookAtSource
 from checkpoint_operator.status_model import Status
 from checkpoint_protocol import reasons, writes
@@ -140,9 +141,7 @@ class Controller:
 
     def _refuse_own_disk(self, spec: Spec) -> None:
         """Whoever may apply a manifest has no business with the operator's disk, and drivers could not see what is on it."""
-        uris = {"spec.checkpoint.uri": spec.checkpoint.uri}
-        if spec.sink.lance is not None:
-            uris["spec.sink.lance.uri"] = spec.sink.lance.uri
+        uris = {"spec.checkpoint.uri": spec.checkpoint.uri, **format_of(spec.sink).uris}
         for field_path, uri in uris.items():
             if local_path(uri) is not None and not self.config.allow_local_paths:
                 raise NeedsChange(

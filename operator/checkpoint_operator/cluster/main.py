@@ -38,7 +38,7 @@ from checkpoint_operator.cluster.watch_troubles import WatchTroubles
 from checkpoint_operator.cluster.watching import watch
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_operator.cluster.workers import Workers
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model

@@ -21,7 +21,7 @@ from checkpoint_operator.local.process_states import State, state_of
 from checkpoint_operator.local.processes import DriverProcesses
 from checkpoint_operator.progress import Progress, measure
 from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
-from checkpoint_operator.sinks import open_sink
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable

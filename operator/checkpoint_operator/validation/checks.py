@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, assert_never
 
 from checkpoint_operator.former import warn_of_former
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.runner import refusals
+from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict, predict_dataframe
@@ -17,8 +18,8 @@ from checkpoint_operator.validation.source import SourceSeen, check_dataframe_so
 from checkpoint_operator.validation.target import Giver, TargetSeen, check_target, check_types, compare_columns
 from checkpoint_operator.validation.text_files import check_type_names
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import CheckpointedWrite, Spec
-from checkpoint_protocol.outputs import checkpoint_output, find_file_in, find_path_into, iceberg_output, lance_output, refuse
+from checkpoint_protocol.manifest import CheckpointedWrite, IcebergSink, LanceSink, NoSink, Spec
+from checkpoint_protocol.outputs import checkpoint_output, find_file_in, find_path_into, iceberg_output, refuse
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import local_path
 
@@ -82,11 +83,17 @@ def _source(spec: Spec, settings: Settings | None, findings: Findings) -> Source
 
 
 def _target(spec: Spec, settings: Settings | None, findings: Findings) -> TargetSeen:
-    sink = spec.sink
-    if settings is None and sink.iceberg is not None:
-        return TargetSeen(f"{sink.iceberg.catalog}.{sink.iceberg.table}", exists=None)
-    if settings is None and sink.lance is not None and local_path(sink.lance.uri) is None:
-        return TargetSeen(sink.lance.uri, exists=None)
+    if settings is None:
+        match spec.sink.named:
+            case IcebergSink(catalog=catalog, table=table):
+                return TargetSeen(f"{catalog}.{table}", exists=None)
+            case LanceSink(uri=uri):
+                if local_path(uri) is None:
+                    return TargetSeen(uri, exists=None)
+            case NoSink():
+                pass
+            case other:
+                assert_never(other)
     return check_target(spec, settings or Settings(), findings)
 
 
@@ -120,8 +127,8 @@ def _note_times_of_day(spec: Spec, findings: Findings) -> None:
 def _check_apart(spec: Spec, source: SourceSeen | None, target: TargetSeen, findings: Findings) -> None:
     """What the write itself puts somewhere must not be read: neither what the paths say, nor what was found by them, is that."""
     outputs = [checkpoint_output(spec.checkpoint.uri)]
-    if spec.sink.lance is not None:
-        outputs.append(lance_output(spec.sink.lance.uri))
+    if (known := format_of(spec.sink).output) is not None:
+        outputs.append(known)
     elif target.data_location is not None:
         outputs.append(iceberg_output(target.data_location))
     try:

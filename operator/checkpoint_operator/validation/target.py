@@ -9,14 +9,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from checkpoint_operator.table_types import finer_than_iceberg, iceberg_schema, lance_schema
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.writable import why_not_writable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
-from checkpoint_protocol.manifest import IcebergSink, LanceSink, Sink, Spec
+from checkpoint_protocol.manifest import IcebergSink, LanceSink, NoSink, Sink, Spec
 from checkpoint_protocol.records import IcebergTarget
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import lance_options
@@ -45,14 +45,17 @@ class TargetSeen:
 def check_target(spec: Spec, settings: Settings, findings: Findings) -> TargetSeen:
     """Look at the target without changing it."""
     sink = spec.sink
-    if sink.iceberg is not None:
-        seen = _look_at_iceberg(sink.iceberg, settings, findings)
-        where = "spec.sink.iceberg.table"
-    elif sink.lance is not None:
-        seen = _look_at_lance(sink.lance, settings, findings)
-        where = "spec.sink.lance.uri"
-    else:
-        return TargetSeen("(no table)", exists=True)
+    match sink.named:
+        case IcebergSink() as named:
+            seen = _look_at_iceberg(named, settings, findings)
+            where = "spec.sink.iceberg.table"
+        case LanceSink() as named:
+            seen = _look_at_lance(named, settings, findings)
+            where = "spec.sink.lance.uri"
+        case NoSink():
+            return TargetSeen("(no table)", exists=True)
+        case other:
+            assert_never(other)
     if seen.exists is False and not sink.create:
         findings.problem(
             where,
@@ -101,15 +104,20 @@ def check_types(sink: Sink, target: TargetSeen, given: Any, findings: Findings) 
     if target.exists is not False or not sink.create:
         return
     try:
-        if sink.lance is not None:
-            lance_schema(given)
-        elif sink.iceberg is not None:
-            for name in finer_than_iceberg(given):
-                findings.note(
-                    f"spec.source: the column {name!r} has {given.field(name).type}, and Iceberg keeps microseconds: a row with "
-                    "a finer time fails, and is not cut off; round it in a step"
-                )
-            iceberg_schema(given)
+        match sink.named:
+            case LanceSink():
+                lance_schema(given)
+            case IcebergSink():
+                for name in finer_than_iceberg(given):
+                    findings.note(
+                        f"spec.source: the column {name!r} has {given.field(name).type}, and Iceberg keeps microseconds: a row "
+                        "with a finer time fails, and is not cut off; round it in a step"
+                    )
+                iceberg_schema(given)
+            case NoSink():
+                pass
+            case other:
+                assert_never(other)
     except CheckpointError as error:
         findings.problem("spec.source", f"no table {target.title} can be made: {error.message} by source.columns")
 

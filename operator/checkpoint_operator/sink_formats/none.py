@@ -1,0 +1,69 @@
+"""No table: the steps run for what they do, and there is never anything to commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
+from checkpoint_operator.commit.presence import Former, Presence
+from checkpoint_operator.commit.results import Files, Results, as_they_are
+from checkpoint_operator.reconcile import Sink
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.outputs import Output
+from checkpoint_protocol.records import NoTarget, StagedFile, Target
+from checkpoint_protocol.settings import Settings
+
+if TYPE_CHECKING:
+    from checkpoint_operator.catalogs import CatalogBook
+
+
+@dataclass(frozen=True, slots=True)
+class NoFormat:
+    version_word: str = "version"
+
+    @property
+    def uris(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def output(self) -> Output | None:
+        return None
+
+    def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
+        return _NoSink()
+
+    def find_committed(self, settings: Settings, key: EpochKey, identity: str, commit_id: int) -> Presence:
+        return Presence.HERE
+
+    def find_former(self, settings: Settings, name: str, uid: str | None) -> Former | None:
+        return None
+
+    def how_to_read(self, settings: Settings) -> str | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _NoSink:
+    title: str = "(no table)"
+    output: Output | None = None
+
+    def describe(self) -> Target:
+        return NoTarget()
+
+    def create(self, arrow_schema: str) -> Target:
+        return NoTarget()
+
+    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+        return as_they_are(key, targets, files)
+
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
+        raise AssertionError("a write without a table has no files to commit")
+
+    def bury(self, ledger: Ledger) -> BurialOutcome:
+        raise AssertionError("a write without a table claims nothing")
+
+    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
+        return 0

@@ -69,6 +69,8 @@ BAD_LINES = {
     "in.csv": ("oops,zzz", "column 'id'"),
     "in.json": ('{"id": "oops"}', "JSON"),
     "in.json.gz": ('{"id": 1, ', "JSON"),
+    "in.csv.gz": ('oops,"z\nz"', "column 'id'"),
+    "fields.csv.gz": ('1,"z\nz",2', "Expected 2 columns, got 3"),
 }
 
 
@@ -81,7 +83,8 @@ def test_a_bad_line_after_much_was_sealed_is_set_apart_as_the_message_advises(
     source = write_text(tmp_path / name, bad)
     refused = stopped(disk_place, source)
     assert refused.reason == reasons.SOURCE_UNREADABLE
-    for part in (str(source), "line at byte", what, "set onRowError: Quarantine"):
+    place = "near row" if name.endswith(".csv.gz") else "line at byte"
+    for part in (str(source), place, what, "set onRowError: Quarantine"):
         assert part in refused.message
 
     ended = finished(disk_place, source, onRowError="Quarantine")
@@ -99,9 +102,12 @@ def test_a_bad_line_after_much_was_sealed_is_set_apart_as_the_message_advises(
         assert source.read_bytes()[row.start : row.end] == f"{bad}\n".encode()
 
 
-def test_lines_that_were_set_apart_are_taken_by_a_later_epoch_that_can_read_them(disk_place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["in.csv", "in.csv.gz"])
+def test_lines_that_were_set_apart_are_taken_by_a_later_epoch_that_can_read_them(
+    disk_place: Place, tmp_path: Path, name: str
+) -> None:
     disk_place.create(SCHEMA)
-    source = write_text(tmp_path / "in.csv", "n/a,zzz")
+    source = write_text(tmp_path / name, "n/a,zzz")
     finished(disk_place, source, onRowError="Quarantine")
 
     again = {"onRowError": "Quarantine", "runNonce": "2", "quarantine": {"retry": "Only"}}

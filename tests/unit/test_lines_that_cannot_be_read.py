@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.pace import Pace
+from checkpoint_spark.sources import csv_records, csv_stream
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.parsing import BadLine
 from tests.support.reading import Row, chunks_of, cut, open_reader, scales, whole
@@ -51,12 +53,15 @@ def put(folder: Path | str, name: str, data: bytes | str) -> str:
     return str(path)
 
 
-def found_in(kind: str, path: str, positions: list[int], paces: list[float], **source: Any) -> list[Row | str]:
+def found_in(
+    kind: str, path: str, positions: list[int], paces: list[float], rows: tuple[int, int | None] | None = None, **source: Any
+) -> list[Row | str]:
     """Return the rows, and for each line that cannot be read what the file has at its place."""
     reader = open_reader(kind, sets_apart=True, types={"n": "int64"}, **source)
     (file,), schema = reader.describe([path])
     found: list[Row | str] = []
-    for piece in [whole(file)] if file.end is None else cut(reader, file, positions):
+    pieces = [whole(file)] if file.end is None else cut(reader, file, positions)
+    for piece in pieces if rows is None else [Range(file=0, start=rows[0], end=rows[1])]:
         for chunk in chunks_of(reader, file, piece, schema, paces):
             found += chunk.batch.to_pylist()
             if chunk.failed is not None:
@@ -82,9 +87,50 @@ def test_each_line_that_cannot_be_read_is_told_at_its_place_and_the_others_are_r
     expected = [FIRST, *(choices[line] or line for line in chosen)]
     with tempfile.TemporaryDirectory() as folder:
         assert found_in(kind, put(folder, f"x.{kind}", text), positions, paces) == expected
-        if kind == "json":
-            numbered = [FIRST, *(choices[line] or f"row {number}" for number, line in enumerate(chosen, 1))]
-            assert found_in(kind, put(folder, "x.json.gz", text), positions, paces) == numbered
+        numbered = [FIRST, *(choices[line] or f"row {number}" for number, line in enumerate(chosen, 1))]
+        assert found_in(kind, put(folder, f"x.{kind}.gz", text), positions, paces) == numbered
+
+
+#: The same of files that are read from their start: here a field may have line breaks in it.
+RECORDS: dict[str, Row | None] = CSV_LINES | {
+    '7,"two\nlines"': {"n": 7, "text": "two\nlines"},
+    '8,"\r\n,\n"" \n"': {"n": 8, "text": '\r\n,\n" \n'},
+    '9,5" pipe': {"n": 9, "text": '5" pipe'},
+    "10,\ufeff": {"n": 10, "text": "\ufeff"},
+    f'11,"{"日" * 90}"': {"n": 11, "text": "日" * 90},
+    '"one\n,two",x': None,
+    '12,"\n",\n': None,
+    "\ufeff13,x": None,
+    '14,"x\n" y,"\n"': None,
+}
+ESCAPED: dict[str, Row | None] = RECORDS | {
+    "20,a\\,b": {"n": 20, "text": "a,b"},
+    "21,a\\\nb": {"n": 21, "text": "a\nb"},
+    '22,"a\\"\nb"': {"n": 22, "text": 'a"\nb'},
+    "one\\\n,b": None,
+    "23,\\\r,\\\n,x": None,
+}
+
+
+@pytest.mark.parametrize(("name", "options"), [("x.csv.gz", {}), ("x.csv", {"multiLine": True}), ("x.csv", {"escape": "\\"})])
+@settings(deadline=None, max_examples=25)
+@given(data=st.data(), paces=scales, block_bytes=st.sampled_from([24, 64, 300, 8 << 20]))
+def test_each_row_that_cannot_be_read_of_a_file_read_from_its_start_is_told_by_its_number_however_blocks_fall(
+    name: str, options: dict[str, Any], data: st.DataObject, paces: list[float], block_bytes: int
+) -> None:
+    choices = ESCAPED if options.get("escape") else RECORDS
+    chosen = data.draw(st.lists(st.sampled_from(sorted(choices)), max_size=12))
+    breaks = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\r\n"])
+    text = "n,text\n0,first\n" + "".join(line + data.draw(breaks) for line in chosen)
+    expected = [FIRST, *(choices[line] or f"row {number}" for number, line in enumerate(chosen, 1))]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        for constant in ("_HEADER_BLOCK_BYTES", "_SAMPLE_BLOCK_BYTES", "_BLOCK_BYTES", "_RECORDS_BLOCK_BYTES"):
+            patched.setattr(csv_stream, constant, block_bytes)
+        path = put(folder, name, text.rstrip("\r\n") if data.draw(st.booleans()) else text)
+        assert found_in("csv", path, [], paces, options=options) == expected
+        number = data.draw(st.integers(0, len(chosen)))
+        assert found_in("csv", path, [], paces, rows=(number, number + 1), options=options) == [expected[number]]
+        assert found_in("csv", path, [], paces, rows=(number, None), options=options) == expected[number:]
 
 
 @pytest.mark.parametrize("line", ['{"n": 1}{"n": 2}', '{"n": 1} null', 'null {"n": 2}', '{"text": "}{"}{"n": 2}'])
@@ -142,9 +188,10 @@ def test_a_field_that_does_not_end_on_its_line_ends_the_reading_as_ever(tmp_path
 
 
 def test_a_line_at_the_beginning_that_cannot_be_read_does_not_keep_the_columns_from_being_known(tmp_path: Path) -> None:
-    for kind, line in (("csv", "1,x,y"), ("json", "no json")):
+    for name, line in (("x.csv", "1,x,y"), ("x.csv.gz", "1,x,y"), ("x.json", "no json")):
+        kind = name.split(".")[1]
         head, _ = KINDS[kind]
-        path = put(tmp_path, f"x.{kind}", head + line + "\n")
+        path = put(tmp_path, name, head + line + "\n")
         with pytest.raises(NeedsChange, match="mend the file"):
             open_reader(kind).describe([path])
         _, schema = open_reader(kind, sets_apart=True).describe([path])
@@ -156,3 +203,32 @@ def test_many_bad_lines_are_found_only_as_far_as_they_are_asked_for(tmp_path: Pa
     (file,), schema = reader.describe([put(tmp_path, "x.csv", "n,text\n0,first\n" + "one,x\n" * 50_000)])
     chunks = reader.read(file, whole(file), schema, Pace(60.0, scale=1.0))
     assert [next(chunks).failed is not None for _ in range(4)] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("before", ["", "one,x\n"])
+def test_a_field_without_an_end_ends_the_reading_of_a_file_read_from_its_start(tmp_path: Path, before: str) -> None:
+    reader = open_reader("csv", sets_apart=True, types={"n": "int64"})
+    (file,), schema = reader.describe([put(tmp_path, "x.csv.gz", f'n,text\n0,first\n{before}1,x\n2,"open\n3,y\n')])
+    with pytest.raises(NeedsChange, match="its last quoted field has no end"):
+        chunks_of(reader, file, whole(file), schema)
+
+
+def test_rows_after_a_field_that_is_too_long_are_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_stream, "LONGEST_LINE_BYTES", 512)
+    monkeypatch.setattr(csv_records, "LONGEST_LINE_BYTES", 512)
+    for constant in ("_BLOCK_BYTES", "_RECORDS_BLOCK_BYTES"):
+        monkeypatch.setattr(csv_stream, constant, 64)
+    reader = open_reader("csv", sets_apart=True, types={"n": "int64"})
+    _, schema = reader.describe([put(tmp_path, "first.csv.gz", "n,text\n0,first\n")])
+    path = put(tmp_path, "x.csv.gz", 'n,text\n0,first\none,x\n2,"' + "3,y\n" * 600 + '"\n4,z\n')
+    head = SourceFiles(StorageSettings()).head(path)
+    assert head is not None
+    file = SourceFile(path=path, etag=head.etag, size_bytes=head.size_bytes, unit="records", end=None)
+    with pytest.raises(NeedsChange, match="a quoted field in it has no end"):
+        chunks_of(reader, file, whole(file), schema)
+
+
+def test_rows_are_not_set_apart_where_delimiter_and_quote_are_the_same_character(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.csv.gz", 'n"text\n0"first\none"x\n1"y\n')
+    with pytest.raises(NeedsChange, match="near row 0: .*'one'"):
+        found_in("csv", path, [], [1.0], options={"delimiter": '"'})

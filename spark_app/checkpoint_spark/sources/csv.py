@@ -52,7 +52,7 @@ class CsvReader:
         self._types = {name: parse_type(name, text) for name, text in source.types.items()}
         self._files = files
         self._dialect = CsvDialect(source.options)
-        self._stream = CsvStream(files, source.options, self._dialect)
+        self._stream = CsvStream(files, source.options, self._dialect, sets_apart=sets_apart)
 
     def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
         looked_at = for_each(self._look, self._files.expand(paths))
@@ -136,7 +136,7 @@ class CsvReader:
 
     def _sample(self, file: SourceFile, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table | None:
         if file.unit == "records":
-            return self._stream.sample(file.path, types, tuple(types))
+            return self._stream.sample(file.path, names, types)
         lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES), None)
         if lines is None:
             return None

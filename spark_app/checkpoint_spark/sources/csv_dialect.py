@@ -12,6 +12,7 @@ import pyarrow.csv
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import SourceOptions
+from checkpoint_spark.sources.csv_records import Records
 from checkpoint_spark.sources.inferred_columns import InferredColumns
 from checkpoint_spark.sources.lines import Lines
 from checkpoint_spark.sources.parsing import NotOneRowALine
@@ -22,12 +23,6 @@ WAY_OUT: Final = (
     "set onRowError: Quarantine to set such lines apart and go on, give the column a type that holds all its values by "
     "source.types (steps and table have to take it), or name what stands for NULL in source.options.nullValues; what is sealed "
     "stays"
-)
-#: The same in text that is read from its start, where a line is not known apart from those before it.
-STREAM_WAY_OUT: Final = (
-    "give the column a type that holds all its values by source.types (steps and table have to take it), or name what stands for "
-    "NULL in source.options.nullValues; what is sealed stays. Lines of files that are read from their start (gzip, multiLine, "
-    "escape) cannot be quarantined: if the line itself is wrong, give the mended file to a write of another name"
 )
 #: What helps while the columns are looked at, before the input is fixed.
 FIRST_WAY_OUT: Final = (
@@ -120,6 +115,25 @@ class CsvDialect:
             raise NotOneRowALine(_BREAK_IN_FIELD, _BREAK_WAY_OUT)
         self._check_is_closed(lines, names)
         return table
+
+    def parse_records(
+        self, records: Records, names: Sequence[str], types: Mapping[str, pa.DataType], columns: Sequence[str]
+    ) -> pa.RecordBatch:
+        """Return the rows of records, which may have line breaks in them: as many as there are records."""
+        data = records.buffer
+        if records.position and records.data.startswith(UTF8_MARK, records.begin):
+            data = pa.py_buffer(b"\n" + data.to_pybytes())  # as in `infer`: here it is no mark
+        read = pa.csv.ReadOptions(use_threads=False, block_size=data.size + 1, column_names=list(names))
+        try:
+            table = pa.csv.read_csv(pa.BufferReader(data), read, self.parse_options, self.convert_options(types, columns))
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(name_columns(str(error), names)) from error
+        if table.num_rows != records.rows:
+            raise NotOneRowALine(
+                f"it cannot be told where its {records.rows} rows end, of which {table.num_rows} are found",
+                "set source.options.delimiter to another character than quote and escape",
+            )
+        return pa.RecordBatch.from_arrays([_one_array(column) for column in table.columns], schema=table.schema)
 
     def _check_is_closed(self, lines: Lines, names: Sequence[str]) -> None:
         """Refuse lines that end inside quotes: pyarrow takes the end of the text for the end of the field."""

@@ -1,32 +1,47 @@
-"""CSV that is read from its start: compressed, or with line breaks in fields, so that only a parser knows where a row ends."""
+"""CSV that is read from its start: compressed, or with line breaks in fields, so that only a parser knows where a row ends.
+
+pyarrow streams it as long as nothing is wrong. It tells of a block that something in it is, and no more: where such rows are set
+apart, the text is then cut into records (`csv_records`), which are parsed apart. A row's number is the same by either way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.csv
 
 from checkpoint_protocol.manifest import SourceOptions
-from checkpoint_spark.sources.csv_dialect import STREAM_WAY_OUT, CsvDialect, name_columns
+from checkpoint_spark.sources.csv_dialect import FIRST_WAY_OUT, WAY_OUT, CsvDialect, name_columns
+from checkpoint_spark.sources.csv_records import Records, RecordSplitter, too_long, without_end
 from checkpoint_spark.sources.failures import explain, reading, unreadable
 from checkpoint_spark.sources.files import SourceFiles
 from checkpoint_spark.sources.inferred_columns import InferredColumns
 from checkpoint_spark.sources.lines import LONGEST_LINE_BYTES, line_blocks
+from checkpoint_spark.sources.parsing import MOST_PARTS_OF_A_SAMPLE, BadLine, parse_apart
 from checkpoint_spark.sources.texts import TextStream, is_gzip
 
 _HEADER_BLOCK_BYTES: Final = 256 << 10
 _SAMPLE_BLOCK_BYTES: Final = 4 << 20
 _BLOCK_BYTES: Final = 8 << 20
+_RECORDS_BLOCK_BYTES: Final = 4 << 20
 _TOO_SMALL: Final = "straddling object"
 _EMPTY: Final = "Empty CSV file"
 
 
 class CsvStream:
-    """Reads one file a call, in bounded memory. Rows that are longer than a block make it read again with larger blocks."""
+    """Reads one file a call, in bounded memory. Rows that are longer than a block make it read again with larger blocks.
 
-    def __init__(self, files: SourceFiles, options: SourceOptions, dialect: CsvDialect) -> None:
+    `sets_apart`: rows that cannot be read are given as such, and do not end the reading.
+    """
+
+    def __init__(self, files: SourceFiles, options: SourceOptions, dialect: CsvDialect, *, sets_apart: bool = False) -> None:
+        # With one character for two things, pyarrow's own parts do not agree on where rows end.
+        self._sets_apart = sets_apart and options.delimiter not in (options.quote, options.escape)
+        self._splitter = RecordSplitter(options)
         self._files = files
         self._options = options
         self._dialect = dialect
@@ -34,14 +49,41 @@ class CsvStream:
     def names(self, path: str) -> tuple[str, ...] | None:
         """Return the column names, or None if every line of the file is blank."""
         with reading(path, "its first line cannot be read", "mend the file, or convert it to UTF-8"):
-            first = self._first(path, _HEADER_BLOCK_BYTES, self._dialect.convert_options({}, None))
-            return None if first is None else tuple(first.schema.names)
+            with closing(self._text(path)) as text:
+                blocks = self._splitter.blocks(text.read, lambda: _HEADER_BLOCK_BYTES, path)
+                records = next((records for records in blocks if records.rows), None)
+            if records is None:
+                return None
+            # By itself: a row after it may be wrong. Without a line break, a header and no rows would be nothing to pyarrow.
+            data = records.cut_at_row(1)[0].buffer.to_pybytes() + b"\n"
+            options = pa.csv.ReadOptions(
+                use_threads=False, block_size=len(data) + 1, autogenerate_column_names=not self._options.header
+            )
+            return tuple(pa.csv.read_csv(pa.py_buffer(data), options, self._dialect.parse_options).column_names)
 
-    def sample(self, path: str, types: Mapping[str, pa.DataType], columns: Sequence[str] | None) -> pa.Table | None:
-        """Return the first rows, with types taken from the values where none is given."""
-        return self._first(path, _SAMPLE_BLOCK_BYTES, self._dialect.convert_options(types, columns))
+    def sample(self, path: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table | None:
+        """Return the columns of the first rows that have types; None if there are none."""
+        convert = self._dialect.convert_options(types, tuple(types))
+        block_bytes = _SAMPLE_BLOCK_BYTES
+        while True:
+            try:
+                with self._open(self._text(path), block_bytes, convert) as reader:
+                    batch = _next(reader)
+                    return None if batch is None else pa.Table.from_batches([batch])
+            except pa.ArrowInvalid as error:
+                if self._is_empty(path, error):
+                    return None
+                if self._sets_apart and not _is_too_small(error):
+                    break
+                block_bytes = self._larger(path, block_bytes, error, 0, names, FIRST_WAY_OUT)
+        records = next(self._records(path, _SAMPLE_BLOCK_BYTES, 0), None)
+        if records is None:
+            return None
+        parts = parse_apart(path, records, lambda part: self._dialect.parse_records(part, names, types, tuple(types)))
+        batches = [found for _, found in islice(parts, MOST_PARTS_OF_A_SAMPLE) if not isinstance(found, BadLine)]
+        return pa.Table.from_batches(batches) if batches else None
 
-    def read(self, path: str, names: Sequence[str], columns: InferredColumns) -> Iterator[pa.RecordBatch]:
+    def read(self, path: str, names: Sequence[str], columns: InferredColumns) -> Iterator[pa.RecordBatch | BadLine]:
         """Give all rows. NeedsChange(SourceUnreadable) says near which row the file is wrong."""
         schema = columns.parsed
         types = {field.name: field.type for field in schema}
@@ -67,27 +109,43 @@ class CsvStream:
             except pa.ArrowInvalid as error:
                 if self._is_empty(path, error):
                     return
-                block_bytes = self._larger(path, block_bytes, error, given, names)
+                if self._sets_apart and not _is_too_small(error):
+                    yield from self._read_apart(path, names, columns, given)
+                    return
+                block_bytes = self._larger(path, block_bytes, error, given, names, WAY_OUT)
         # An odd number of quotes, or a field that goes on to the end: each may be by right, and is looked at.
         if text.quotes % 2 or (text.quotes and may_be_open):
             self._check_is_closed(path, block_bytes, names, given)
 
-    def _first(self, path: str, block_bytes: int, convert: Any) -> pa.Table | None:
-        while True:
-            try:
-                with self._open(self._text(path), block_bytes, convert) as reader:
-                    batch = _next(reader)
-                    return reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch])
-            except pa.ArrowInvalid as error:
-                if self._is_empty(path, error):
-                    return None
-                block_bytes = self._larger(path, block_bytes, error, 0, ())
+    def _read_apart(
+        self, path: str, names: Sequence[str], columns: InferredColumns, given: int
+    ) -> Iterator[pa.RecordBatch | BadLine]:
+        """Give the rows after those that are given: what can be read in batches, and each that cannot with why."""
+        parsed = columns.parsed
+        types = {field.name: field.type for field in parsed}
 
-    def _text(self, path: str, tail: bytes = b"\n") -> _QuotedText:
+        def parse(part: Records) -> pa.RecordBatch:
+            return columns.read(self._dialect.parse_records(part, names, types, parsed.names).columns)
+
+        for records in self._records(path, _RECORDS_BLOCK_BYTES, given):
+            for _, found in parse_apart(path, records, parse):
+                yield found
+
+    def _records(self, path: str, block_bytes: int, given: int) -> Iterator[Records]:
+        """Give records in blocks that have rows: without the header, and the rows that are given."""
+        skipped = given + (1 if self._options.header else 0)
+        with closing(self._text(path)) as text:
+            for records in self._splitter.blocks(text.read, lambda: block_bytes, path):
+                rows = records.rows
+                if rows > skipped:
+                    yield records.cut_at_row(skipped)[1]
+                skipped = max(0, skipped - rows)
+
+    def _text(self, path: str, tail: bytes = b"\n") -> QuotedText:
         # Without a line break at the end, a header and no rows would be nothing to pyarrow.
-        return _QuotedText(TextStream(self._files, path, is_gzip(path, self._options), tail), self._options.quote.encode())
+        return QuotedText(TextStream(self._files, path, is_gzip(path, self._options), tail), self._options.quote.encode())
 
-    def _open(self, text: _QuotedText, block_bytes: int, convert: Any) -> Any:
+    def _open(self, text: QuotedText, block_bytes: int, convert: Any) -> Any:
         return pa.csv.open_csv(
             pa.PythonFile(text, mode="r"),
             pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, autogenerate_column_names=not self._options.header),
@@ -102,13 +160,13 @@ class CsvStream:
         blocks = line_blocks(self._text(path).read, 0, lambda: _HEADER_BLOCK_BYTES, path)
         return all(lines.is_blank for lines in blocks)
 
-    def _larger(self, path: str, block_bytes: int, error: Exception, row: int, names: Sequence[str]) -> int:
-        if _TOO_SMALL in str(error) and block_bytes < LONGEST_LINE_BYTES:
-            return min(block_bytes * 8, LONGEST_LINE_BYTES)
+    def _larger(self, path: str, block_bytes: int, error: Exception, row: int, names: Sequence[str], way_out: str) -> int:
+        if _is_too_small(error):
+            if block_bytes < LONGEST_LINE_BYTES:
+                return min(block_bytes * 8, LONGEST_LINE_BYTES)
+            raise too_long(path, f"near row {row}") from error
         problem = explain(ValueError(name_columns(str(error), names)))
-        if _TOO_SMALL in str(error):
-            problem = f"it is longer than {LONGEST_LINE_BYTES >> 20} MiB, or a quoted field in it has no end"
-        raise unreadable(path, f"near row {row}: {problem}", STREAM_WAY_OUT) from error
+        raise unreadable(path, f"near row {row}: {problem}", way_out) from error
 
     def _check_is_closed(self, path: str, block_bytes: int, names: Sequence[str], rows: int) -> None:
         """Refuse a file that ends inside quotes: pyarrow takes its end for the end of the field, however much that swallowed.
@@ -125,14 +183,10 @@ class CsvStream:
         except pa.ArrowInvalid:
             found = 0
         if found != rows + 1:
-            raise unreadable(
-                path,
-                "its last quoted field has no end",
-                "mend the file, or set source.options.quote: '' if the character is part of the text",
-            )
+            raise without_end(path)
 
 
-class _QuotedText:
+class QuotedText:
     """A text for pyarrow, in which quotes are counted.
 
     What is given never ends between \\r and \\n: pyarrow takes that for the end of a row also inside quotes, and drops the \\n.
@@ -160,6 +214,11 @@ class _QuotedText:
     def close(self) -> None:
         self.closed = True
         self._stream.close()
+
+
+def _is_too_small(error: Exception) -> bool:
+    """Whether a block is: no other of pyarrow's messages begins so, also where it quotes a value."""
+    return str(error).startswith(_TOO_SMALL)
 
 
 def _next(reader: Any) -> pa.RecordBatch | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -103,13 +103,12 @@ class Lines:
         end = self.data.find(b"\n", middle, self.end - 1) + 1 or self.data.rfind(b"\n", self.begin, middle) + 1
         return end or None
 
-    def cut_at(self, end: int) -> tuple[Lines, Lines]:
-        first = Lines(self.data, self.begin, end, self.position)
-        return first, Lines(self.data, end, self.end, self.position + first.size_bytes)
+    def cut_at(self, end: int) -> tuple[Self, Self]:
+        return self.between(self.begin, end), self.between(end, self.end)
 
-    def between(self, begin: int, end: int) -> Lines:
+    def between(self, begin: int, end: int) -> Self:
         """Return a part of the lines, by places in their data."""
-        return Lines(self.data, begin, end, self.position + begin - self.begin)
+        return replace(self, begin=begin, end=end, position=self.position + begin - self.begin)
 
     def after(self, size_bytes: int) -> Lines:
         return Lines(self.data, self.begin + size_bytes, self.end, self.position + size_bytes)

@@ -17,9 +17,10 @@ from checkpoint_spark.sources.failures import explain, unreadable
 from checkpoint_spark.sources.lines import Lines
 
 _Rows = TypeVar("_Rows")
+_Text = TypeVar("_Text", bound=Lines)
 
 _SHOWN_BYTES: Final = 60
-_MOST_PARTS_OF_A_SAMPLE: Final = 1_000
+MOST_PARTS_OF_A_SAMPLE: Final = 1_000
 #: What pyarrow quotes of a line after this is the line, up to its end.
 _QUOTED_LINE: Final = re.compile(r"(Expected \d+ columns, got \d+): .*")
 
@@ -50,8 +51,8 @@ def parse_or_name_the_line(path: str, lines: Lines, parse: Callable[[Lines], _Ro
 
 
 def parse_apart(
-    path: str, lines: Lines, parse: Callable[[Lines], pa.RecordBatch]
-) -> Iterator[tuple[Lines, pa.RecordBatch | BadLine]]:
+    path: str, lines: _Text, parse: Callable[[_Text], pa.RecordBatch]
+) -> Iterator[tuple[_Text, pa.RecordBatch | BadLine]]:
     """Give the lines in parts: those that can be read, and between them each line that cannot, with what is wrong in it.
 
     Found by halving, as far as the parts are asked for. NeedsChange(SourceUnreadable) where a row does not end on its line: what
@@ -116,7 +117,7 @@ def without_bad_lines(path: str, lines: Lines, parse: Callable[[Lines], object])
         parse(part)
         return empty
 
-    parts = list(islice(parse_apart(path, lines, try_to_parse), _MOST_PARTS_OF_A_SAMPLE))
+    parts = list(islice(parse_apart(path, lines, try_to_parse), MOST_PARTS_OF_A_SAMPLE))
     if len(parts) == 1 and not isinstance(parts[0][1], BadLine):
         return lines
     data = b"".join(part.buffer.to_pybytes() for part, found in parts if not isinstance(found, BadLine))

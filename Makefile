@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 IN_PARALLEL = --numprocesses=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist=loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance test test-cluster bench check format prefetch pin clean cluster cluster-down images
+.PHONY: help setup run run-lance docs test test-cluster bench check format prefetch pin clean cluster cluster-down images
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -79,6 +79,9 @@ endif
 images: setup ## build the images of operator and Spark into archives, and load them if the cluster is up
 	@$(BIN)/python -m devtools.kubernetes images
 
+docs: setup ## build the documentation into build/docs
+	PYTHONPATH=. $(BIN)/python -m mkdocs build --quiet
+
 format: setup ## format the code
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format .
@@ -88,4 +91,4 @@ pin: setup ## write constraints.txt from what is installed
 	   $(BIN)/uv pip freeze | grep -viE '^(-e|#|pip==|setuptools==|uv==|wheel==|checkpointed)' | sort -f; } > constraints.txt
 
 clean: ## remove what the examples and tools made (not .venv)
-	rm -rf examples/data examples/output .mypy_cache .ruff_cache .hypothesis
+	rm -rf build examples/data examples/output .mypy_cache .ruff_cache .hypothesis

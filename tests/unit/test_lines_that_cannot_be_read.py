@@ -230,5 +230,5 @@ def test_rows_after_a_field_that_is_too_long_are_not_guessed(tmp_path: Path, mon
 
 def test_rows_are_not_set_apart_where_delimiter_and_quote_are_the_same_character(tmp_path: Path) -> None:
     path = put(tmp_path, "x.csv.gz", 'n"text\n0"first\none"x\n1"y\n')
-    with pytest.raises(NeedsChange, match="near row 0: .*'one'"):
+    with pytest.raises(NeedsChange, match=r"near row 0: .*'one'"):
         found_in("csv", path, [], [1.0], options={"delimiter": '"'})

@@ -1,0 +1,131 @@
+"""The reference, in Markdown: each page is made of the models, the commands or the metrics, so that it says what they do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+from pydantic import BaseModel
+
+from checkpoint_operator.cli.main import main as command_line
+from checkpoint_operator.cluster.metrics import Metrics
+from checkpoint_operator.crd import custom_resource_definition
+from checkpoint_protocol.settings import CatalogSettings
+from checkpoint_protocol.storage import StorageEntry
+
+ROOT: Final = Path(__file__).parents[2]
+REASONS: Final = ROOT / "docs" / "reference" / "reasons.yaml"
+VALUES: Final = ROOT / "charts" / "checkpointed-write-operator" / "values.yaml"
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each generated page by its path below docs/."""
+    makers: dict[str, Callable[[], str]] = {
+        "manifest": lambda: _of_object("The manifest", "spec", "What `spec` of a `CheckpointedWrite` may have."),
+        "status": lambda: _of_object("The status", "status", "What the operator writes into `status`."),
+        "settings": _settings,
+        "values": _values,
+        "commands": _commands,
+        "metrics": _metrics,
+        "reasons": _reasons,
+    }
+    return {f"reference/{name}.md": make() for name, make in makers.items()}
+
+
+def reasons() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    """Return what the documentation says of each reason: by subject, then by reason, `seen`, `why` and `do`."""
+    found: Mapping[str, Mapping[str, Mapping[str, str]]] = yaml.safe_load(REASONS.read_text())
+    return found
+
+
+def _of_object(title: str, part: str, beginning: str) -> str:
+    root = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][part]
+    rows = [
+        f"| `{path}` | {_type(schema)} | {'required' if needed else _default(schema)} | {_cell(schema.get('description', ''))} |"
+        for path, schema, needed in _fields(root, "")
+    ]
+    return "\n".join([f"# {title}", "", beginning, "", "| field | type | default | meaning |", "|---|---|---|---|", *rows, ""])
+
+
+def _fields(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    """Give each field of an object's schema, before those inside of it."""
+    for name, inner in schema.get("properties", {}).items():
+        path = f"{prefix}{name}"
+        yield path, inner, name in schema.get("required", ())
+        if inner.get("type") == "object":
+            yield from _fields(inner, f"{path}.")
+        elif inner.get("items", {}).get("type") == "object":
+            yield from _fields(inner["items"], f"{path}[].")
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if values := schema.get("enum"):
+        return " or ".join(f"`{value}`" for value in values)
+    if schema.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    kind = str(schema.get("type", "any"))
+    return f"list of {_type(schema['items'])}" if kind == "array" else kind
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    return f"`{json.dumps(schema['default'])}`" if "default" in schema else ""
+
+
+def _cell(text: str) -> str:
+    """Return text for a cell of a table: in one line, and with nothing that Markdown would take for its own."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def _settings() -> str:
+    lines = [
+        "# The settings",
+        "",
+        "Catalogs and storage, with their credentials: in a file on one machine, in the chart's value `settings` in a cluster.",
+        "A secret is `{env: NAME}` or `{file: PATH}`.",
+    ]
+    sections: tuple[tuple[str, type[BaseModel]], ...] = (
+        ("`catalogs.NAME`", CatalogSettings),
+        ("An entry of `storage`", StorageEntry),
+    )
+    for title, model in sections:
+        lines += ["", f"## {title}", "", "| field | meaning |", "|---|---|"]
+        lines += [f"| `{field.alias or name}` | {_cell(field.description or '')} |" for name, field in model.model_fields.items()]
+    return "\n".join([*lines, ""])
+
+
+def _values() -> str:
+    return f"# Values of the chart\n\n```yaml\n{VALUES.read_text().rstrip()}\n```\n"
+
+
+def _commands() -> str:
+    lines = ["# Commands"]
+    context = click.Context(command_line, info_name="checkpointed-write")
+    assert isinstance(command_line, click.Group)
+    for name, command in command_line.commands.items():
+        with click.Context(command, info_name=name, parent=context) as inner:
+            lines += ["", f"## {name}", "", "```text", command.get_help(inner).rstrip(), "```"]
+    return "\n".join([*lines, ""])
+
+
+def _metrics() -> str:
+    metrics = Metrics()
+    metrics.watch(lambda: 0, dict, dict, dict, lambda: ())
+    lines = ["# Metrics", "", "Of the operator, for Prometheus.", "", "| metric | type | meaning |", "|---|---|---|"]
+    for family in metrics.registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        lines.append(f"| `{name}` | {family.type} | {_cell(family.documentation)} |")
+    return "\n".join([*lines, ""])
+
+
+def _reasons() -> str:
+    lines = ["# Reasons", "", "Conditions, events, exit messages and metrics name one of these."]
+    for subject, members in reasons().items():
+        lines += ["", f"## {subject}"]
+        for reason, texts in members.items():
+            said = (("Seen as", "seen"), ("Why", "why"), ("What to do", "do"))
+            lines += ["", f"### {reason}", *(line for title, key in said for line in ("", f"**{title}.** {texts[key]}"))]
+    return "\n".join([*lines, ""])

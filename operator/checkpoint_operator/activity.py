@@ -6,6 +6,7 @@ Called by the command line and by the cluster's controller. The time left is mea
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +16,8 @@ from checkpoint_operator.progress import Progress
 _LEAST_S: Final = 20.0
 _OVER_S: Final = 180.0
 _LEAST_STEP_S: Final = 1.0
+_DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E")
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 @dataclass(slots=True)
@@ -61,14 +64,14 @@ def describe(progress: Progress, left_s: float | None = None) -> str:
     share = share_of(progress)
     rows = progress.rows_read + progress.rows_in_hand
     if share is not None and progress.unit == "rows":
-        how_far = f"{progress.positions_done:,} of {progress.positions_known:,} rows ({share:.0%})"
+        done = f"{progress.positions_done:,} of {progress.positions_known:,} rows ({share:.0%})"
     elif share is not None:
-        how_far = f"{rows:,} rows, {share:.0%} of the input"
+        done = f"{rows:,} rows, {how_far(progress)} of the input ({share:.0%})"
     else:
-        how_far = f"{rows:,} rows"
+        done = f"{rows:,} rows"
     in_hand = f", {progress.rows_in_hand:,} of them not sealed yet" if progress.rows_in_hand else ""
     left = f"; about {time_text(left_s)} left" if left_s is not None else ""
-    return f"tasks running: {how_far}{in_hand}{left}"
+    return f"tasks running: {done}{in_hand}{left}"
 
 
 def share_of(progress: Progress) -> float | None:
@@ -76,6 +79,36 @@ def share_of(progress: Progress) -> float | None:
     if not progress.positions_known:
         return None
     return min(1.0, progress.positions_done / progress.positions_known)
+
+
+def how_far(progress: Progress) -> str | None:
+    """Return briefly how much of the input is done, and of how much: "1.23M/10M rows", or "3.44Gi/12Gi" where bytes are counted.
+
+    Where it is not known how much there is, the source rows that are done: "1.23M rows"; None before anything is known. It moves
+    while a long task has sealed nothing, since what is in hand is counted. Nothing is rounded up: what is not done is not said.
+    """
+    known = progress.positions_known
+    if known is None:
+        is_silent = progress.tasks is None and not progress.rows_read
+        return None if is_silent else f"{_short(progress.rows_read + progress.rows_in_hand, 1000, _DECIMAL)} rows"
+    base, suffixes = (1024, _BINARY) if progress.unit == "bytes" else (1000, _DECIMAL)
+    done = min(progress.positions_done, known)
+    text = f"{_short(done, base, suffixes)}/{_short(known, base, suffixes)}"
+    if progress.unit == "bytes":
+        return text if known >= base else f"{text} bytes"
+    return f"{text} rows"
+
+
+def _short(count: int, base: int, suffixes: Sequence[str]) -> str:
+    """Return a count with three digits and a suffix of Kubernetes' quantities, what is beyond them cut off."""
+    power = 0
+    while power + 1 < len(suffixes) and count >= base ** (power + 1):
+        power += 1
+    whole = count // base**power
+    decimals = 0 if power == 0 or whole >= 100 else 1 if whole >= 10 else 2
+    cut = count * 10**decimals // base**power
+    text = f"{cut // 10**decimals}.{cut % 10**decimals:0{decimals}d}".rstrip("0").rstrip(".") if decimals else str(cut)
+    return f"{text}{suffixes[power]}"
 
 
 def time_text(seconds: float) -> str:

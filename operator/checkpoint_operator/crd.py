@@ -28,6 +28,7 @@ COLUMNS: Final = (
     ("Rows", "integer", ".status.rowsCommitted", 0),
     ("Attempt", "integer", ".status.attempt", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Sealed", "integer", ".status.rowsSealed", 1),
     ("Quarantined", "integer", ".status.rowsQuarantined", 1),
     ("Format", "string", ".status.commit.format", 1),
     ("Table", "string", ".status.commit.target", 1),

@@ -49,6 +49,13 @@ def measure(tallies: Tallies) -> Progress:
     sums = [*earlier, *chains.values()]
     told = read_advice(ledger.store, ledger.at.progress(number), DriverProgress)
     in_hand = [work for work in told.work if not _is_sealed(work, chains)] if told is not None and plan is not None else []
+    if in_hand and ledger.read_closed(number) is not None:
+        in_hand = []  # What a closed attempt has not sealed is lost.
+    size = told
+    if (told is None or told.positions_known is None) and plan is None and launch is not None:
+        # Attempts since `input_since` read the same input, and this one has not come so far as to say how much it is.
+        for before in [counted for counted in launch.counted if counted >= launch.input_since][-1:]:
+            size = read_advice(ledger.store, ledger.at.progress(before), DriverProgress)
     return Progress(
         attempt=number,
         tasks=plan.task_count if plan else None,
@@ -61,9 +68,9 @@ def measure(tallies: Tallies) -> Progress:
         input_files_done=plan.done_files if plan else 0,
         phase=told.phase if told is not None else None,
         rows_in_hand=sum(work.rows for work in in_hand),
-        unit=told.unit if told is not None else None,
+        unit=size.unit if size is not None else None,
         positions_done=sum(part.positions for part in sums) + sum(work.positions for work in in_hand),
-        positions_known=told.positions_known if told is not None else None,
+        positions_known=size.positions_known if size is not None else None,
     )
 
 

@@ -103,7 +103,11 @@ class Status(StatusSection):
         default=None, description="When the epoch's first attempt was recorded; activeDeadlineSeconds counts from here."
     )
     attempt: Count | None = Field(default=None, description="The last driver of this epoch, counted from 1.")
-    progress: Annotated[str, Field(max_length=64)] | None = Field(default=None, description="Sealed tasks of all tasks, as 3/10.")
+    progress: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None,
+        description="How much of the input is done, as 1.23M/10M rows, or 3.44Gi/12Gi where bytes are counted; only the rows "
+        "that are done where it is not known how much there is. What running tasks have computed and not sealed yet is among it.",
+    )
     activity: Annotated[str, Field(max_length=256)] | None = Field(
         default=None,
         description="What the driver is at: planning, starting Spark or running tasks; with how much of the input is done, and "

@@ -41,8 +41,11 @@ def kubectl_get_shows(user: User, rows: int) -> None:
     header, row = (line.split() for line in short.splitlines())
     assert header == ["NAME", "PHASE", "PROGRESS", "ROWS", "ATTEMPT", "AGE"]
     assert row[:2] == [user.name, "Committed"]
-    assert row[3:5] == [str(rows), "1"]
-    assert wide.splitlines()[0].split()[6:] == ["QUARANTINED", "FORMAT", "TABLE", "VERSION", "DRIVER", "REASON"]
+    # A driver that is done within a moment may not have told how much there is.
+    assert row[2] in (f"{rows}/{rows}", str(rows))
+    assert row[3] == "rows"
+    assert row[4:6] == [str(rows), "1"]
+    assert wide.splitlines()[0].split()[6:] == ["SEALED", "QUARANTINED", "FORMAT", "TABLE", "VERSION", "DRIVER", "REASON"]
     assert json.loads(user.kubectl("get", "cw", user.name, "-n", user.namespace, "-o", "json"))["status"]["commit"]["id"] in wide
 
 

@@ -236,7 +236,7 @@ def full_status() -> Status:
         epoch=1,
         started_at=MOMENT,
         attempt=5,
-        progress="10/10",
+        progress="336k/336k rows",
         activity="tasks running: 336,776 of 336,776 rows (100%)",
         tasks=10,
         tasks_sealed=10,

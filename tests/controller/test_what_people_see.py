@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.advice import DriverProgress, encode_advice
+from checkpoint_protocol.advice import DriverProgress, Work, encode_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import open_store
 from tests.controller.harness import World
 from tests.support.places import on_disk
+from tests.support.records import plan
 from tests.support.writes import SCHEMA, write_inputs
 
 
@@ -260,6 +262,34 @@ def test_rows_of_a_write_that_does_not_quarantine_cost_no_field_and_no_event(wor
 
     assert world.status.rows_quarantined is None
     assert world.api.events == []
+
+
+def test_progress_moves_within_one_task_that_has_sealed_nothing_and_is_told_ever_more_rarely(world: World, source: Path) -> None:
+    world.kubelet.instead[1] = {"phase": "Running"}
+    world.apply(source)
+    world.until(lambda: world.status.phase == "Running")
+    store = open_store(world.place.checkpoint_uri, world.place.settings)
+    ledger = Ledger(store, EpochKey(world.body()["metadata"]["uid"], 1))
+    ledger.put_plan(plan([(0, 0, 1_000_000)]))
+    seen = []
+
+    def compute(rows: int) -> None:
+        work = Work(task=0, link=0, rows=rows, positions=rows)
+        told = DriverProgress(attempt=1, phase="RunningTasks", unit="rows", positions_known=1_000_000, work=(work,))
+        store.overwrite(ledger.at.progress(1), encode_advice(told))
+
+    compute(0)
+    world.pass_time(120)
+    before = len(world.api.writes_made)
+    for rows in range(100_000, 600_000, 100_000):
+        compute(rows)
+        world.pass_time(60)
+        seen.append(world.status.progress)
+
+    assert seen[0] != seen[-1]
+    assert world.status.tasks_sealed == 0
+    assert {text for text in seen if text is not None} <= {f"{rows}00k/1M rows" for rows in range(1, 6)} | {"0/1M rows"}
+    assert len(world.api.writes_made) - before <= 6
 
 
 def test_what_the_driver_is_at_is_told_before_it_has_sealed_anything(world: World, source: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import pytest
 
-from checkpoint_operator.activity import TimeLeft, describe, time_text
+from checkpoint_operator.activity import TimeLeft, describe, how_far, time_text
 from checkpoint_operator.inspection import inspect_store
 from checkpoint_operator.progress import Progress, measure
 from checkpoint_operator.tallies import Tallies
@@ -249,6 +250,58 @@ def test_before_a_plan_and_before_a_seal_the_phase_is_said_as_it_was_told() -> N
     assert [at(nothing, phase) for phase in (None, "Planning", "StartingSpark")] == ["planning", "planning", "starting Spark"]
     assert [at(planned, phase) for phase in (None, "StartingSpark")] == ["starting Spark", "starting Spark"]
     assert at(planned, "RunningTasks") == "tasks running: 0 rows"
+
+
+@pytest.mark.parametrize(
+    ("done", "known", "unit", "text"),
+    [
+        (0, 999, "rows", "0/999 rows"),
+        (1_234_567, 10_000_000, "rows", "1.23M/10M rows"),
+        (9_999_999, 10_000_000, "rows", "9.99M/10M rows"),
+        (999_999, 12_345_678_901, "rows", "999k/12.3G rows"),
+        (10_000_001, 10_000_000, "rows", "10M/10M rows"),
+        (3_700_000_000, 12 << 30, "bytes", "3.44Gi/12Gi"),
+        (1023, 1024, "bytes", "1023/1Ki"),
+        (5, 9, "bytes", "5/9 bytes"),
+        (0, None, None, "1.5k rows"),
+        (0, None, "rows", "1.5k rows"),
+    ],
+)
+def test_how_far_it_is_is_said_in_rows_or_bytes_and_never_more_than_is_done(
+    done: int, known: int | None, unit: Literal["rows", "bytes"] | None, text: str
+) -> None:
+    counts = Progress(1, 4, 0, 1_500, 0, 0, 0, unit=unit, positions_done=done, positions_known=known)
+
+    assert how_far(counts) == text
+
+
+def test_how_far_it_is_moves_while_one_long_task_has_sealed_nothing() -> None:
+    texts = [how_far(looked_at(stored((Work(task=1, link=0, rows=rows, positions=rows),)))) for rows in (0, 100, 250)]
+
+    assert texts == ["100/1k rows", "200/1k rows", "350/1k rows"]
+
+
+def test_nothing_is_said_of_how_far_it_is_before_anything_is_known() -> None:
+    assert how_far(Progress(1, None, 0, 0, 0, 0, 0, phase="Planning")) is None
+
+
+def test_what_a_closed_attempt_had_in_hand_is_lost_and_not_counted() -> None:
+    store = stored((Work(task=1, link=0, rows=5, positions=5),))
+    ledger_over(store).close(1)
+
+    progress = looked_at(store)
+
+    assert (progress.rows_in_hand, how_far(progress)) == (0, "100/1k rows")
+
+
+def test_how_much_there_is_stays_known_while_the_next_attempt_plans() -> None:
+    store = stored()
+    ledger = ledger_over(store)
+    ledger.close(1)
+    ledger.put_launch(launch(2, counted=(1,)))
+    store.objects[ledger.at.progress(2)] = encode_advice(DriverProgress(attempt=2, phase="Planning"))
+
+    assert how_far(looked_at(store)) == "100/1k rows"
 
 
 # --- the time that is left ------------------------------------------------------------------------------------------------

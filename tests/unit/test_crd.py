@@ -90,7 +90,7 @@ def test_names_columns_and_subresource_are_those_that_the_documents_promise() ->
     shown = [column["name"] for column in VERSION["additionalPrinterColumns"] if not column.get("priority")]
     wide = [column["name"] for column in VERSION["additionalPrinterColumns"] if column.get("priority")]
     assert shown == ["Phase", "Progress", "Rows", "Attempt", "Age"]
-    assert wide == ["Quarantined", "Format", "Table", "Version", "Driver", "Reason"]
+    assert wide == ["Sealed", "Quarantined", "Format", "Table", "Version", "Driver", "Reason"]
 
 
 def test_every_column_shows_a_field_that_exists() -> None:

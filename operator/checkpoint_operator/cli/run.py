@@ -15,7 +15,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from checkpoint_operator.activity import TimeLeft, describe, is_running, share_of, time_text
+from checkpoint_operator.activity import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
@@ -224,7 +224,7 @@ def _phase(counts: Counts, left_s: float | None) -> str:
     if not is_running(counts):
         return f" ({describe(counts)})"
     share = share_of(counts)
-    told = [f"{share:.0%} of the input"] if share is not None else []
+    told = [f"{how_far(counts)}, {share:.0%}"] if share is not None else []
     if counts.rows_in_hand:
         told.append(f"{counts.rows_in_hand:,} rows not sealed yet")
     if left_s is not None:

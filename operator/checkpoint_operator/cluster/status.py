@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from checkpoint_operator.activity import describe
+from checkpoint_operator.activity import describe, how_far
 from checkpoint_operator.core.actions import Action, Commit, Finish, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import Attempt, DriverState
 from checkpoint_operator.core.rules import ENVIRONMENT
@@ -100,7 +100,7 @@ def after_round(
             "epoch": done.key.epoch,
             "started_at": started_at or (frame.now if attempts else None),
             "attempt": last.number if last else 0,
-            "progress": f"{progress.tasks_done}/{progress.tasks}" if progress.tasks is not None else None,
+            "progress": how_far(progress),
             "activity": describe(progress, left_s) if phase == "Running" else None,
             "tasks": progress.tasks,
             "tasks_sealed": progress.tasks_done if progress.tasks is not None else None,
@@ -147,6 +147,7 @@ def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str, failed
             "started_at": (None if is_new_epoch else frame.previous.started_at) or frame.now,
             "queue_position": None,
             "attempt": launch.attempt,
+            "progress": None if is_new_epoch else frame.previous.progress,
             "rows_sealed": frame.previous.rows_sealed or 0 if not is_new_epoch else 0,
             "rows_quarantined": None if is_new_epoch else frame.previous.rows_quarantined,
             "run_nonce": launch.run_nonce,

@@ -29,10 +29,10 @@ from checkpoint_operator.commit.outcomes import Buried, Committed, Rejected, Try
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.reconcile import Sink
 from checkpoint_protocol import layout, reasons, writes
-from checkpoint_protocol.asking import Mapper, in_threads
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.parallel import Mapper, in_threads
 from checkpoint_protocol.records import IcebergTarget, LanceTarget, NoTarget, Seal, StagedFile, Target
 from checkpoint_protocol.standing import read
 from checkpoint_protocol.store import ObjectStore

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from checkpoint_protocol.asking import READERS
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.listing import SealListing
+from checkpoint_protocol.parallel import READERS
 from checkpoint_protocol.records import Seal
 
 

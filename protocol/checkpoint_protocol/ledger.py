@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from checkpoint_protocol import layout, reasons
-from checkpoint_protocol.asking import Mapper, in_threads, streamed
 from checkpoint_protocol.bundles import Bundle, BundledSeal, decode_bundle, encode_bundle, find_forgery, is_digest, may_be_digest
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.listing import SealListing
+from checkpoint_protocol.parallel import Mapper, in_threads, streamed
 from checkpoint_protocol.parts import FilesInParts, Input, InputInParts, cut_files, cut_tasks, digest_of
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (

@@ -16,9 +16,9 @@ from typing import Final, Literal
 
 from checkpoint_protocol import layout
 from checkpoint_protocol.advice import MAX_TASKS, DriverPhase, DriverProgress, Overwrite, Work, encode_advice, read_advice
-from checkpoint_protocol.asking import in_threads
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.store import ObjectStore
 

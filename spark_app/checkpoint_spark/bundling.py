@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkpoint_protocol.asking import streamed
 from checkpoint_protocol.bundles import MOST_BYTES, MOST_SEALS, BundledSeal
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.parallel import streamed
 
 _INTERVAL_S: Final = 10.0
 #: A pass may take a twentieth of the time, so that listing many seals again and again disturbs nobody.

@@ -16,9 +16,9 @@ from obstore.store import MemoryStore as ObstoreMemory
 from pydantic import SecretStr
 
 from checkpoint_protocol import layout, reasons
-from checkpoint_protocol.asking import in_threads
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.records import NameRecord
 from checkpoint_protocol.standing import put_once
 from checkpoint_protocol.storage import StorageEntry, StorageSettings

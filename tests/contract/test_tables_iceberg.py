@@ -41,10 +41,10 @@ from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.outcomes import Buried, Committed, Landed, Refused, Rejected
 from checkpoint_operator.commit.staged_files import sizes_in
 from checkpoint_protocol import reasons
-from checkpoint_protocol.asking import in_threads
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.store import open_raw_store

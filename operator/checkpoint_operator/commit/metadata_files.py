@@ -7,13 +7,13 @@ where one does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import obstore
 import obstore.exceptions as obstore_errors
 from pyiceberg.io import InputFile, OutputFile, OutputStream
 
+from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_raw_store, translate_store_error
 
@@ -57,8 +57,7 @@ class MetadataFile(OutputFile):
 
 def put_all(files: Sequence[MetadataFile]) -> None:
     """Store the files side by side. When this returns they are all there; when it raises, it may be called again."""
-    with ThreadPoolExecutor(max(1, len(files))) as putters:
-        list(putters.map(MetadataFile.put, files))
+    in_threads(MetadataFile.put, files, at_once=len(files))
 
 
 class _Stream(BytesIO):

@@ -7,7 +7,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +15,11 @@ import obstore.exceptions as obstore_errors
 
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
+from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import list_objects, local_path, open_raw_store, translate_store_error
 
 _HEADS: Final = 32
-_READERS: Final = 16
 #: Enough names to cut a listing at.
 _BORDERS: Final = 512
 
@@ -36,9 +35,8 @@ def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Map
     store = open_raw_store(folder, storage)
     try:
         if len(names) <= _HEADS:
-            with ThreadPoolExecutor(_READERS) as readers:
-                found = readers.map(lambda name: (name, _size(store, name)), names)
-                return {name: size for name, size in found if size is not None}
+            found = in_threads(lambda name: (name, _size(store, name)), names)
+            return {name: size for name, size in found if size is not None}
         wanted = set(names)
         return {
             meta["path"]: meta["size"]
@@ -80,8 +78,7 @@ def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) ->
                 (Path(local) / name).unlink(missing_ok=True)
             return
         store = open_raw_store(folder, storage)
-        with ThreadPoolExecutor(_READERS) as removers:
-            list(removers.map(lambda name: _remove(store, name), names))
+        in_threads(lambda name: _remove(store, name), names)
     except (obstore_errors.BaseError, OSError) as error:
         raise translate_store_error(error, folder) from error
 

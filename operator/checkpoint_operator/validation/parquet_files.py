@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,9 +13,9 @@ from checkpoint_operator.validation.looks import MOST_FILES, Look, say_of_files,
 from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.store import translate_store_error
 
-_READERS: Final = 8
 _WAY_OUT: Final = "replace or remove it, or let the path match the Parquet files only (folder/*.parquet)"
 
 
@@ -28,8 +27,7 @@ class _Footer:
 
 def look_at_parquet(listing: SourceListing, files: Sequence[FoundFile], findings: Findings) -> Look:
     """Read footers; a problem for each file that is not Parquet, or has other columns than the first."""
-    with ThreadPoolExecutor(_READERS) as readers:
-        footers = list(readers.map(lambda file: _footer(listing, file), files[:MOST_FILES]))
+    footers = in_threads(lambda file: _footer(listing, file), files[:MOST_FILES])
     first: tuple[FoundFile, _Footer] | None = None
     wrong: list[str] = []
     for file, footer in zip(files, footers, strict=False):

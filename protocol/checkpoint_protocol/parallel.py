@@ -20,11 +20,11 @@ class Mapper(Protocol):
     def __call__(self, function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]: ...
 
 
-def in_threads(function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
+def in_threads(function: Callable[[_Item], _Answer], items: Sequence[_Item], at_once: int = READERS) -> list[_Answer]:
     """Ask many at a time: each answer is a round trip to the store."""
     if not items:
         return []
-    with ThreadPoolExecutor(min(READERS, len(items))) as readers:
+    with ThreadPoolExecutor(min(at_once, len(items))) as readers:
         return list(readers.map(function, items))
 
 

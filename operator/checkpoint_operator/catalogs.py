@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.settings_place import SettingsPlace
 from checkpoint_protocol.storage import iceberg_options, reveal
 from checkpoint_protocol.store import disk_full
 
@@ -129,7 +130,7 @@ def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER
         known = ", ".join(sorted(settings.catalogs)) or "none"
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
-            f"there is no catalog {name!r} in the settings file (it has: {known}); add it under catalogs",
+            f"there is no catalog {name!r} (there are: {known}); add it to {settings.place.name('catalogs')}",
         )
     properties = {"uri": entry.uri}
     if entry.warehouse is not None:
@@ -143,7 +144,7 @@ def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER
     try:
         catalog = _KINDS[entry.type](name, answer_within_s, **properties)
     except Exception as error:
-        raise translate_catalog_error(error, name) from error
+        raise translate_catalog_error(error, name, settings.place) from error
     if classes := CLASS_PROPERTIES & catalog.properties.keys() - properties.keys():
         raise NeedsChange(
             reasons.TABLE_UNSUPPORTED,
@@ -214,16 +215,20 @@ class CatalogBook:
             raise
 
 
-def translate_catalog_error(error: Exception, name: str) -> CheckpointError:
-    """Return the family's error for a failure of a catalog. Never says what was sent, which may hold credentials."""
+def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace) -> CheckpointError:
+    """Return the family's error for a failure of a catalog. Never says what was sent, which may hold credentials.
+
+    `settings`: where those stand that name it.
+    """
     if isinstance(error, CheckpointError):
         return error
     text = " ".join(str(error).split())[:400]
     if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError):
         return NeedsChange(
             reasons.CREDENTIALS_REFUSED,
-            f"the catalog {name!r} refused access: {text}; check its credentials in the settings file (catalogs.{name})",
+            f"the catalog {name!r} refused access: {text}; check its credentials: {settings.name(f'catalogs.{name}')}",
         )
+    uri = settings.name(f"catalogs.{name}.uri")
     if isinstance(error, ImportError):
         return NeedsChange(
             reasons.CATALOG_UNAVAILABLE,
@@ -231,33 +236,29 @@ def translate_catalog_error(error: Exception, name: str) -> CheckpointError:
         )
     if isinstance(error, SQLAlchemyError):
         cause = getattr(error, "orig", None)
-        if isinstance(cause, sqlite3.Error) and (told := _of_sqlite(cause, name)) is not None:
+        if isinstance(cause, sqlite3.Error) and (told := _of_sqlite(cause, name, uri)) is not None:
             return told
         text = str(cause or type(error).__name__)
     elif not isinstance(error, RequestException | OSError):
         text = f"{type(error).__name__}: {text}"
-    return Retryable(
-        reasons.CATALOG_UNAVAILABLE, f"the catalog {name!r} did not answer: {text}; check its uri in the settings file"
-    )
+    return Retryable(reasons.CATALOG_UNAVAILABLE, f"the catalog {name!r} did not answer: {text}; check its address: {uri}")
 
 
-def _of_sqlite(cause: sqlite3.Error, name: str) -> CheckpointError | None:
-    """Return what is said of a file of SQLite: nobody has to answer there."""
+def _of_sqlite(cause: sqlite3.Error, name: str, uri: str) -> CheckpointError | None:
+    """Return what is said of a file of SQLite: nobody has to answer there. `uri`: where its path is set."""
     text = str(cause)
-    if (
-        full := disk_full(cause, f"the SQLite file of the catalog {name!r} (catalogs.{name}.uri in the settings file)")
-    ) is not None:
+    if (full := disk_full(cause, f"the SQLite file of the catalog {name!r} ({uri})")) is not None:
         return full
     if "unable to open database file" in text:
         return Retryable(
             reasons.CATALOG_UNAVAILABLE,
             f"the SQLite file of the catalog {name!r} cannot be opened or made: check that its folder is there and can be "
-            f"written, and catalogs.{name}.uri in the settings file",
+            f"written, and {uri}",
         )
     if "readonly database" in text:
         return NeedsChange(
             reasons.CREDENTIALS_REFUSED,
             f"the SQLite file of the catalog {name!r} cannot be written ({text}): check the permissions of the file and its "
-            f"folder, in which SQLite makes files of its own, and catalogs.{name}.uri in the settings file",
+            f"folder, in which SQLite makes files of its own, and {uri}",
         )
     return None

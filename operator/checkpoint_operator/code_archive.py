@@ -131,4 +131,4 @@ def _fetch(uri: str, settings: StorageSettings) -> bytes:
             reasons.CODE_MISSING, f"spec.code.uri: there is no object {uri}; put it there, or correct the URI"
         ) from error
     except (obstore_errors.BaseError, OSError) as error:
-        raise translate_store_error(error, uri) from error
+        raise translate_store_error(error, uri, settings.place) from error

@@ -60,7 +60,7 @@ def load_source(source: IcebergSource, settings: Settings, catalogs: CatalogBook
             f"source: the catalog {source.catalog!r} has no table {source.table}; correct source.iceberg, or make the table",
         ) from error
     except Exception as error:
-        raise translate_catalog_error(error, source.catalog) from error
+        raise translate_catalog_error(error, source.catalog, settings.place) from error
 
 
 def describe(source: IcebergSource, table: Table) -> PinnedIceberg:

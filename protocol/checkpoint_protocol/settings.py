@@ -38,4 +38,4 @@ class Settings(StorageSettings):
 
     def for_drivers(self) -> StorageSettings:
         """Return what a driver may know: storage, no catalogs."""
-        return StorageSettings(storage=self.storage)
+        return StorageSettings(storage=self.storage).standing_in(self.place)

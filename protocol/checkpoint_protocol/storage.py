@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlparse
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, SecretStr, Tag, field_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, SecretStr, Tag, field_serializer, model_validator
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.problems import NO_SECRET, UNION_MARK
+from checkpoint_protocol.settings_place import SETTINGS_FILE, SettingsPlace
 
 _MAX_CONNECT_S = 5
 _MAX_RETRY_S = 30
@@ -121,6 +122,18 @@ class StorageSettings(SettingsSection):
     """All storage entries. What is in no bucket needs none; a bucket without one is refused."""
 
     storage: tuple[StorageEntry, ...] = ()
+    _place: SettingsPlace = PrivateAttr(default=SETTINGS_FILE)
+
+    @property
+    def place(self) -> SettingsPlace:
+        """Where these settings stand, for messages."""
+        return self._place
+
+    def standing_in(self, place: SettingsPlace) -> Self:
+        """Return the same settings, of which messages say that they stand there."""
+        copied = self.model_copy()
+        copied._place = place
+        return copied
 
     def entry_for(self, uri: str) -> StorageEntry | None:
         """Return the entry with the longest prefix that holds this URI."""
@@ -139,13 +152,13 @@ def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
     entry = settings.entry_for(uri)
     example = f"storage: [{{prefix: {uri.partition('://')[0]}://{urlparse(uri).netloc}/, credentials: ambient}}]"
     ways = f"keys, or credentials: ambient (the identity of this machine or pod), or anonymous (a public bucket), e.g. {example}"
+    place = settings.place.name("storage")
     if entry is None:
-        raise NeedsChange(reasons.MANIFEST_INVALID, f"no storage entry of the settings covers {uri}: add one with {ways}")
+        raise NeedsChange(reasons.MANIFEST_INVALID, f"no storage entry covers {uri}: add one to {place}, with {ways}")
     if entry.credentials is None and not entry.has_keys:
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
-            f"the storage entry {entry.prefix} of the settings, which covers {uri}, has neither keys nor credentials: give it "
-            f"{ways}",
+            f"the storage entry {entry.prefix} ({place}), which covers {uri}, has neither keys nor credentials: give it {ways}",
         )
     return entry
 
@@ -250,9 +263,10 @@ def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
         return {f"s3.{name}": value for name, value in named.items()} | anonymous | {"s3.connect-timeout": str(_MAX_CONNECT_S)}
     if entry.is_anonymous or entry.service_account_file is not None:
         # pyiceberg knows no such thing there, and would ask for the identity of this machine.
+        place = settings.place.name("storage")
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
-            f"the storage entry {entry.prefix} of the settings: Iceberg tables in {scheme}:// are reached with an account key or "
+            f"the storage entry {entry.prefix} ({place}): Iceberg tables in {scheme}:// are reached with an account key or "
             "with credentials: ambient only (GCS: GOOGLE_APPLICATION_CREDENTIALS names a key file)",
         )
     if scheme == "az":

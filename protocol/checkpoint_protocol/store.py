@@ -21,6 +21,7 @@ from obstore.store import LocalStore, from_url
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.settings_place import SettingsPlace
 from checkpoint_protocol.storage import StorageSettings, obstore_options
 
 
@@ -70,8 +71,10 @@ class ObjectStore(Protocol):
 class ObstoreStore:
     """The port over obstore."""
 
-    def __init__(self, uri: str, store: obstore.store.ObjectStore) -> None:
+    def __init__(self, uri: str, store: obstore.store.ObjectStore, settings: SettingsPlace | None = None) -> None:
+        """`settings`: where those stand that the store is reached with, for messages."""
         self._uri = uri
+        self._settings = settings
         self._store = store
 
     @property
@@ -121,7 +124,7 @@ class ObstoreStore:
                     raise self._translated(error, path) from error
 
     def _translated(self, error: Exception, path: str) -> CheckpointError:
-        return translate_store_error(error, f"{self._uri}/{path}")
+        return translate_store_error(error, f"{self._uri}/{path}", self._settings)
 
 
 def list_objects(
@@ -215,18 +218,21 @@ def disk_full(error: BaseException, where: str) -> Retryable | None:
     )
 
 
-def translate_store_error(error: Exception, where: str) -> CheckpointError:
-    """Return the family's error for a failure of obstore, or of the file system, at a place."""
+def translate_store_error(error: Exception, where: str, settings: SettingsPlace | None = None) -> CheckpointError:
+    """Return the family's error for a failure of obstore, or of the file system, at a place.
+
+    `settings`: where the settings stand that a bucket is reached with, if the caller knows.
+    """
     if (full := disk_full(error, where)) is not None:
         return full
     first_line = _gist(error)
+    storage = settings.name("storage") if settings is not None else "the storage settings"
     refused = isinstance(error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError)
     if refused or isinstance(error, PermissionError) or any(word in first_line for word in _REFUSALS):
-        return NeedsChange(
-            reasons.CREDENTIALS_REFUSED,
-            f"the store refused access to {where}: {first_line}; check the credentials of this prefix in the settings file "
-            "(storage), or the folder's permissions",
+        way_out = (
+            f"the credentials of this prefix: {storage}" if local_path(where) is None else "the permissions of file and folder"
         )
+        return NeedsChange(reasons.CREDENTIALS_REFUSED, f"the store refused access to {where}: {first_line}; check {way_out}")
     if "NoSuchBucket" in first_line:
         return NeedsChange(reasons.STORE_UNAVAILABLE, f"the bucket of {where} does not exist; make it, or correct the URI")
     if local_path(where) is not None:
@@ -235,7 +241,7 @@ def translate_store_error(error: Exception, where: str) -> CheckpointError:
         )
     return Retryable(
         reasons.STORE_UNAVAILABLE,
-        f"the store did not answer for {where}: {first_line}; check its endpoint in the settings file (storage) and the network",
+        f"the store did not answer for {where}: {first_line}; check its endpoint ({storage}) and the network",
     )
 
 
@@ -287,7 +293,7 @@ def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectSt
 def open_store(uri: str, storage: StorageSettings) -> ObstoreStore:
     """Return the store at a checkpoint URI."""
     uri = uri.rstrip("/")
-    return ObstoreStore(uri, open_raw_store(uri, storage))
+    return ObstoreStore(uri, open_raw_store(uri, storage), storage.place)
 
 
 def probe(store: ObjectStore) -> None:

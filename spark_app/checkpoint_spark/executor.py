@@ -17,6 +17,7 @@ from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import LaunchRecord, Part, Target
+from checkpoint_protocol.settings_place import STORAGE_SECRET
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.advising import InHand, telling_of_task
@@ -52,6 +53,7 @@ class TaskOrder(Part):
 def storage_settings() -> StorageSettings:
     """Return the storage settings of this process; none are needed for folders.
 
+    A local run hands them over as a file that it makes of its settings file; pods have them in a variable, from a Secret.
     NeedsChange says what is wrong with them, and quotes none of their values: they are secrets.
     """
     path, text = os.environ.get(STORAGE_FILE_VARIABLE), os.environ.get(STORAGE_VARIABLE)
@@ -63,8 +65,9 @@ def storage_settings() -> StorageSettings:
             message = f"the storage settings in {path} (${STORAGE_FILE_VARIABLE}) cannot be read: {why}"
             raise NeedsChange(reasons.MANIFEST_INVALID, message) from None
     if text is not None:
-        return _read_storage(text, f"${STORAGE_VARIABLE} (in a pod, the key storage.json of its Secret)")
-    return StorageSettings()
+        place = f"${STORAGE_VARIABLE} (in a pod, the key storage.json of its Secret)"
+        return _read_storage(text, place).standing_in(STORAGE_SECRET)
+    return StorageSettings().standing_in(STORAGE_SECRET)
 
 
 def _read_storage(text: str, place: str) -> StorageSettings:

@@ -739,7 +739,7 @@ def test_a_catalog_that_is_not_declared_is_a_problem_of_the_field_and_lists_the_
     path, message = ground.only_problem()
 
     assert path == "spec.sink.iceberg.catalog"
-    assert "it has: lake" in message
+    assert "there are: lake" in message
 
 
 def test_a_catalog_that_does_not_answer_is_a_problem_of_the_catalog(ground: Ground) -> None:
@@ -1113,5 +1113,5 @@ def test_a_bucket_that_no_storage_entry_covers_is_told_without_asking_for_an_ide
 
     problems = [message for _, message in ground.problems()]
 
-    assert any("no storage entry of the settings covers s3://bucket" in message for message in problems), problems
+    assert any("no storage entry covers s3://bucket" in message for message in problems), problems
     assert any("credentials: ambient" in message for message in problems)

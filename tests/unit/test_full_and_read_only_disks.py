@@ -24,6 +24,7 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import Spec, parse_manifest
 from checkpoint_protocol.records import StagedFile
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.settings_place import SETTINGS_FILE
 from checkpoint_protocol.store import translate_store_error
 from checkpoint_spark.failures import of_spark
 from checkpoint_spark.formats.stagers import Placed
@@ -128,7 +129,7 @@ def test_a_file_system_that_is_read_only_is_for_a_person() -> None:
     ],
 )
 def test_an_sqlite_file_is_no_catalog_that_did_not_answer(said: str, reason: str, word: str) -> None:
-    told = translate_catalog_error(OperationalError("INSERT", {}, sqlite3.OperationalError(said)), "lake")
+    told = translate_catalog_error(OperationalError("INSERT", {}, sqlite3.OperationalError(said)), "lake", SETTINGS_FILE)
 
     assert told.reason == reason
     assert word in told.message

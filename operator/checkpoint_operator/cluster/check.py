@@ -41,7 +41,7 @@ def _check_catalog(name: str, settings: Settings) -> CheckpointError | None:
     try:
         open_catalog(name, settings, _ANSWER_WITHIN_S).list_namespaces()
     except Exception as error:
-        return translate_catalog_error(error, name)
+        return translate_catalog_error(error, name, settings.place)
     return None
 
 
@@ -52,7 +52,7 @@ def _check_storage(entry: StorageEntry, settings: Settings) -> CheckpointError |
     except CheckpointError as error:
         return error
     except Exception as error:
-        return translate_store_error(error, uri)
+        return translate_store_error(error, uri, settings.place)
     return None
 
 

@@ -43,6 +43,7 @@ from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.settings_place import CHART_VALUES
 from checkpoint_protocol.store import ObjectStore, open_store, probe
 
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG = 0, 1, 2
@@ -55,7 +56,7 @@ def main() -> int:
     arguments = _parse(sys.argv[1:])
     try:
         config = load_config(arguments.config)
-        settings = _load_settings(arguments.settings)
+        settings = load_settings(arguments.settings)
     except ManifestInvalid as error:
         for problem in error.problems:
             sys.stderr.write(f"error: {problem}\n")
@@ -160,7 +161,8 @@ def _store_opener(settings: Settings, counts: StoreCounts) -> Callable[[str], Ob
     return open_once
 
 
-def _load_settings(path: Path) -> Settings:
+def load_settings(path: Path) -> Settings:
+    """Read what the chart has made of its values, or the Secret that they name."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -168,7 +170,7 @@ def _load_settings(path: Path) -> Settings:
     except (UnicodeDecodeError, yaml.YAMLError):
         # Not the parser's words: they quote the text, and secrets may stand in it.
         raise ManifestInvalid((f"{path}: is not YAML",)) from None
-    return validate_model(Settings, document or {})
+    return validate_model(Settings, document or {}).standing_in(CHART_VALUES)
 
 
 class _JsonLines(logging.Formatter):

@@ -124,7 +124,7 @@ class PyicebergTable:
         except (BadRequestError, ValueError, TypeError, NotImplementedError) as error:
             raise self._cannot_be_made(error) from error
         except Exception as error:
-            raise translate_catalog_error(error, self._catalog_name) from error
+            raise translate_catalog_error(error, self._catalog_name, self._settings.place) from error
         target = self.describe()
         if target is None:
             raise Retryable(reasons.TABLE_MISSING, f"the table {self.title} was made and is not there")
@@ -344,7 +344,7 @@ class PyicebergTable:
             return Refused(f"the catalog refused: {' '.join(str(error).split())[:400]}")
         except Exception as error:
             # Whatever else happened, the request may have been carried out, or may yet be. Only a look can tell.
-            return Unanswered(str(translate_catalog_error(error, self._catalog_name)))
+            return Unanswered(str(translate_catalog_error(error, self._catalog_name, self._settings.place)))
         return Landed(snapshot.snapshot_id)
 
     def _catalog(self) -> Catalog:
@@ -356,7 +356,7 @@ class PyicebergTable:
         except NoSuchTableError:
             return None
         except Exception as error:
-            raise translate_catalog_error(error, self._catalog_name) from error
+            raise translate_catalog_error(error, self._catalog_name, self._settings.place) from error
 
     def _table_of(self, look: IcebergLook) -> Table:
         if self._looked is None or self._looked[0] is not look:

@@ -51,7 +51,7 @@ class MetadataFile(OutputFile):
         try:
             obstore.put(open_raw_store(folder, self._storage), name, self._data, use_multipart=False)
         except (obstore_errors.BaseError, OSError) as error:
-            raise translate_store_error(error, self.location) from error
+            raise translate_store_error(error, self.location, self._storage.place) from error
         self._data = None
 
 

@@ -44,7 +44,7 @@ def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Map
             if meta["path"] in wanted
         }
     except (obstore_errors.BaseError, OSError) as error:
-        raise translate_store_error(error, folder) from error
+        raise translate_store_error(error, folder, storage.place) from error
 
 
 def _sizes_on_disk(folder: str, names: Sequence[str]) -> dict[str, int]:
@@ -80,7 +80,7 @@ def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) ->
         store = open_raw_store(folder, storage)
         in_threads(lambda name: _remove(store, name), names)
     except (obstore_errors.BaseError, OSError) as error:
-        raise translate_store_error(error, folder) from error
+        raise translate_store_error(error, folder, storage.place) from error
 
 
 def _remove(store: obstore.store.ObjectStore, name: str) -> None:

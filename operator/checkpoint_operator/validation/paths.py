@@ -83,7 +83,7 @@ class SourceListing:
             except _NOT_THERE:
                 return None
             except _FAILURES as error:
-                raise translate_store_error(error, f"{root}/{key}") from error
+                raise translate_store_error(error, f"{root}/{key}", self.storage.place) from error
         try:
             status = os.stat(key)
         except (FileNotFoundError, NotADirectoryError):
@@ -109,7 +109,7 @@ class SourceListing:
                     if size_bytes > 0 or self._head(root, key) is not None:
                         yield self._in_bucket(root, key, size_bytes)
         except _FAILURES as error:
-            raise translate_store_error(error, f"{root}/{folder}") from error
+            raise translate_store_error(error, f"{root}/{folder}", self.storage.place) from error
 
     def _store(self, root: str, text: str) -> Any:
         entry = self.storage.entry_for(text)

@@ -89,7 +89,7 @@ def _look_at_lance(source: LanceSource, settings: Settings, findings: Findings) 
             which = "there is no Lance dataset" if source.version is None else f"there is no version {source.version} (any more)"
             findings.problem("spec.source.lance", f"{which} at {uri}; correct it")
         else:
-            trouble = f"the Lance dataset {uri} cannot be opened: {text}; check the storage settings"
+            trouble = f"the Lance dataset {uri} cannot be opened: {text}; check {settings.place.name('storage')}"
             findings.error("spec.source.lance.uri", Retryable(reasons.STORE_UNAVAILABLE, trouble))
         return None
     files = tuple(

@@ -183,7 +183,10 @@ def _look_at_lance(sink: LanceSink, settings: Settings, findings: Findings) -> T
             return TargetSeen(uri, exists=False)
         findings.error(
             "spec.sink.lance.uri",
-            Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {uri} cannot be opened: {text}; check the storage settings"),
+            Retryable(
+                reasons.STORE_UNAVAILABLE,
+                f"the Lance dataset {uri} cannot be opened: {text}; check {settings.place.name('storage')}",
+            ),
         )
         return TargetSeen(uri, exists=None)
     return TargetSeen(uri, True, tuple(TargetColumn(field.name, not field.nullable) for field in dataset.schema))

@@ -47,7 +47,7 @@ class Buckets:
         except _NOT_THERE:
             return None
         except _FAILURES as error:
-            raise translate_store_error(error, location.text) from error
+            raise translate_store_error(error, location.text, self._storage.place) from error
 
     def walk(self, folder: Location, pattern: Pattern) -> Iterator[FoundFile]:
         """Give the objects below a folder that match."""
@@ -62,7 +62,7 @@ class Buckets:
                     if meta["size"] > 0 or self.head(at) is not None:
                         yield self._found(at, meta)
         except _FAILURES as error:
-            raise translate_store_error(error, folder.text) from error
+            raise translate_store_error(error, folder.text, self._storage.place) from error
 
     def identify(self, location: Location) -> str:
         return identity_of(location, self._storage)

@@ -179,7 +179,7 @@ def _open(uri: str, version: int | None, storage: StorageSettings) -> Any | None
             return None
         raise Retryable(
             reasons.STORE_UNAVAILABLE,
-            f"source: the Lance dataset {uri} cannot be opened: {_line(error)}; check the storage settings",
+            f"source: the Lance dataset {uri} cannot be opened: {_line(error)}; check {storage.place.name('storage')}",
         ) from error
 
 

@@ -19,7 +19,8 @@ from checkpoint_protocol.storage import StorageEntry
 
 ROOT: Final = Path(__file__).parents[2]
 REASONS: Final = ROOT / "docs" / "reference" / "reasons.yaml"
-VALUES: Final = ROOT / "charts" / "checkpointed-write-operator" / "values.yaml"
+CHART: Final = ROOT / "charts" / "checkpointed-write-operator"
+VALUES: Final = CHART / "values.yaml"
 
 
 def pages() -> dict[str, str]:
@@ -33,7 +34,8 @@ def pages() -> dict[str, str]:
         "metrics": _metrics,
         "reasons": _reasons,
     }
-    return {f"reference/{name}.md": make() for name, make in makers.items()}
+    made = {f"reference/{name}.md": make() for name, make in makers.items()}
+    return made | {"guides/chart.md": (CHART / "README.md").read_text()}
 
 
 def reasons() -> Mapping[str, Mapping[str, Mapping[str, str]]]:

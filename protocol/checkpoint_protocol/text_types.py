@@ -1,8 +1,8 @@
 """Which type the texts of a CSV column have: one of which each of them can be written back, and else string.
 
 Texts are taken as they are: 00501 is no number, since the number would be written 501. The rules lie here, in plain Python, so
-that the driver, which fixes the types of an epoch, and `validate`, which foretells them, have the same ones. README.md shows
-them as a table.
+that the driver, which fixes the types of an epoch, and `validate`, which foretells them, have the same ones.
+docs/guides/sources.md shows them as a table.
 """
 
 from __future__ import annotations

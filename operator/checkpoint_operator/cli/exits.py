@@ -1,7 +1,7 @@
 """Exit codes of the command line, and how an error is said.
 
 0 done, 1 failed, 2 the manifest or the settings file is wrong (whoever finds it, and when), 130 interrupted; 3 is of `status`
-alone: not committed yet. README.md has the table.
+alone: not committed yet. docs/guides/commands.md has the table.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def _field(model: type[BaseModel], name: str, field: FieldInfo) -> Schema:
     default = _default(field)
     if default is not None:
         schema["default"] = default
-        if default not in ({}, [], "", False):
+        if default not in ({}, [], ""):
             # `kubectl explain` shows descriptions, and no defaults.
             schema["description"] = f"{description.rstrip('.')}. Default: {_in_yaml(default)}."
     return schema

@@ -171,6 +171,15 @@ def test_sizes_and_durations_are_shown_as_people_write_them() -> None:
     assert "default" not in at(".spec.progressDeadlineSeconds"), "it follows from the interval"
 
 
+def test_each_default_that_is_not_empty_is_said_for_kubectl_explain() -> None:
+    defaults = {path: node for path, node in nodes(SCHEMA) if "default" in node and node["default"] not in ({}, [], "")}
+
+    unsaid = [path for path, node in defaults.items() if "Default: " not in node["description"]]
+
+    assert not unsaid
+    assert at(".spec.suspend")["description"].endswith("Default: false.")
+
+
 def test_the_stricter_of_two_bounds_stands() -> None:
     assert at(".spec.activeDeadlineSeconds")["minimum"] == 1
     assert at(".spec.activeDeadlineSeconds")["maximum"] == (1 << 31) - 1

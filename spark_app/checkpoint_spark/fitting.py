@@ -249,8 +249,9 @@ def fit(batch: pa.RecordBatch, wanted: pa.Schema, of_row: Callable[[int], str] |
                     f"{misfit_of(array, field.type, of_row)}: {error}; {DECLARE}",
                 ) from error
         if not field.nullable and array.null_count:
+            where = "" if of_row is None else f" in {of_row(array.is_null().index(True).as_py())}"
             raise ValueMisfit(
-                reasons.OUTPUT_SCHEMA_WRONG, f"the steps give NULL in the column {field.name!r}, which the table requires"
+                reasons.OUTPUT_SCHEMA_WRONG, f"the steps give NULL in the column {field.name!r}{where}, which the table requires"
             )
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

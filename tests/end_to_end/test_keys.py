@@ -277,8 +277,8 @@ def test_a_table_is_made_from_the_steps_output(session: Any, disk_place: Place, 
 
 
 def test_a_table_that_is_made_for_row_steps_has_the_types_of_the_source(session: Any, disk_place: Place, tmp_path: Path) -> None:
-    # More than the rows of which the table is made, and the last file has values that those do not need.
-    amounts = [Decimal("1.50")] * 200 + [Decimal("-9999999999.99")] * 100
+    # The last row of each file, which the rows of which the table is made do not reach, has a larger value.
+    amounts = [Decimal("-9999999999.99" if number % 100 == 99 else "1.50") for number in range(300)]
     rows = numbered(*range(300)).append_column("price", pa.array(amounts, pa.decimal128(12, 2)))
     source = orc_source(write_orc(rows, tmp_path / "in"))
     steps = [{"call": f"{STEPS}:note", "input": "row", "arguments": {"log": str(tmp_path / "rows.log")}}]

@@ -24,6 +24,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
 from checkpoint_spark.fitting import ValueMisfit, fit
+from checkpoint_spark.new_table_types import TypesByName
 from checkpoint_spark.steps import (
     Pipeline,
     Place,
@@ -33,6 +34,7 @@ from checkpoint_spark.steps import (
     call_on_batch,
     call_on_row,
     code_failed,
+    declared_output,
     rows_as_python,
     to_arrow,
 )
@@ -57,11 +59,17 @@ class _RowsFailed(Exception):
 
 
 def apply_apart(
-    pipeline: Pipeline, batch: pa.RecordBatch, place: Place, schema: pa.Schema | None, set_apart: SetApart
+    pipeline: Pipeline,
+    batch: pa.RecordBatch,
+    place: Place,
+    schema: pa.Schema | None,
+    set_apart: SetApart,
+    types: TypesByName | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Give what the steps make of a batch, fitted to the table, without the rows that fail: these are told to `set_apart`.
 
     Each row is either in what is given or set apart, with all that was made of it; where nothing fails each step is called once.
+    `types` takes down the types that a new table is to have for what is given.
     Raises NeedsChange as Pipeline.apply and fit do for what is not the fault of a row.
     """
     if batch.num_rows == 0:
@@ -75,10 +83,15 @@ def apply_apart(
     parts = [(0, len(given.numbers))] if given.numbers else []
     while parts:
         start, stop = parts.pop()
+        if types is not None:
+            types.begin()
+            for leader, _ in leading:
+                if (declared := declared_output([leader])) is not None:
+                    types.declare(declared)
         try:
             if rest:
                 pipeline.begin(rest[0][0], place, batch.num_rows)
-            made = _finish(rest, given.part(start, stop), place, schema, before, pipeline.optional)
+            made = _finish(rest, given.part(start, stop), place, schema, before, pipeline.optional, types)
         except _RowsFailed as failed:
             step, error = failed.step, failed.error
         except NeedsChange as misfit:
@@ -99,8 +112,9 @@ def apply_apart(
 
 def schema_without_failures(pipeline: Pipeline, batch: pa.RecordBatch, place: Place) -> pa.Schema:
     """Return the schema of what the steps make of a batch, as `Pipeline.schema_of` does, passing over rows that fail."""
-    for made in apply_apart(pipeline, batch, place, None, lambda _number, _step, _error: None):
-        return made.schema
+    types = TypesByName(batch.schema)
+    for made in apply_apart(pipeline, batch, place, None, lambda _number, _step, _error: None, types):
+        return types.of(made)
     return pipeline.schema_of(batch.slice(0, 0), place)
 
 
@@ -145,19 +159,20 @@ def _finish(
     schema: pa.Schema | None,
     before: Step | None,
     optional: frozenset[str],
+    types: TypesByName | None = None,
 ) -> pa.RecordBatch | None:
     """Do the rest of the steps, after `before`, and fit the result to the table; None where no rows are left."""
     for step, function in steps:
         if step.input == "row":
-            rows = as_declared(pending, before) if isinstance(pending, list) else None
+            rows = as_declared(pending, before, types=types) if isinstance(pending, list) else None
             given = [row for row, _ in rows] if rows is not None else _rows_of(step, pending)
             pending = [(one, None) for row in given for one in _on_row(step, function, row, partial(_made_of, place))]
         else:
-            pending = _on_batch(step, function, to_arrow(pending, None, before), place)
+            pending = _on_batch(step, function, to_arrow(pending, None, before, types=types), place, types)
         if len(pending) == 0:
             return None
         before = step
-    result = to_arrow(pending, schema, before, optional=optional)
+    result = to_arrow(pending, schema, before, optional=optional, types=types, is_last=True)
     if result.num_rows == 0:
         return None
     return result if schema is None else fit(result, schema)
@@ -188,8 +203,10 @@ def _on_row(step: Step, function: Callable[..., Any], row: dict[str, Any], where
     return _guarded(step, where, lambda: call_on_row(function, row))
 
 
-def _on_batch(step: Step, function: Callable[..., Any], batch: pa.RecordBatch, place: Place) -> pa.RecordBatch:
-    return _guarded(step, partial(place.of_rows, batch.num_rows), lambda: call_on_batch(step, function, batch))
+def _on_batch(
+    step: Step, function: Callable[..., Any], batch: pa.RecordBatch, place: Place, types: TypesByName | None
+) -> pa.RecordBatch:
+    return _guarded(step, partial(place.of_rows, batch.num_rows), lambda: call_on_batch(step, function, batch, types))
 
 
 def _guarded(step: Step, where: Callable[[], str], call: Callable[[], _Made]) -> _Made:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +15,13 @@ from checkpoint_protocol.errors import NeedsChange
 class ValueMisfit(NeedsChange):
     """The columns fit the table, and a value in one of them does not: the fault of a row, not of all."""
 
+
+#: What to do about a value that does not fit a column whose type the first rows decided.
+DECLARE: Final = (
+    "correct the step, or declare its output (output: {name: type}); a table that sink.create has made keeps its types, so drop "
+    "it then, and start a new write"
+)
+_MOST_SHOWN: Final = 100
 
 _WIDENING = {("int", "float"), ("int", "decimal"), ("date", "timestamp")}
 
@@ -44,7 +54,7 @@ def _kind(kind: pa.DataType) -> str:
     return next((name for name, is_kind in checks if is_kind(kind)), str(kind))
 
 
-def _encoded(given: pa.DataType) -> pa.DataType | None:
+def encoded(given: pa.DataType) -> pa.DataType | None:
     """Return the type of the values, if the given one only says how they are stored or named."""
     if isinstance(given, pa.UuidType | pa.JsonType):
         storage: pa.DataType = given.storage_type
@@ -56,7 +66,7 @@ def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a safe cast keeps the meaning: the same kind at every depth, or a widening one."""
     if given == wanted:
         return True
-    if (values := _encoded(given)) is not None:
+    if (values := encoded(given)) is not None:
         return _fits(values, wanted)
     kinds = (_kind(given), _kind(wanted))
     if kinds[0] == "null" or kinds in _WIDENING:
@@ -84,6 +94,34 @@ def fit_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if (missing := _null_where_required(fitted)) is not None:
         raise pa.ArrowInvalid(f"NULL in {missing}, which is required")
     return fitted
+
+
+def misfit_of(array: pa.Array, wanted: pa.DataType, of_row: Callable[[int], str] | None = None) -> str:
+    """Return the first value that does not fit, for a message, with its row as `of_row` names it; empty if it cannot be told."""
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            fit_array(array.slice(low, middle - low), wanted)
+        except pa.ArrowException:
+            high = middle
+        else:
+            low = middle
+    try:
+        value = array[low].as_py() if low < high else None
+    except (ValueError, OverflowError):  # Python cannot hold it
+        value = array[low]
+    return said_of(value, of_row(low) if of_row is not None else None) if low < high else ""
+
+
+def said_of(value: object, where: str | None) -> str:
+    """Say which value does not fit, and in which row."""
+    try:
+        text = repr(value)
+    except Exception as error:  # an object of the user's
+        text = f"({type(value).__name__}, whose repr raised {type(error).__name__})"
+    text = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return f" and has {text}" if where is None else f" and has {text} in {where}"
 
 
 def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -182,8 +220,10 @@ def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:
             )
 
 
-def fit(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def fit(batch: pa.RecordBatch, wanted: pa.Schema, of_row: Callable[[int], str] | None = None) -> pa.RecordBatch:
     """Return the batch with exactly the wanted columns and types; optional columns that it lacks are NULL.
+
+    `of_row` names a row of the batch, for messages.
 
     NeedsChange(OutputSchemaWrong) names the column; ValueMisfit, which is one, where it is a value that does not fit.
     """
@@ -205,11 +245,13 @@ def fit(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
             except pa.ArrowException as error:
                 raise ValueMisfit(
                     reasons.OUTPUT_SCHEMA_WRONG,
-                    f"a value in the column {field.name!r} does not fit the table's type {field.type}: {error}",
+                    f"the column {field.name!r} needs values of the table's type {field.type}"
+                    f"{misfit_of(array, field.type, of_row)}: {error}; {DECLARE}",
                 ) from error
         if not field.nullable and array.null_count:
+            where = "" if of_row is None else f" in {of_row(array.is_null().index(True).as_py())}"
             raise ValueMisfit(
-                reasons.OUTPUT_SCHEMA_WRONG, f"the steps give NULL in the column {field.name!r}, which the table requires"
+                reasons.OUTPUT_SCHEMA_WRONG, f"the steps give NULL in the column {field.name!r}{where}, which the table requires"
             )
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

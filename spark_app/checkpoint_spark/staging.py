@@ -125,7 +125,8 @@ class _Segment:
             if chunk.failed is not None:
                 raise chunk.failed
             for made in self.pipeline.apply(chunk.batch, place, self.schema):
-                yield made if self.schema is None else fit(made, self.schema)
+                row_of = self.pipeline.row_of(place, chunk.batch.num_rows)
+                yield made if self.schema is None else fit(made, self.schema, row_of)
             return
         quarantine = self.quarantine
         bounds: Sequence[tuple[int, int]] | None = None

@@ -24,7 +24,8 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
 from checkpoint_protocol.waiting_steps import CALLED_METHODS, refuse_to_wait
 from checkpoint_spark.begun import Begun, tell_nobody
-from checkpoint_spark.fitting import ValueMisfit, fit_array
+from checkpoint_spark.fitting import DECLARE, ValueMisfit, fit_array, misfit_of, said_of
+from checkpoint_spark.new_table_types import TypesByName
 from checkpoint_spark.sources.type_names import parse_type
 
 _Callable = Callable[..., Any]
@@ -177,10 +178,17 @@ class Pipeline:
     def steps(self) -> Sequence[tuple[Step, _Callable]]:
         return self._steps
 
-    def apply(self, batch: pa.RecordBatch, place: Place, output_schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    def row_of(self, place: Place, count: int) -> Callable[[int], str]:
+        """Return what names a row of that which the steps make of so many rows."""
+        return _row_made(self._steps[-1][0], place, count) if self._steps else place.of_row
+
+    def apply(
+        self, batch: pa.RecordBatch, place: Place, output_schema: pa.Schema | None, types: TypesByName | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Give what the steps make of a batch: no batch, one or several.
 
-        `output_schema` tells how Python rows of the last step become Arrow; without it their types are inferred.
+        `output_schema` tells how Python rows of the last step become Arrow; without it their types are inferred,
+        and `types` takes down those that a new table is to have.
         NeedsChange(CodeFailed) names the step, the rows and the cause.
         """
         if batch.num_rows == 0:
@@ -190,27 +198,32 @@ class Pipeline:
         for step, function in self._steps:
             self.begin(step, place, batch.num_rows)
             if step.input == "row":
-                rows = as_declared(pending, before, place) if isinstance(pending, list) else None
+                rows = as_declared(pending, before, place, types) if isinstance(pending, list) else None
                 rows = _numbered(step, pending, is_source, place) if rows is None else rows
                 pending = list(_apply_to_rows(step, function, rows, place))
             else:
-                pending = _apply_to_batch(step, function, to_arrow(pending, None, before, place), place)
+                pending = _apply_to_batch(step, function, to_arrow(pending, None, before, place, types=types), place, types)
                 is_source = False
             if len(pending) == 0:
                 return
             before = step
-        result = to_arrow(pending, output_schema, before, place, self.optional)
+        result = to_arrow(pending, output_schema, before, place, self.optional, types, is_last=True)
         if result.num_rows:
             yield result
 
     def schema_of(self, batch: pa.RecordBatch, place: Place) -> pa.Schema:
-        """Return the schema of what the steps make of a batch, which may be empty; the one that is declared, where one is."""
+        """Return the schema of a new table for what the steps make of a batch, which may be empty.
+
+        It is what the last step declares, where it does; else see `new_table_types`.
+        """
         if (declared := declared_output([step for step, _ in self._steps])) is not None:
             return declared
+        types = TypesByName(batch.schema)
         if batch.num_rows:
-            for result in self.apply(batch, place, None):
-                return result.schema
+            for result in self.apply(batch, place, None, types):
+                return types.of(result)
             batch = batch.slice(0, 0)
+            types.begin()
         for step, function in self._steps:
             if step.input == "row":
                 raise NeedsChange(
@@ -218,8 +231,8 @@ class Pipeline:
                     f"step {step.label!r} gave no rows, so the columns of a new table are unknown; declare what it gives by its "
                     "output (output: {name: type}), or create the table yourself",
                 )
-            batch = _apply_to_batch(step, function, batch, place)
-        return batch.schema
+            batch = _apply_to_batch(step, function, batch, place, types)
+        return types.of(batch)
 
 
 def declared_output(steps: Sequence[Step]) -> pa.Schema | None:
@@ -282,9 +295,15 @@ def _apply_to_rows(step: Step, function: _Callable, rows: list[Row], place: Plac
         yield from ((result, number) for result in made)
 
 
-def _apply_to_batch(step: Step, function: _Callable, batch: pa.RecordBatch, place: Place) -> pa.RecordBatch:
+def _row_made(step: Step, place: Place, count: int) -> Callable[[int], str]:
+    return lambda row: f"row {row} of what step {step.label!r} makes of {place.of_rows(count)}"
+
+
+def _apply_to_batch(
+    step: Step, function: _Callable, batch: pa.RecordBatch, place: Place, types: TypesByName | None = None
+) -> pa.RecordBatch:
     try:
-        return call_on_batch(step, function, batch)
+        return call_on_batch(step, function, batch, types, _row_made(step, place, batch.num_rows))
     except CheckpointError:
         raise
     except BaseException as error:
@@ -316,17 +335,31 @@ def call_on_row(function: _Callable, row: dict[str, Any]) -> list[dict[str, Any]
     return made
 
 
-def call_on_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa.RecordBatch:
+def call_on_batch(
+    step: Step,
+    function: _Callable,
+    batch: pa.RecordBatch,
+    types: TypesByName | None = None,
+    of_row: Callable[[int], str] | None = None,
+) -> pa.RecordBatch:
     """Return what an arrow or pandas step makes of a batch, as it declares it. Raises what the step raises, and WrongResult.
 
+    `of_row` names a row of the result, for messages.
     NeedsChange(OutputSchemaWrong) for a column that it does not declare; ValueMisfit for a value that does not fit.
     """
-    made = _made_of_batch(step, function, batch)
+    made, inferred = _made_of_batch(step, function, batch)
     declared = _declared(step)
-    return made if declared is None else _batch_as_declared(made, declared, step.label)
+    if declared is not None:
+        made = _batch_as_declared(made, declared, step.label, of_row)
+    if types is not None and declared is not None:
+        types.declare(declared)
+    elif types is not None:
+        types.pass_through(batch.schema, made, inferred)
+    return made
 
 
-def _made_of_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _made_of_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, frozenset[str]]:
+    """Return what a step makes of a batch, and the columns whose types were inferred: those of pandas that hold objects."""
     if step.input == "pandas":
         frame = function(_frame_of(batch))
         _refuse_awaitable(frame)
@@ -336,19 +369,19 @@ def _made_of_batch(step: Step, function: _Callable, batch: pa.RecordBatch) -> pa
         for number, name in enumerate(frame.columns):
             if frame.dtypes.iloc[number].kind == "O":
                 _refuse_mixed_times(frame.iloc[:, number], made.column(number).type, str(name))
-        return made
+        return made, frozenset(str(name) for name, kind in zip(frame.columns, frame.dtypes, strict=True) if str(kind) == "object")
     result = function(batch)
     if result is None:
-        return batch.slice(0, 0)
+        return batch.slice(0, 0), frozenset()
     _refuse_awaitable(result)
     if isinstance(result, pa.Table):
         batches = result.combine_chunks().to_batches()
         if len(batches) > 1:  # Arrow does not join more than 2 GiB of one column; the rest of the rows would be lost
             raise ValueError(f"a result of {result.nbytes} bytes is too large; use large_binary, or give less at a time")
-        return batches[0] if batches else _empty(result.schema)
+        return batches[0] if batches else _empty(result.schema), frozenset()
     if not isinstance(result, pa.RecordBatch):
         raise WrongResult(f"an arrow step gives a pyarrow.RecordBatch or Table, not {type(result).__name__}")
-    return result
+    return result, frozenset()
 
 
 def _frame_of(batch: pa.RecordBatch) -> Any:
@@ -367,10 +400,12 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def as_declared(rows: list[Row], step: Step | None, place: Place | None = None) -> list[Row]:
+def as_declared(rows: list[Row], step: Step | None, place: Place | None = None, types: TypesByName | None = None) -> list[Row]:
     """Return what a row step gives another one: with the columns that it declares, those that a row leaves out as None."""
     if step is None or step.output is None:
         return rows
+    if types is not None and (declared := _declared(step)) is not None:
+        types.declare(declared)
     _refuse_surplus(rows, step, list(step.output), place)
     return [({name: row.get(name) for name in step.output or ()}, number) for row, number in rows]
 
@@ -381,11 +416,13 @@ def to_arrow(
     step: Step | None,
     place: Place | None = None,
     optional: Collection[str] = (),
+    types: TypesByName | None = None,
+    is_last: bool = False,
 ) -> pa.RecordBatch:
     """Return what `step` gives as a batch: rows with a schema (the table's) as its types, a batch as it is.
 
     A row gives every column of the table that is not optional. Where the step declares its output, that counts in place of the
-    table, and what is left out is NULL.
+    table, and what is left out is NULL. `types` takes down the types that a new table is to have.
     NeedsChange(OutputSchemaWrong) names the column; ValueMisfit, which is one, where it is the fault of some rows only.
     """
     if not isinstance(given, list):
@@ -404,17 +441,39 @@ def to_arrow(
     arrays, fields = [], []
     for name in names:
         wanted = schema.field(name).type if schema is not None else None
+        if is_last and wanted is None and types is not None and (kept := types.get(name)) is not None and _holds_a_map(kept):
+            wanted = kept  # which cannot be inferred; the tasks are told it by the table
+        values = [row.get(name) for row in rows]
         try:
-            array = _array([row.get(name) for row in rows], wanted)
+            array = _array(values, wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             expected = f"values of type {wanted}" if wanted is not None else "values of one type"
+            way_out = DECLARE if declared is None else "correct the step, or what it declares"
+            what = _said_of_misfit(values, wanted, given, place)
             raise ValueMisfit(
                 reasons.OUTPUT_SCHEMA_WRONG,
-                f"step {label!r}: column {name!r} needs {expected}: {error}; correct the step",
+                f"step {label!r}: column {name!r} needs {expected}{what}: {error}; {way_out}",
             ) from error
         arrays.append(array)
         fields.append(pa.field(name, array.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    made = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    if types is not None and declared is not None:
+        types.declare(declared)
+    elif types is not None:
+        types.infer(made)
+    return made
+
+
+def _said_of_misfit(values: list[Any], wanted: pa.DataType | None, given: list[Row], place: Place | None) -> str:
+    """Say which value does not fit by itself, and its row; nothing where nobody knows where many rows lie."""
+    if place is None and len(values) > 1:
+        return ""  # dividing.py looks for the row
+    for index, value in enumerate(values):
+        try:
+            _array([value], wanted)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return said_of(value, None if place is None else _where(place, index, given[index][1]))
+    return "" if place is None else f" in {place.of_rows(len(values))}"
 
 
 def _refuse_surplus(given: list[Row], step: Step | None, known: Sequence[str], place: Place | None) -> None:
@@ -453,7 +512,9 @@ def _misfit(wrong: Sequence[bool], given: list[Row], place: Place | None, proble
     return family(reasons.OUTPUT_SCHEMA_WRONG, f"{problem}{where}{why}")
 
 
-def _batch_as_declared(batch: pa.RecordBatch, declared: pa.Schema, label: str) -> pa.RecordBatch:
+def _batch_as_declared(
+    batch: pa.RecordBatch, declared: pa.Schema, label: str, of_row: Callable[[int], str] | None
+) -> pa.RecordBatch:
     """Return a batch step's result with the columns and types that the step declares; those that it leaves out are NULL."""
     surplus = next((name for name in batch.schema.names if name not in declared.names), None)
     if surplus is not None:
@@ -471,7 +532,9 @@ def _batch_as_declared(batch: pa.RecordBatch, declared: pa.Schema, label: str) -
             arrays.append(fit_array(batch.column(found[0]), field.type) if found else pa.nulls(batch.num_rows, field.type))
         except pa.ArrowException as error:
             raise ValueMisfit(
-                reasons.OUTPUT_SCHEMA_WRONG, f"step {label!r}: column {field.name!r} needs values of type {field.type}: {error}"
+                reasons.OUTPUT_SCHEMA_WRONG,
+                f"step {label!r}: column {field.name!r} needs values of type {field.type}"
+                f"{misfit_of(batch.column(found[0]), field.type, of_row)}: {error}; correct the step, or what it declares",
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=declared)
 
@@ -482,6 +545,8 @@ def _array(values: list[Any], wanted: pa.DataType | None) -> pa.Array:
         return pa.array(values, type=wanted)
     found = pa.array(values)
     _refuse_mixed_times(values, found.type)
+    if _holds_times(found.type) and any(map(_has_nanoseconds, values)):
+        found = pa.array(values, type=_in_nanoseconds(found.type))  # inferred, they are cut off
     return found if wanted is None else fit_array(found, wanted)
 
 
@@ -520,6 +585,22 @@ def _kinds_of_times(value: object, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for part in value:
             yield from _kinds_of_times(part, path)
+
+
+def _has_nanoseconds(value: object) -> bool:
+    if isinstance(value, datetime.datetime):
+        return bool(getattr(value, "nanosecond", 0))  # pandas' Timestamp
+    if isinstance(value, dict):
+        return any(map(_has_nanoseconds, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_nanoseconds, value))
+
+
+def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ns", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_nanoseconds(field.type)) for field in kind])
+    return pa.list_(_in_nanoseconds(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _holds_a_map(kind: pa.DataType) -> bool:

@@ -276,6 +276,19 @@ def test_a_table_is_made_from_the_steps_output(session: Any, disk_place: Place, 
     assert_exactly_once(disk_place, range(30))
 
 
+def test_a_table_that_is_made_for_row_steps_has_the_types_of_the_source(session: Any, disk_place: Place, tmp_path: Path) -> None:
+    # The last row of each file, which the rows of which the table is made do not reach, has a larger value.
+    amounts = [Decimal("-9999999999.99" if number % 100 == 99 else "1.50") for number in range(300)]
+    rows = numbered(*range(300)).append_column("price", pa.array(amounts, pa.decimal128(12, 2)))
+    source = orc_source(write_orc(rows, tmp_path / "in"))
+    steps = [{"call": f"{STEPS}:note", "input": "row", "arguments": {"log": str(tmp_path / "rows.log")}}]
+    write = KeyedWrite(session, disk_place, tmp_path, source, steps, more={"sink": {**disk_place.sink(), "create": True}})
+
+    write.finish()
+
+    assert sorted(disk_place.rows(), key=lambda row: row["id"]) == rows.to_pylist()
+
+
 # --- tries ----------------------------------------------------------------------------------------------------------------
 
 

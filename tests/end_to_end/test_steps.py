@@ -6,9 +6,12 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
@@ -51,6 +54,43 @@ def test_a_row_step_that_drops_rows_commits_the_others(disk_place: Place, tmp_pa
     assert isinstance(ended.outcome, Finish)
     assert (ended.mark.rows_read, ended.mark.rows_written) == (ROWS, ROWS // 2)
     assert_exactly_once(disk_place, range(0, ROWS, 2))
+
+
+def prices(kind: str, *amounts: str) -> pa.Table:
+    values = pa.array([Decimal(amount) for amount in amounts], pa.decimal128(12, 2))
+    return pa.table({"id": pa.array(range(len(amounts)), pa.int32()), "price": values, "kind": [kind] * len(amounts)})
+
+
+def test_a_table_that_is_made_for_row_steps_has_the_types_of_the_source(disk_place: Place, tmp_path: Path, code: Any) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    pq.write_table(prices("small", "1.50", "2.25"), source / "a.parquet")
+    pq.write_table(prices("large", "-9999999999.99"), source / "b.parquet")
+    module = code("def twice(row):\n    return {**row, 'twice': row['price'] * 2}\n")
+
+    ended = run(disk_place, source, {"call": f"{module}:twice", "input": "row"}, sink={**disk_place.sink(), "create": True})
+
+    assert isinstance(ended.outcome, Finish), ended.outcome
+    rows = {(row["kind"], row["id"]): (row["price"], row["twice"]) for row in disk_place.rows()}
+    assert rows["small", 1] == (Decimal("2.25"), Decimal("4.50"))
+    assert rows["large", 0] == (Decimal("-9999999999.99"), Decimal("-19999999999.98"))
+
+
+def test_a_later_value_that_a_made_table_cannot_hold_is_named_with_its_place(
+    disk_place: Place, tmp_path: Path, code: Any
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    pq.write_table(prices("small", "1.50", "2.25"), source / "a.parquet")
+    pq.write_table(prices("large", "3.50", "9999999999.99"), source / "b.parquet")
+    module = code("def times(row):\n    return {**row, 'price': row['price'] if row['price'] < 9 else row['price'] * 10}\n")
+
+    ended = run(disk_place, source, {"call": f"{module}:times", "input": "row"}, sink={**disk_place.sink(), "create": True})
+
+    assert isinstance(ended.outcome, Stall), ended.outcome
+    assert ended.outcome.reason == reasons.OUTPUT_SCHEMA_WRONG
+    for word in (f"{module}:times", "'price'", "Decimal('99999999999.90')", "row 1 of", "b.parquet", "output: {name: type}"):
+        assert word in ended.outcome.message
 
 
 def test_a_row_step_that_yields_many_rows_commits_all_of_them(disk_place: Place, tmp_path: Path, code: Any) -> None:

@@ -379,7 +379,8 @@ class _Segment:
         place = KeyedPlace(self.rows.title, "rows", piece.start, key_names=self.rows.key_names, key_values=piece.keys)
         if self.quarantine is None:
             for made in self.pipeline.apply(piece.rows, place, self.schema):
-                yield made if self.schema is None else fit(made, self.schema)
+                row_of = self.pipeline.row_of(place, piece.rows.num_rows)
+                yield made if self.schema is None else fit(made, self.schema, row_of)
             return
         quarantine = self.quarantine
 

@@ -26,6 +26,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record as PartitionRecord
 
+from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -47,7 +48,6 @@ from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.bundling import Bundler
-from checkpoint_spark.formats.iceberg import IcebergStager
 from devtools.ports import free_port
 from devtools.s3_server import S3Server
 from tests.support.records import launch

@@ -180,7 +180,7 @@ def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process,
     command += ["--config", str(folder / "operator.yaml"), "--settings", str(folder / "settings.yaml")]
     with (folder / "operator.log").open("wb") as log:
         # With the chart's setting for its memory.
-        code = os.pathsep.join(str(_ROOT / name) for name in ("protocol", "operator"))
+        code = os.pathsep.join(str(_ROOT / name) for name in ("protocol", "formats", "operator"))
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "MALLOC_ARENA_MAX": "2", "PYTHONPATH": code}
         running = subprocess.Popen(command, stderr=log, env=environment)
     try:

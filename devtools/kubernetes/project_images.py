@@ -21,7 +21,7 @@ from devtools.kubernetes import debian
 REPOSITORY = Path(__file__).parents[2]
 FOLDERS = {"operator": "operator", "spark": "spark_app"}
 DEPENDENCIES = ("pyproject.toml", "constraints.txt")
-COMMON_SOURCES = (".dockerignore", *DEPENDENCIES, "README.md", "protocol")
+COMMON_SOURCES = (".dockerignore", *DEPENDENCIES, "README.md", "protocol", "formats")
 # An edit makes a new archive; a cluster that is being loaded from the one before must still find it.
 ARCHIVES_KEPT = 2
 # As examples/image/Dockerfile names it.

@@ -13,6 +13,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.port import Reader
+from checkpoint_formats.readers import reader_for
+from checkpoint_formats.selecting import SelectingReader
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
@@ -28,12 +32,8 @@ from checkpoint_spark.dividing import schema_without_failures
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input, look_at_source
 from checkpoint_spark.output import await_target, later_columns
-from checkpoint_spark.pace import Pace
 from checkpoint_spark.planning import plan_tasks
 from checkpoint_spark.reading import refuse_moved_rows, schema_to_read
-from checkpoint_spark.sources.chunks import Reader
-from checkpoint_spark.sources.reader import reader_for
-from checkpoint_spark.sources.selecting import SelectingReader
 from checkpoint_spark.staging import ranges_of
 from checkpoint_spark.steps import Pipeline, Place, declared_output
 

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from checkpoint_formats.readers import reader_for
+from checkpoint_formats.stagers import stager_for
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
@@ -24,10 +26,8 @@ from checkpoint_spark.advising import InHand, telling_of_task
 from checkpoint_spark.begun import open_note
 from checkpoint_spark.code import use_code
 from checkpoint_spark.failures import wrap
-from checkpoint_spark.formats.stagers import stager_for
 from checkpoint_spark.quarantine import Allowance
 from checkpoint_spark.reading import schema_to_read
-from checkpoint_spark.sources.reader import reader_for
 from checkpoint_spark.staging import Task, run_task
 from checkpoint_spark.steps import Pipeline
 

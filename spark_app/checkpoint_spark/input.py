@@ -6,6 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.files.recorded import Identify, find_moved, under_recorded_names
+from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.port import FileReader
+from checkpoint_formats.readers import file_reader_for
+from checkpoint_formats.selecting import as_read, condition_of
+from checkpoint_formats.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
@@ -16,14 +23,7 @@ from checkpoint_protocol.parts import Input
 from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstanding
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, SourceFile
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.reading import refuse_moved_rows_of_earlier_epochs
-from checkpoint_spark.sources.chunks import FileReader
-from checkpoint_spark.sources.files import SourceFiles
-from checkpoint_spark.sources.reader import file_reader_for
-from checkpoint_spark.sources.recorded import Identify, find_moved, under_recorded_names
-from checkpoint_spark.sources.selecting import as_read, condition_of
-from checkpoint_spark.sources.where import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def look_at_files(launch: LaunchRecord, reader: FileReader, identify: Identify, 
 
 
 def _look_at_iceberg(launch: LaunchRecord, source: Source, storage: StorageSettings, earlier: Earlier) -> InputRecord:
-    from checkpoint_spark.sources.iceberg_plan import columns_of, find_files
+    from checkpoint_formats.iceberg.plan import columns_of, find_files
 
     table = launch.source_table
     if table is None:
@@ -120,7 +120,7 @@ def _look_at_iceberg(launch: LaunchRecord, source: Source, storage: StorageSetti
 
 
 def _look_at_lance(launch: LaunchRecord, source: Source, storage: StorageSettings, earlier: Earlier) -> InputRecord:
-    from checkpoint_spark.sources.lance import find_fragments
+    from checkpoint_formats.lance.reader import find_fragments
 
     had = [(record.table, record.files) for record in earlier.inputs if isinstance(record.table, PinnedLance)]
     fragments, schema, table = find_fragments(source, storage, had, launch.on_replaced)

@@ -9,12 +9,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import IcebergTarget, LanceTarget, LaunchRecord, NoTarget, OutputRecord, Target
-from checkpoint_spark.arrow_schema import decode_schema, encode_schema
 
 _TARGET_POLL_S: Final = 0.2
 _TARGET_PATIENCE_S: Final = 600.0

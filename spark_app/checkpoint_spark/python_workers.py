@@ -25,7 +25,7 @@ from typing import Final
 from checkpoint_spark.class_data import home_of_spark
 
 #: Not Lance, whose runtime does not live through a fork. Pandas comes with pyarrow's datasets, and those with pyiceberg.
-_NEEDED_BY_TASKS: Final = ("checkpoint_spark.executor", "checkpoint_spark.dataframes.tasks", "checkpoint_spark.formats.iceberg")
+_NEEDED_BY_TASKS: Final = ("checkpoint_spark.executor", "checkpoint_spark.dataframes.tasks", "checkpoint_formats.iceberg.stager")
 
 
 def main() -> None:

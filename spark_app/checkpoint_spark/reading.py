@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.selecting import as_read
+from checkpoint_formats.type_names import parse_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import TEXT_FORMATS, Source
 from checkpoint_protocol.parts import Input
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_spark.arrow_schema import decode_schema
-from checkpoint_spark.sources.selecting import as_read
-from checkpoint_spark.sources.type_names import parse_type
 
 
 def schema_to_read(source: Source, record: Input) -> pa.Schema:

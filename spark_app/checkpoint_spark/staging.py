@@ -8,35 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.port import Chunk, Reader
 from checkpoint_protocol import reasons
 from checkpoint_protocol.deadlines import is_due
 from checkpoint_protocol.errors import Corrupt, Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range, merge, subtract
-from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, SourceFile, StagedFile
+from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, SourceFile
 from checkpoint_spark.advising import InHand
 from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.fitting import fit
-from checkpoint_spark.pace import Pace
 from checkpoint_spark.quarantine import SOURCE, Allowance, QuarantineOfSegment
-from checkpoint_spark.sources.chunks import Chunk, Reader
 from checkpoint_spark.steps import Pipeline, Place
-
-
-class Stager(Protocol):
-    """Writes data files where the table will want them, and no reader sees them."""
-
-    @property
-    def arrow_schema(self) -> pa.Schema | None:
-        """The schema that batches must have; None where anything is taken."""
-
-    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
-        """Write all batches and return the finished files. No rows: no file. Every file has a fresh random name."""
 
 
 @dataclass(frozen=True, slots=True)

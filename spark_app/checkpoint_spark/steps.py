@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from checkpoint_formats.type_names import parse_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
@@ -26,7 +27,6 @@ from checkpoint_protocol.waiting_steps import CALLED_METHODS, refuse_to_wait
 from checkpoint_spark.begun import Begun, tell_nobody
 from checkpoint_spark.fitting import DECLARE, ValueMisfit, fit_array, misfit_of, said_of
 from checkpoint_spark.new_table_types import TypesByName
-from checkpoint_spark.sources.type_names import parse_type
 
 _Callable = Callable[..., Any]
 #: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.

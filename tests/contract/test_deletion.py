@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.iceberg.stager import IcebergStager
+from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_operator.commit.outcomes import Committed, Landed
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.deletion import Deleted, delete_write
@@ -18,8 +20,6 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.records import IcebergTarget, LanceTarget, StagedFile, Target
 from checkpoint_protocol.store import open_store
-from checkpoint_spark.formats.iceberg import IcebergStager
-from checkpoint_spark.formats.lance import LanceStager
 from tests.support.places import Place, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, launch, seal
 from tests.support.writes import SCHEMA, rows_of

@@ -15,15 +15,16 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.files import buckets
+from checkpoint_formats.files.buckets import Buckets
+from checkpoint_formats.files.parquet import rows as parquet_rows
+from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.source_paths import locate
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
-from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources import buckets, parquet_rows
-from checkpoint_spark.sources.buckets import Buckets
-from checkpoint_spark.sources.files import SourceFiles
 from devtools.s3_server import S3Server
 from tests.support.reading import check_exactly_once, chunks_of, open_reader, read_whole, rows_of, whole
 

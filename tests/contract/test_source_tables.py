@@ -33,6 +33,11 @@ from pyiceberg.table import StaticTable
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.iceberg.plan import columns_of, find_files
+from checkpoint_formats.lance.reader import find_fragments
+from checkpoint_formats.readers import reader_for
+from checkpoint_formats.selecting import as_read, condition_of
 from checkpoint_operator.source_tables import describe
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -40,11 +45,6 @@ from checkpoint_protocol.manifest import IcebergSource, LanceSource, Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, PinnedTable, SourceFile
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources.iceberg_plan import columns_of, find_files
-from checkpoint_spark.sources.lance import find_fragments
-from checkpoint_spark.sources.reader import reader_for
-from checkpoint_spark.sources.selecting import as_read, condition_of
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.conditions import COLUMNS, conditions
 

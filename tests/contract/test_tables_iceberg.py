@@ -34,6 +34,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.commit import iceberg
 from checkpoint_operator.commit.iceberg import IcebergLook, IcebergTable
@@ -48,7 +49,6 @@ from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.store import open_raw_store
-from checkpoint_spark.formats.iceberg import IcebergStager
 from devtools.s3_server import S3Server
 from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
 from tests.simulation.scheduler import Scheduler

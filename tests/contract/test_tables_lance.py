@@ -17,6 +17,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_operator.arrow_schema import encode_schema
 from checkpoint_operator.commit import lance as lance_protocol
 from checkpoint_operator.commit.lance import LanceLook, LanceTable
@@ -29,7 +30,6 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import LanceSink, Sink
 from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
-from checkpoint_spark.formats.lance import LanceStager
 from devtools.s3_server import S3Server
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.scheduler import Scheduler

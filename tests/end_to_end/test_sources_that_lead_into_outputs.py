@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.readers import file_reader_for
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_operator.reconcile import Round
 from checkpoint_protocol import reasons
@@ -11,8 +13,6 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import InputRecord
 from checkpoint_protocol.store import open_store
-from checkpoint_spark.arrow_schema import encode_schema
-from checkpoint_spark.sources.reader import file_reader_for
 from tests.support.checks import assert_exactly_once
 from tests.support.places import IcebergPlace, LancePlace, Place
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs

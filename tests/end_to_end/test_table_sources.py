@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.iceberg.reader import IcebergReader
+from checkpoint_formats.lance.reader import LanceReader
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import merge
 from checkpoint_protocol.records import PinnedIceberg, PinnedLance
 from checkpoint_protocol.store import open_store
-from checkpoint_spark.sources.iceberg import IcebergReader
-from checkpoint_spark.sources.lance import LanceReader
 from checkpoint_spark.staging import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed

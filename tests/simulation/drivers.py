@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_operator.core.observation import DriverSight, DriverState
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
@@ -23,7 +24,6 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quarantine import most_rows
 from checkpoint_protocol.records import FailureRecord, IcebergFile, IcebergTarget, LanceFragment, LaunchRecord
 from checkpoint_spark import attempt as attempts
-from checkpoint_spark.arrow_schema import decode_schema
 from checkpoint_spark.bundling import Bundler
 from checkpoint_spark.input import fix_input, look_at_files
 from checkpoint_spark.quarantine import Allowance

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.port import Chunk
 from checkpoint_protocol.manifest import Step
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import IcebergFile, LanceDataFile, LanceFragment, SourceFile, StagedFile
-from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources.chunks import Chunk
 from tests.simulation.scheduler import Order, Scheduler
 from tests.simulation.tables import DataFiles, Row
 

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.port import Chunk, FileReader, Reader
+from checkpoint_formats.readers import file_reader_for
 from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources.chunks import Chunk, FileReader, Reader
-from checkpoint_spark.sources.reader import file_reader_for
 
 Row = dict[str, Any]
 

@@ -10,12 +10,12 @@ import pyarrow.csv
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.files.csv.dialect import CsvDialect
+from checkpoint_formats.files.csv.records import Records, RecordSplitter
+from checkpoint_formats.files.csv.stream import QuotedText
+from checkpoint_formats.files.texts import TextStream
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import SourceOptions
-from checkpoint_spark.sources.csv_dialect import CsvDialect
-from checkpoint_spark.sources.csv_records import Records, RecordSplitter
-from checkpoint_spark.sources.csv_stream import QuotedText
-from checkpoint_spark.sources.texts import TextStream
 
 #: A row as its fields, or the text of one that has another number of fields than the first.
 Found = tuple[bytes, ...] | str

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from checkpoint_formats.none.stager import NoStager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range
-from checkpoint_spark.formats.nothing import NoStager
 from checkpoint_spark.staging import Task, run_task
 from checkpoint_spark.steps import Pipeline
 from tests.support.reading import open_reader

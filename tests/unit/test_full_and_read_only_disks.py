@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from checkpoint_formats.stagers import Placed
 from checkpoint_operator.catalogs import translate_catalog_error
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.target import check_target
@@ -27,7 +28,6 @@ from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.settings_place import SETTINGS_FILE
 from checkpoint_protocol.store import translate_store_error
 from checkpoint_spark.failures import of_spark
-from checkpoint_spark.formats.stagers import Placed
 
 #: As each library says it of a file system of 64 KiB.
 FULL = [

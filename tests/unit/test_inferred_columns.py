@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.files.csv.inferred_columns import _NAMES, InferredColumns
 from checkpoint_protocol.text_types import TextColumn, is_held
-from checkpoint_spark.sources.inferred_columns import _NAMES, InferredColumns
 
 _TIMES = r"2024-0[1-3]-[0-3][0-9]([T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,9})?)?(Z|\+00|\+02:00)?)?"
 _few = st.one_of(
@@ -38,6 +38,8 @@ def read(texts: Sequence[str | None], kind: pa.DataType) -> pa.Array:
 
 
 @settings(deadline=None, max_examples=300)
+@example(texts=["2262-01-01"], nulls=0)
+@example(texts=["1677-12-31 10:00"], nulls=1)
 @given(texts=st.lists(_few, max_size=4), nulls=st.integers(0, 2))
 def test_a_column_is_read_exactly_where_each_of_its_texts_is_held(texts: list[str], nulls: int) -> None:
     for kind, name in _NAMES.items():

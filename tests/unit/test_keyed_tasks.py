@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.none.stager import NoStager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
@@ -17,7 +18,6 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, NoTarget, PlanRecord, Seal
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
-from checkpoint_spark.formats.nothing import NoStager
 from checkpoint_spark.steps import Pipeline
 from tests.support.records import KEY, launch, ledger_over
 from tests.support.stores import MemoryStore

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.port import Chunk
 from checkpoint_operator.commit.results import check_coverage, gather
 from checkpoint_operator.deletion import delete_write
 from checkpoint_operator.inspection import inspect_store
@@ -42,9 +44,7 @@ from checkpoint_protocol.store import open_store
 from checkpoint_spark.attempt import run_attempt
 from checkpoint_spark.executor import execute_order
 from checkpoint_spark.input import fix_input, look_at_files
-from checkpoint_spark.pace import Pace
 from checkpoint_spark.planning import MOST_PIECES, plan_tasks
-from checkpoint_spark.sources.chunks import Chunk
 from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, rows_file, seal
 from tests.support.stored_writes import StoredWrite
 from tests.support.stores import MemoryStore, Wrapped

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_spark.pace import Pace
+from checkpoint_formats.batch_sizing import Pace
 
 LONG = 3_600.0
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.parquet_rows import nearest_start
 from checkpoint_protocol.positions import Range, merge, overlap, subtract
 from checkpoint_protocol.records import SourceFile
 from checkpoint_spark.planning import plan_tasks, whole
-from checkpoint_spark.sources.parquet_rows import nearest_start
 
 MB = 1 << 20
 

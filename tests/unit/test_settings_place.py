@@ -76,7 +76,7 @@ def test_a_message_names_the_field_where_this_process_has_it_from(what: str, pla
 def test_every_text_that_names_the_settings_file_is_among_the_places() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {text}"
-        for folder in ("protocol", "operator", "spark_app")
+        for folder in ("protocol", "formats", "operator", "spark_app")
         for path in (ROOT / folder).rglob("*.py")
         if path.name != "settings_place.py"
         for text in texts_of(ast.parse(path.read_text()))

@@ -15,15 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.files import lines
+from checkpoint_formats.files.csv import reader as csv_reader
+from checkpoint_formats.files.csv import stream as csv_stream
+from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources import csv as csv_reader
-from checkpoint_spark.sources import csv_stream, lines
-from checkpoint_spark.sources.files import SourceFiles
 from tests.support.reading import (
     Row,
     check_exactly_once,

@@ -10,6 +10,8 @@ from typing import Literal
 
 import pytest
 
+from checkpoint_formats.files.recorded import find_moved, under_recorded_names
+from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Quarantine, Source
@@ -18,8 +20,6 @@ from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, Sou
 from checkpoint_protocol.source_paths import distinct, identity_of, locate
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_spark.input import Earlier, look_at_source
-from checkpoint_spark.sources.files import SourceFiles
-from checkpoint_spark.sources.recorded import find_moved, under_recorded_names
 
 Rows = tuple[tuple[int, int], ...]
 

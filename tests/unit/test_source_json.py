@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.files.json import reader as json_reader
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.sources import json as json_reader
 from tests.support.reading import Row, check_exactly_once, chunks_of, open_reader, read_whole, rows_of, scales, whole
 
 

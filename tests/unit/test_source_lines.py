@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.files import lines as lines_module
+from checkpoint_formats.files.lines import Lines, first_line, line_blocks, line_start, piece_of_lines
+from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.sources import lines as lines_module
-from checkpoint_spark.sources.files import SourceFiles
-from checkpoint_spark.sources.lines import Lines, first_line, line_blocks, line_start, piece_of_lines
 
 FILES = SourceFiles(StorageSettings())
 

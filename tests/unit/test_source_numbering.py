@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.files.numbering import number_rows
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.positions import Range
-from checkpoint_spark.pace import Pace
-from checkpoint_spark.sources.numbering import number_rows
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

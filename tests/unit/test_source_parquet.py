@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats.files.parquet import rows as parquet_rows
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.positions import Range
-from checkpoint_spark.sources import parquet_rows
 from tests.support.reading import Row, check_exactly_once, chunks_of, cut, open_reader, read_whole, rows_of, scales, whole
 
 SCHEMA = pa.schema(

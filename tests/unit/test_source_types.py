@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.plain_types import plain_type
+from checkpoint_formats.type_names import parse_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.sources.plain_types import plain_type
-from checkpoint_spark.sources.type_names import parse_type
 
 
 @pytest.mark.parametrize(

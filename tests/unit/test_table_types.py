@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
+from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_operator.arrow_schema import decode_schema, encode_schema
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.table_types import finer_than_iceberg, iceberg_schema, lance_schema
@@ -20,7 +21,6 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.records import IcebergTarget, LanceTarget
 from checkpoint_spark.fitting import ValueMisfit, fit
-from checkpoint_spark.formats.iceberg import IcebergStager
 from tests.support.places import on_disk
 from tests.support.records import KEY
 

@@ -19,6 +19,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 from sqlalchemy import text
 
+from checkpoint_formats.stagers import stager_for
 from checkpoint_operator.commit.iceberg import IcebergLook
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.lance import LanceLook
@@ -27,7 +28,6 @@ from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import IcebergFile, IcebergTarget, LanceFragment, LanceTarget, Part, StagedFile
-from checkpoint_spark.formats.stagers import stager_for
 from tests.support.places import IcebergPlace, LancePlace, on_disk
 from tests.support.records import KEY
 

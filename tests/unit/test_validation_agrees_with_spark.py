@@ -14,6 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from obstore.store import S3Store
 
+from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.parquet_rows import nearest_start
+from checkpoint_formats.readers import file_reader_for
+from checkpoint_formats.type_names import parse_type
 from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import _tasks
 from checkpoint_operator.validation.paths import FoundFile, SourceListing
@@ -25,10 +29,6 @@ from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.planning import MOST_PIECES, plan_tasks
-from checkpoint_spark.sources.files import SourceFiles
-from checkpoint_spark.sources.parquet_rows import nearest_start
-from checkpoint_spark.sources.reader import file_reader_for
-from checkpoint_spark.sources.type_names import parse_type
 from checkpoint_spark.steps import Pipeline, Place
 from devtools.s3_server import S3Server
 from tests.support.manifests import manifest

@@ -1,6 +1,6 @@
 """The types that a run would read CSV columns as, each with the text that decided it.
 
-The first rows are those that a driver looks at (`checkpoint_spark.sources.csv`), and the rules are the same code
+The first rows are those that a driver looks at (`checkpoint_formats.files.csv.reader`), and the rules are the same code
 (`checkpoint_protocol.text_types`). Files that are not what the source says are named elsewhere: of them nothing is said here.
 """
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
@@ -25,7 +26,6 @@ from checkpoint_protocol.keys import add_key_sets, key_set, subtract_key_set
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, KeySet, KeysObject
 from checkpoint_protocol.store import open_store
-from checkpoint_spark.arrow_schema import decode_schema, encode_schema
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import keys_of
 from checkpoint_spark.executor import storage_settings

@@ -21,6 +21,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
@@ -30,7 +31,6 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quantities import parse_size_bytes
 from checkpoint_protocol.quarantine import earlier_epochs
 from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
-from checkpoint_spark.arrow_schema import encode_schema
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance

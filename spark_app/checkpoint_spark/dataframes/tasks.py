@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.port import Stager
+from checkpoint_formats.stagers import stager_for
 from checkpoint_protocol import reasons
 from checkpoint_protocol.deadlines import is_due
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
@@ -33,10 +36,7 @@ from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.executor import storage_settings
 from checkpoint_spark.failures import wrap
 from checkpoint_spark.fitting import fit
-from checkpoint_spark.formats.stagers import stager_for
-from checkpoint_spark.pace import Pace
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
-from checkpoint_spark.staging import Stager
 from checkpoint_spark.steps import Pipeline, Place
 
 _Hashes = np.ndarray[Any, np.dtype[np.uint64]]

@@ -1,0 +1,133 @@
+"""Where the records of CSV text end, by the rules of pyarrow's parser: only so can text with line breaks in fields be cut.
+
+A quote means something at the start of a field only, two in a row inside of quotes are one, an escape makes the next byte mean
+itself, and what is not in quotes ends at \\r, \\n or \\r\\n (arrow/cpp/src/arrow/csv/chunker.cc).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from checkpoint_formats.failures import unreadable
+from checkpoint_formats.files.lines import LONGEST_LINE_BYTES, Lines, ReadNext
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import SourceOptions
+
+_NEWLINE: Final = ord("\n")
+_RETURN: Final = ord("\r")
+#: A \r that is the last byte known may be the first half of \r\n.
+_BREAK: Final = rb"(?:\n|\r(?:\n|(?=[\s\S])))"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records(Lines):
+    """Whole records; blank lines, which are no rows, are among them. `ends` says where each ends in all of the data."""
+
+    ends: Any
+
+    @property
+    def rows(self) -> int:
+        return len(self._row_ends())
+
+    def line_end_near_the_middle(self) -> int | None:
+        """Return where the records can be cut in two; None for a single one."""
+        after = int(np.searchsorted(self.ends, (self.begin + self.end) // 2, side="right"))
+        for number in (after, after - 1):
+            if 0 <= number < len(self.ends) and self.begin < (end := int(self.ends[number])) < self.end:
+                return end
+        return None
+
+    def cut_at_row(self, rows: int) -> tuple[Records, Records]:
+        """Return the first so many rows, and the others."""
+        return self.cut_at(int(self._row_ends()[rows - 1]) if rows else self.begin)
+
+    def _row_ends(self) -> Any:
+        first, last = np.searchsorted(self.ends, (self.begin, self.end), side="right")
+        ends = self.ends[first:last]
+        begins = np.concatenate(([self.begin], ends[:-1])) if len(ends) else ends
+        beginnings = np.frombuffer(self.data, np.uint8)[begins]
+        return ends[(beginnings != _NEWLINE) & (beginnings != _RETURN)]
+
+
+class RecordSplitter:
+    """Cuts text into blocks of whole records."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        delimiter, quote, escape = (re.escape(text.encode()) for text in (options.delimiter, options.quote, options.escape))
+        self._special = tuple(text.encode() for text in (options.quote, options.escape) if text)
+        escaped = escape + rb"[\s\S]|" if escape else b""
+        text = rb"(?:" + escaped + rb"[^\r\n" + escape + (delimiter if quote else b"") + rb"]++)*+"
+        record = text
+        if quote:
+            # The order counts where two of the characters are the same one.
+            in_quotes = rb"(?:" + escaped + quote + quote + rb"|[^" + quote + escape + rb"]++)*+"
+            field = rb"(?:" + quote + in_quotes + quote + rb"|(?!" + quote + rb"))" + text
+            record = field + rb"(?:" + delimiter + field + rb")*+"
+        self._without_break = re.compile(record)
+        #: A record, or else the rest of the data, so that one follows on the other without a gap.
+        self._record_or_rest = re.compile(record + _BREAK + rb"|([\s\S]+)")
+
+    def blocks(self, read_next: ReadNext, wanted_bytes: Callable[[], int], path: str) -> Iterator[Records]:
+        """Give a text in blocks of about the wanted size; larger where a single record is.
+
+        The text ends with a line break. NeedsChange(SourceUnreadable) where it ends inside quotes, after all records before, and
+        where a record has more than LONGEST_LINE_BYTES.
+        """
+        data, position, ended = b"", 0, False
+        while True:
+            wanted = max(wanted_bytes(), 1)
+            while not ended and len(data) < wanted:
+                fresh = read_next(wanted - len(data))
+                data, ended = data + fresh, not fresh
+            ends = self._ends(data)
+            while not len(ends) and not ended:
+                if len(data) > LONGEST_LINE_BYTES:
+                    raise too_long(path, f"at byte {position} of its text")
+                fresh = read_next(len(data))
+                data, ended = data + fresh, not fresh
+                ends = self._ends(data)
+            end = int(ends[-1]) if len(ends) else 0
+            if ended and end < len(data) and self._without_break.fullmatch(data, end):
+                end = len(data)  # its line break is escaped
+                ends = np.append(ends, end)
+            if end:
+                yield Records(data, 0, end, position, ends)
+            data, position = data[end:], position + end
+            if ended:
+                if data:
+                    raise without_end(path)
+                return
+
+    def _ends(self, data: bytes) -> Any:
+        """Return where the records end in data that begins with one; the last may be cut off, and has no end then."""
+        if not any(text in data for text in self._special) and data.count(b"\r") == data.count(b"\r\n"):
+            return np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+        ends = array("q")
+        for found in self._record_or_rest.finditer(data):
+            if found[1] is not None:
+                break
+            ends.append(found.end())
+        return np.frombuffer(ends, np.int64)
+
+
+def too_long(path: str, place: str) -> NeedsChange:
+    return unreadable(
+        path,
+        f"{place}: the row is longer than {LONGEST_LINE_BYTES >> 20} MiB, or a quoted field in it has no end",
+        "nothing after it can be told from it: give the mended file to a write of another name, or, if the quote is part of the "
+        "text, set source.options.quote: '' there",
+    )
+
+
+def without_end(path: str) -> NeedsChange:
+    return unreadable(
+        path,
+        "its last quoted field has no end",
+        "mend the file, or set source.options.quote: '' if the character is part of the text",
+    )

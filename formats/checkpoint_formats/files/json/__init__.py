@@ -1,0 +1,1 @@
+"""Files of JSON objects, one a line."""

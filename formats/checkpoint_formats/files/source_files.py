@@ -1,0 +1,154 @@
+"""The files of a source wherever they lie: found, looked at, and read in parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
+
+import pyarrow as pa
+
+from checkpoint_formats.failures import changed
+from checkpoint_formats.files.buckets import Buckets
+from checkpoint_formats.files.disk import Disk
+from checkpoint_formats.files.locations import FoundFile
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.outputs import Output, find_file_in, refuse
+from checkpoint_protocol.parallel import in_threads, streamed
+from checkpoint_protocol.patterns import Pattern, split
+from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.source_paths import Location, better_name, is_folder, locate
+from checkpoint_protocol.storage import StorageSettings
+
+_AT_ONCE: Final = 16
+_MOST_AT_A_TIME: Final = 32
+#: A look at a file that takes longer than this waits for something.
+_FAST_S: Final = 0.001
+_SLOW_IN_A_ROW: Final = 2
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class _Medium(Protocol):
+    def head(self, location: Location) -> FoundFile | None: ...
+    def identify(self, location: Location) -> str | None: ...
+    def walk(self, folder: Location, pattern: Pattern) -> Iterator[FoundFile]: ...
+    def read_range(self, location: Location, start: int, end: int) -> bytes: ...
+    def open_arrow(self, location: Location) -> pa.NativeFile: ...
+
+
+class SourceFiles:
+    """Input files on disk and in buckets, by the paths that are recorded. Safe to use from several threads.
+
+    `outputs` are the places that the write puts its own files to: to find one there is NeedsChange(ManifestInvalid).
+
+    All methods raise Retryable where a store does not answer, NeedsChange(CredentialsRefused) where it refuses us.
+    """
+
+    def __init__(self, storage: StorageSettings, outputs: Sequence[Output] = ()) -> None:
+        self._outputs = outputs
+        self._disk = Disk()
+        self._buckets = Buckets(storage)
+
+    def expand(self, paths: Sequence[str]) -> tuple[FoundFile, ...]:
+        """Return the files that the paths mean (files, folders, patterns), each once, sorted by path.
+
+        One that is found under several names goes by the one that no link leads to, else by the first. NeedsChange(SourceMissing)
+        names a path that means no file.
+        """
+        found: dict[tuple[str, str], FoundFile] = {}
+        for path in paths:
+            is_empty = True
+            for file in self._expand_one(path):
+                is_empty = False
+                # The etag too: what has one identity in two states, during one look, cannot be told apart from two files.
+                version = (file.identity, file.etag)
+                known = found.get(version, file)
+                if known is file or better_name(known.path, file.path) == file.path:
+                    found[version] = file
+            if is_empty:
+                raise _missing(path)
+        files = tuple(sorted(found.values(), key=lambda file: file.path))
+        refuse(find_file_in(self._outputs, (file.path for file in files)))
+        return files
+
+    def _expand_one(self, path: str) -> Iterable[FoundFile]:
+        location = locate(path)
+        folder, pattern = split(location.key)
+        if not pattern.segments and not is_folder(path):
+            file = self._medium(location).head(location)
+            if file is not None:
+                return [file]
+        return self._medium(location).walk(location.at(folder), pattern)
+
+    def head(self, path: str) -> FoundFile | None:
+        """Return the file as it is now; None if there surely is none."""
+        location = locate(path)
+        return self._medium(location).head(location)
+
+    def identify(self, path: str) -> str | None:
+        """Return what tells the file under a path from all others that are there now, whatever it is called; None: there is none.
+
+        An object of a bucket need not be there.
+        """
+        location = locate(path)
+        return self._medium(location).identify(location)
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        """Raise NeedsChange(SourceChanged) if the file is no longer the one that was described."""
+        now = self.head(file.path)
+        if now is None:
+            raise changed(file.path, f"its etag was {file.etag}, now it is not there")
+        if (now.etag, now.size_bytes) != (file.etag, file.size_bytes):
+            raise changed(
+                file.path,
+                f"its etag was {file.etag} and is {now.etag}, it had {file.size_bytes} bytes and has {now.size_bytes}",
+            )
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return the bytes of a range: fewer where the file ends in it. NeedsChange(SourceChanged) if it starts after the end."""
+        if start >= end:
+            return b""
+        location = locate(path)
+        return self._medium(location).read_range(location, start, end)
+
+    def open_arrow(self, path: str) -> pa.NativeFile:
+        """Return the file for pyarrow: reads from any place of it, each straight from the store."""
+        location = locate(path)
+        return self._medium(location).open_arrow(location)
+
+    def _medium(self, location: Location) -> _Medium:
+        return self._buckets if location.root else self._disk
+
+
+def for_each(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
+    """Do something with many files at once, waiting for the store most of the time. The first error ends it."""
+    return list(streamed_each(work, items))
+
+
+def streamed_each(work: Callable[[_T], _R], items: Sequence[_T], clock: Callable[[], float] = time.monotonic) -> Iterator[_R]:
+    """Give the results in the order of the files, some ahead: of a million files not all are in memory at once.
+
+    One by one as long as that is fast, as on a local disk, where threads only wait for each other (five times the time); from the
+    first looks that wait for a store, many at once.
+    """
+    at, count, slow = 0, 1, 0
+    while slow < _SLOW_IN_A_ROW and at < len(items):
+        started = clock()
+        results = [work(item) for item in items[at : at + count]]
+        slow = slow + 1 if clock() - started >= _FAST_S * len(results) else 0
+        yield from results
+        at, count = at + len(results), min(2 * count, _MOST_AT_A_TIME)
+    yield from streamed(in_threads, work, items[at:], _AT_ONCE)
+
+
+def _missing(path: str) -> NeedsChange:
+    is_pattern = "*" in path or "?" in path
+    problem = "the pattern matches no file" if is_pattern else "there is no such file, and no folder with files"
+    return NeedsChange(
+        reasons.SOURCE_MISSING,
+        f"source: {path}: {problem} (names that start with _ or . are passed over in folders and patterns); correct the path, "
+        "or put the files there",
+    )

@@ -1,0 +1,1 @@
+"""Iceberg tables: read at a snapshot, and staged for."""

@@ -1,0 +1,1 @@
+"""Lance datasets: read at a version, and staged for."""

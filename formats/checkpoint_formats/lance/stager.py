@@ -1,0 +1,166 @@
+"""Stage Lance fragments: data files in the dataset's own data folder, that no version names."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final
+
+import lance
+import pyarrow as pa
+
+from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.pieces import cut
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
+from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
+from checkpoint_protocol.storage import StorageSettings, lance_options
+from checkpoint_protocol.store import disk_full
+
+_QUEUED_BATCHES: Final = 2
+
+
+class LanceStager:
+    """Writes the fragments of one task try.
+
+    Lance pulls batches in a thread of its own; the steps stay in the task's thread (a step's database connection may be bound
+    to it) and hand their batches over a short queue.
+    """
+
+    def __init__(self, target: LanceTarget, target_bytes: int, storage: StorageSettings) -> None:
+        self._target = target
+        self._target_bytes = target_bytes
+        self._options = lance_options(target.uri, storage)
+        self._arrow_schema = decode_schema(target.arrow_schema)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return self._arrow_schema
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[LanceFragment, ...]:
+        first = next(batches, None)
+        if first is None:
+            return ()
+        dataset = self._open()
+        writing = _Writing(dataset, self._arrow_schema, self._target_bytes, self._options)
+        try:
+            for batch in chain([first], batches):
+                for piece in cut(batch, self._target_bytes):
+                    writing.put(piece)
+        except BaseException:
+            writing.give_up()
+            raise
+        return tuple(_described(fragment) for fragment in writing.finish())
+
+    def _open(self) -> Any:
+        """Return the dataset if it still is the one that was launched for. A fragment takes its field ids from it."""
+        try:
+            dataset = lance.dataset(self._target.uri, storage_options=self._options)
+        except (ValueError, OSError) as error:
+            raise Retryable(
+                reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._target.uri} cannot be opened: {error}"
+            ) from error
+        if dataset.config().get(IDENTITY_CONFIG) != self._target.identity:
+            raise NeedsChange(
+                reasons.TABLE_REPLACED,
+                f"the Lance dataset {self._target.uri} was made again (or restored) while the write was running",
+            )
+        if changed := differences(self._target.fields, fields_of(dataset)):
+            raise NeedsChange(
+                reasons.SCHEMA_CHANGED, f"the Lance dataset {self._target.uri} changed while the write was running: {changed[0]}"
+            )
+        return dataset
+
+
+class _Writing:
+    """One call of Lance's writer in a thread, fed batch by batch."""
+
+    def __init__(self, dataset: Any, schema: pa.Schema, target_bytes: int, options: dict[str, str]) -> None:
+        self._batches: queue.Queue[pa.RecordBatch | None] = queue.Queue(_QUEUED_BATCHES)
+        self._gave_up = False
+        self._fragments: list[Any] = []
+        self._error: BaseException | None = None
+        self._arguments = {
+            "dataset_uri": dataset,
+            "mode": "append",
+            "max_bytes_per_file": target_bytes,
+            "storage_options": options or None,
+        }
+        self._reader = pa.RecordBatchReader.from_batches(schema, self._pull())
+        self._thread = threading.Thread(target=self._write, name="lance-writer", daemon=True)
+        self._thread.start()
+
+    def _pull(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self._batches.get()) is not None:
+            yield batch
+        if self._gave_up:
+            raise _GaveUp
+
+    def _write(self) -> None:
+        try:
+            self._fragments = lance.fragment.write_fragments(self._reader, **self._arguments)
+        except BaseException as error:
+            self._error = error
+
+    def put(self, batch: pa.RecordBatch | None) -> None:
+        while True:
+            try:
+                self._batches.put(batch, timeout=0.2)
+                return
+            except queue.Full:
+                if not self._thread.is_alive():
+                    self._raise()
+
+    def finish(self) -> list[Any]:
+        if self._thread.is_alive():
+            self.put(None)
+        self._thread.join()
+        if self._error is not None:
+            self._raise()
+        return self._fragments
+
+    def give_up(self) -> None:
+        """End the thread without a result; what it has written is named by nobody."""
+        self._gave_up = True
+        if self._thread.is_alive():
+            try:
+                self.put(None)
+            except Retryable:
+                return
+        self._thread.join()
+
+    def _raise(self) -> None:
+        assert self._error is not None
+        if disk_full(self._error, "") is not None:
+            raise self._error  # Whoever knows the place tells it.
+        raise Retryable(reasons.STORE_UNAVAILABLE, f"writing a Lance fragment failed: {self._error}") from self._error
+
+
+class _GaveUp(Exception):
+    """The task has failed; the fragment must not be finished."""
+
+
+def _described(fragment: Any) -> LanceFragment:
+    plain = fragment.to_json()
+    known = {"id", "files", "physical_rows"}
+    if unexpected := sorted(name for name, value in plain.items() if name not in known and value not in (None, [])):
+        raise NeedsChange(
+            reasons.TABLE_UNSUPPORTED, f"the Lance dataset makes fragments with {unexpected[0]!r}, which cannot be staged"
+        )
+    return LanceFragment(
+        files=tuple(
+            LanceDataFile(
+                path=data_file["path"],
+                size_bytes=data_file["file_size_bytes"],
+                fields=tuple(data_file["fields"]),
+                column_indices=tuple(data_file["column_indices"]),
+                major_version=data_file["file_major_version"],
+                minor_version=data_file["file_minor_version"],
+            )
+            for data_file in plain["files"]
+        ),
+        rows=plain["physical_rows"],
+    )

@@ -1,0 +1,95 @@
+"""What a format fulfils: readers give batches of rows with the positions that they cover, and stagers write data files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from checkpoint_formats.batch_sizing import Pace
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import SourceFile, StagedFile
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows and the positions they cover in one file: a segment may end after any chunk.
+
+    `start` is where the last chunk of the same range ended; `end` is None where the file has ended. `kept` are the numbers of
+    the batch's rows among those of the range, where some were left out: by `where`, or by a table's deletes. `row_bounds` gives
+    from where to where each row lies, those that were left out too, in order; None: positions count rows. It is asked for where
+    a row failed, and not before. `failed`: why the chunk's one row cannot be read; the batch is empty then.
+    """
+
+    batch: pa.RecordBatch
+    start: int
+    end: int | None
+    kept: pa.Array | None = None
+    row_bounds: Callable[[], Sequence[tuple[int, int]]] | None = None
+    failed: CheckpointError | None = None
+
+    def bounds(self) -> Sequence[tuple[int, int]]:
+        """Return from where to where each row of the batch lies, in order; of one that cannot be read too."""
+        rows = 1 if self.failed is not None else self.batch.num_rows
+        numbers = range(rows) if self.kept is None else self.kept.to_pylist()
+        if self.row_bounds is None:
+            return [(self.start + number, self.start + number + 1) for number in numbers]
+        bounds = self.row_bounds()
+        return [bounds[number] for number in numbers]
+
+
+def in_chunks(batch: pa.RecordBatch | None, start: int, end: int, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    """Cut a batch, which has a row for each position of start..end, as the pace asks for; None: the rows were not read."""
+    if batch is None:
+        yield Chunk(pa.RecordBatch.from_pylist([], schema=schema), start, end)
+        return
+    offset = 0
+    while offset < batch.num_rows:
+        rows = min(pace.rows, batch.num_rows - offset)
+        yield Chunk(batch.slice(offset, rows), start + offset, start + offset + rows)
+        offset += rows
+
+
+class Reader(Protocol):
+    """One format."""
+
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        """Return the smallest position >= the given one at which reading may start (`file.end` at the most).
+
+        Or another one, at most `slack` away on either side, at which it starts with less to read.
+        """
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+        """Give the rows at the positions of the piece, in order, without gaps; at least one chunk, which may be empty.
+
+        A chunk has about as many rows (or bytes of text) as the pace asks for at that moment. The ends of the chunks
+        rise up to the end of the piece. NeedsChange(SourceChanged) if the file's etag is no longer that of the record.
+        """
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        """Raise NeedsChange(SourceChanged), naming the file, if it was replaced or has vanished since it was described."""
+
+
+class FileReader(Reader, Protocol):
+    """A format whose files are found by their paths."""
+
+    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+        """Return the files that the paths mean, sorted by path, and the schema of the rows.
+
+        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the
+        format.
+        """
+
+
+class Stager(Protocol):
+    """Writes data files where the table will want them, and no reader sees them."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema | None:
+        """The schema that batches must have; None where anything is taken."""
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+        """Write all batches and return the finished files. No rows: no file. Every file has a fresh random name."""

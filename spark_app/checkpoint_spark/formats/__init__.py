@@ -1,1 +1,0 @@
-"""Stagers, one module a table format. Only here does the Spark application know Iceberg or Lance."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.settings_place import SettingsPlace
 from checkpoint_protocol.source_paths import locate
 from checkpoint_protocol.store import translate_store_error
 
@@ -44,8 +45,8 @@ def explain(error: Exception) -> str:
 
 
 @contextmanager
-def reading(path: str, problem: str, way_out: str) -> Iterator[None]:
-    """Translate what pyarrow raises while a file is opened, read or parsed."""
+def reading(path: str, problem: str, way_out: str, settings: SettingsPlace | None = None) -> Iterator[None]:
+    """Translate what pyarrow raises while a file is opened, read or parsed. `settings`: where those of its bucket stand."""
     try:
         yield
     except CheckpointError:
@@ -56,8 +57,8 @@ def reading(path: str, problem: str, way_out: str) -> Iterator[None]:
         if _is_about_content(error, path):
             raise unreadable(path, f"{problem}: {explain(error)}", way_out) from error
         if _REFUSED.search(str(error)):
-            raise translate_store_error(PermissionError(str(error)), path) from error
-        raise translate_store_error(error, path) from error
+            raise translate_store_error(PermissionError(str(error)), path, settings) from error
+        raise translate_store_error(error, path, settings) from error
     except (pa.ArrowException, ValueError, UnicodeDecodeError) as error:
         raise unreadable(path, f"{problem}: {explain(error)}", way_out) from error
 

@@ -292,6 +292,7 @@ def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write:
         "ROWS",
         "ATTEMPT",
         "AGE",
+        "SEALED",
         "QUARANTINED",
         "FORMAT",
         "TABLE",
@@ -300,8 +301,8 @@ def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write:
         "REASON",
     ]
     cells = row.split()
-    assert cells[:5] == ["flights", "Committed", "10/10", "336776", "5"]
-    assert cells[6:] == ["3", "iceberg", "local.db.flights", "9223372036854775807", "flights-0123abcd-1-5", "Committed"]
+    assert cells[:6] == ["flights", "Committed", "336k/336k", "rows", "336776", "5"]
+    assert cells[7:] == ["336776", "3", "iceberg", "local.db.flights", "9223372036854775807", "flights-0123abcd-1-5", "Committed"]
     assert server.kubectl("get", "cw", "flights").splitlines()[0].split()[-1] == "AGE"
 
 

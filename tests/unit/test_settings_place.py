@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from checkpoint_protocol.settings_place import CHART_VALUES, SETTINGS_FILE, STOR
 from checkpoint_protocol.storage import StorageEntry, entry_of, iceberg_options
 from checkpoint_protocol.store import translate_store_error
 from checkpoint_spark.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
+from checkpoint_spark.sources.failures import reading
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PLACES: Final = {"file": SETTINGS_FILE, "chart": CHART_VALUES, "pod": STORAGE_SECRET}
@@ -92,6 +94,15 @@ def texts_of(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value
+
+
+@pytest.mark.parametrize("text", ["AWS Error ACCESS_DENIED: Access Denied", "AWS Error NETWORK_CONNECTION: no route"])
+def test_a_bucket_that_fails_while_an_input_file_is_opened_names_the_place_too(text: str) -> None:
+    def open_file() -> None:
+        with reading("s3://bucket/a.parquet", "it cannot be opened", "check its name", STORAGE_SECRET):
+            raise OSError(errno.EIO, text)
+
+    assert STORAGE_SECRET.name("storage") in raised(open_file).message
 
 
 # --- where programs are composed --------------------------------------------------------------------------------------------

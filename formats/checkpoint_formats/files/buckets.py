@@ -18,6 +18,7 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.patterns import Pattern
+from checkpoint_protocol.settings_place import SettingsPlace
 from checkpoint_protocol.source_paths import Location, identity_of
 from checkpoint_protocol.storage import StorageSettings, obstore_options, pyarrow_options
 from checkpoint_protocol.store import translate_store_error
@@ -73,12 +74,12 @@ class Buckets:
         return FoundFile(location.text, etag.strip('"'), meta["size"], self.identify(location))
 
     def read_range(self, location: Location, start: int, end: int) -> bytes:
-        with _reading(location):
+        with _reading(location, self._storage.place):
             return bytes(obstore.get_range(self._store(location), location.key, start=start, end=end))
 
     def open_arrow(self, location: Location) -> pa.NativeFile:
         if location.root.startswith("s3"):
-            with reading(location.text, "it cannot be opened", "check its name"):
+            with reading(location.text, "it cannot be opened", "check its name", self._storage.place):
                 bucket = location.root.partition("://")[2]
                 return self._filesystem(location).open_input_file(f"{bucket}/{location.key}")
         return self.open_arrow_by_obstore(location)
@@ -88,9 +89,9 @@ class Buckets:
 
         That is GCS (a key file) and Azure (an endpoint). Reads of one file wait for each other.
         """
-        with _reading(location):
+        with _reading(location, self._storage.place):
             reader = obstore.open_reader(self._store(location), location.key, buffer_size=_READ_AHEAD_BYTES)
-        return pa.PythonFile(_ObstoreFile(reader, location), mode="r")
+        return pa.PythonFile(_ObstoreFile(reader, location, self._storage.place), mode="r")
 
     def _client_key(self, location: Location) -> _ClientKey:
         entry = self._storage.entry_for(location.text)
@@ -121,16 +122,17 @@ class _ObstoreFile:
 
     closed = False
 
-    def __init__(self, reader: obstore.ReadableFile, location: Location) -> None:
+    def __init__(self, reader: obstore.ReadableFile, location: Location, settings: SettingsPlace) -> None:
         self._reader = reader
         self._location = location
+        self._settings = settings
 
     def read(self, size_bytes: int) -> bytes:
-        with _reading(self._location):
+        with _reading(self._location, self._settings):
             return bytes(self._reader.read(size_bytes))
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        with _reading(self._location):
+        with _reading(self._location, self._settings):
             return self._reader.seek(offset, whence)
 
     def tell(self) -> int:
@@ -148,7 +150,7 @@ class _ObstoreFile:
 
 
 @contextmanager
-def _reading(location: Location) -> Iterator[None]:
+def _reading(location: Location, settings: SettingsPlace) -> Iterator[None]:
     """Translate the errors of obstore while an object is read that was there before."""
     try:
         yield
@@ -157,4 +159,4 @@ def _reading(location: Location) -> Iterator[None]:
     except _FAILURES as error:
         if _BEHIND_THE_END in str(error):
             raise vanished(location.text) from error
-        raise translate_store_error(error, location.text) from error
+        raise translate_store_error(error, location.text, settings) from error

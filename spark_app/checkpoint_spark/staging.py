@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import Pace
-from checkpoint_formats.port import Chunk, Reader
+from checkpoint_formats.port import Chunk, Reader, Stager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.deadlines import is_due
 from checkpoint_protocol.errors import Corrupt, Superseded

@@ -15,10 +15,10 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
+from checkpoint_formats import parquet_rows as parquet_rows
 from checkpoint_formats.batch_sizing import Pace
 from checkpoint_formats.files import buckets
 from checkpoint_formats.files.buckets import Buckets
-from checkpoint_formats.files.parquet import rows as parquet_rows
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable

@@ -13,6 +13,7 @@ import pytest
 from pyiceberg.exceptions import ForbiddenError
 from sqlalchemy.exc import OperationalError
 
+from checkpoint_formats.failures import reading
 from checkpoint_operator.catalogs import open_catalog, translate_catalog_error
 from checkpoint_operator.cluster.main import load_settings
 from checkpoint_protocol.errors import CheckpointError
@@ -21,7 +22,6 @@ from checkpoint_protocol.settings_place import CHART_VALUES, SETTINGS_FILE, STOR
 from checkpoint_protocol.storage import StorageEntry, entry_of, iceberg_options
 from checkpoint_protocol.store import translate_store_error
 from checkpoint_spark.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
-from checkpoint_spark.sources.failures import reading
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PLACES: Final = {"file": SETTINGS_FILE, "chart": CHART_VALUES, "pod": STORAGE_SECRET}

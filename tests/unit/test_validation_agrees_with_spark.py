@@ -7,20 +7,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import obstore
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from obstore.store import S3Store
 
+from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.parquet_rows import nearest_start
 from checkpoint_formats.readers import file_reader_for
 from checkpoint_formats.type_names import parse_type
 from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import _tasks
-from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.source import SourceSeen, check_source
 from checkpoint_protocol.errors import NeedsChange
@@ -30,74 +28,7 @@ from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.planning import MOST_PIECES, plan_tasks
 from checkpoint_spark.steps import Pipeline, Place
-from devtools.s3_server import S3Server
 from tests.support.manifests import manifest
-from tests.support.places import on_s3
-
-TREE = (
-    "a.csv",
-    "b.CSV",
-    "_hidden.csv",
-    ".dot.csv",
-    "x/a.csv",
-    "x/_SUCCESS",
-    "x/y/z.csv",
-    "x/_tmp/a.csv",
-    "x/a b+c.csv",
-    "x/größe#1.csv",
-    "xy/1.csv",
-    "deep/er/and/deeper/a.csv",
-)
-PATHS = (
-    "",
-    "/",
-    "/a.csv",
-    "/a.csv/",
-    "/x",
-    "/x/",
-    "/*",
-    "/*.csv",
-    "/?.csv",
-    "/x*",
-    "/x/*.csv",
-    "/**/a.csv",
-    "/x/**",
-    "/**/y/*",
-    "/_*",
-    "/.*",
-    "/x/_tmp/*",
-    "/x/_tmp",
-    "/*/*/*.csv",
-    "/nothing",
-    "/nothing/*",
-    "/a.csv/*",
-    "/x/größe#1.csv",
-    "/x/a%20b+c.csv",
-)
-
-
-def by_driver(path: str, storage: StorageSettings) -> list[str]:
-    try:
-        return [file.path for file in SourceFiles(storage).expand([path])]
-    except NeedsChange as error:
-        if error.reason != "SourceMissing":
-            raise
-        return []
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_path_on_disk_means_the_same_files(path: str, tmp_path: Path) -> None:
-    for name in TREE:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("id\n1\n")
-    (tmp_path / "x" / "loop").symlink_to(tmp_path)
-    (tmp_path / "x" / "itself").symlink_to(tmp_path / "x" / "itself")
-    (tmp_path / "x" / "link.csv").symlink_to(tmp_path / "a.csv")
-    (tmp_path / "x" / "hard.csv").hardlink_to(tmp_path / "a.csv")
-    storage = StorageSettings()
-
-    for whole in (f"{tmp_path}{path}", f"file://{tmp_path}{path}"):
-        assert [file.path for file in SourceListing(storage).find(whole)] == by_driver(whole, storage)
 
 
 def test_files_that_several_paths_mean_go_by_the_same_names(tmp_path: Path) -> None:
@@ -113,58 +44,6 @@ def test_files_that_several_paths_mean_go_by_the_same_names(tmp_path: Path) -> N
     assert seen is not None
     assert [file.path for file in seen.files] == [file.path for file in SourceFiles(StorageSettings()).expand(paths)]
     assert [file.path for file in seen.files] == [f"{tmp_path}/in/b.csv", f"{tmp_path}/in/x/c.csv"]
-
-
-def test_a_path_in_a_bucket_means_the_same_files(s3_server: S3Server, tmp_path: Path) -> None:
-    place = on_s3(tmp_path, "lance", s3_server)
-    storage = place.settings.for_drivers()
-    entry = storage.storage[0]
-    bucket = S3Store(
-        place.base_uri.removeprefix("s3://"),
-        endpoint=entry.endpoint,
-        region=entry.region,
-        access_key_id=s3_server.access_key,
-        secret_access_key=s3_server.secret_key,
-        client_options={"allow_http": True},
-    )
-    for name in TREE:
-        obstore.put(bucket, f"in/{name}", b"id\n1\n")
-    obstore.put(bucket, "in/x/empty.csv", b"")
-    listing = SourceListing(storage)
-    found = {path: [file.path for file in listing.find(f"{place.base_uri}/in{path}")] for path in PATHS}
-
-    assert found == {path: by_driver(f"{place.base_uri}/in{path}", storage) for path in PATHS}
-    assert sum(map(len, found.values())) > 30
-
-
-@pytest.mark.parametrize("path", ["ftp://host/in", "s3:///in", "s3://bucket//in", "s3://bucket/a//b"])
-def test_a_path_that_a_driver_refuses_is_refused(path: str) -> None:
-    with pytest.raises(NeedsChange):
-        SourceListing(StorageSettings()).find(path)
-    with pytest.raises(NeedsChange):
-        SourceFiles(StorageSettings()).expand([path])
-
-
-TYPE_NAMES = """
-bool int8 int64 uint32 float32 float64 double string binary date time timestamp timestamp[us] timestamp[ns,UTC]
-timestamp[us,+02:00] timestamp[us,tz=Europe/Berlin] decimal(10,2)
-timestamp[us,Berlin] timestamp[d] timestamp[] decimal(39,2) decimal(2,3) decimal(0,0) decimal
-int integer float text str int128 uint list<int64>
-"""
-
-
-@pytest.mark.parametrize("name", TYPE_NAMES.split())
-def test_a_type_name_is_known_to_both_or_to_neither(name: str, tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("id\n1\n")
-    findings = Findings()
-    check_source(Source(format="csv", path=str(tmp_path), types={"id": name}), Settings(), findings)
-    try:
-        parse_type("id", name)
-        is_known = True
-    except NeedsChange:
-        is_known = False
-
-    assert (findings.problems == []) is is_known
 
 
 @pytest.mark.parametrize(
@@ -311,7 +190,7 @@ def test_the_planned_tasks_are_within_the_bounds(
             return min(end, -(-position // 100) * 100)
         return nearest_start(file.cuts, end, position, slack)
 
-    found = tuple(FoundFile("", record.path, record.size_bytes) for record in records)
+    found = tuple(FoundFile(record.path, "", record.size_bytes, "") for record in records)
     filled = tuple(file for file, record in zip(found[:opened], records, strict=False) if record.end != 0)
     whole = frozenset(record.path for record in records if record.unit == "records")
     bounds = _tasks(SourceSeen(found, filled, found[opened:], whole, None, None), cores, split_bytes * scale)
@@ -326,7 +205,7 @@ def test_the_planned_tasks_are_within_the_bounds(
 @pytest.mark.parametrize("unit", ["rows", "records"])
 def test_the_planned_tasks_are_within_the_bounds_where_very_many_files_are_very_small(count: int, unit: Any) -> None:
     record = SourceFile(path="/in/a", etag="e", size_bytes=1, unit=unit, end=1 if unit == "rows" else None)
-    files = tuple(FoundFile("", f"/in/{number}", 1) for number in range(count))
+    files = tuple(FoundFile(f"/in/{number}", "", 1, "") for number in range(count))
     whole = frozenset(file.path for file in files) if unit == "records" else frozenset[str]()
 
     bounds = _tasks(SourceSeen(files, files[:200], files[200:], whole, None, None), 1, 128 << 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
@@ -58,23 +59,20 @@ class SourceFiles:
         One that is found under several names goes by the one that no link leads to, else by the first. NeedsChange(SourceMissing)
         names a path that means no file.
         """
-        found: dict[tuple[str, str], FoundFile] = {}
-        for path in paths:
-            is_empty = True
-            for file in self._expand_one(path):
-                is_empty = False
-                # The etag too: what has one identity in two states, during one look, cannot be told apart from two files.
-                version = (file.identity, file.etag)
-                known = found.get(version, file)
-                if known is file or better_name(known.path, file.path) == file.path:
-                    found[version] = file
-            if is_empty:
-                raise _missing(path)
-        files = tuple(sorted(found.values(), key=lambda file: file.path))
+        files = each_once(chain.from_iterable(map(self._find_some, paths)))
         refuse(find_file_in(self._outputs, (file.path for file in files)))
         return files
 
-    def _expand_one(self, path: str) -> Iterable[FoundFile]:
+    def _find_some(self, path: str) -> Iterator[FoundFile]:
+        is_empty = True
+        for file in self.find(path):
+            is_empty = False
+            yield file
+        if is_empty:
+            raise NeedsChange(reasons.SOURCE_MISSING, f"source: {path}: {what_is_missing(path)}, or put the files there")
+
+    def find(self, path: str) -> Iterable[FoundFile]:
+        """Give the files that one path means, in any order, perhaps some under several names; none if it means none."""
         location = locate(path)
         folder, pattern = split(location.key)
         if not pattern.segments and not is_folder(path):
@@ -144,11 +142,20 @@ def streamed_each(work: Callable[[_T], _R], items: Sequence[_T], clock: Callable
     yield from streamed(in_threads, work, items[at:], _AT_ONCE)
 
 
-def _missing(path: str) -> NeedsChange:
+def each_once(files: Iterable[FoundFile]) -> tuple[FoundFile, ...]:
+    """Return files, sorted by path, each under one name: the one that no link leads to, else the first."""
+    found: dict[tuple[str, str], FoundFile] = {}
+    for file in files:
+        # The etag too: what has one identity in two states, during one look, cannot be told apart from two files.
+        version = (file.identity, file.etag)
+        known = found.get(version, file)
+        if known is file or better_name(known.path, file.path) == file.path:
+            found[version] = file
+    return tuple(sorted(found.values(), key=lambda file: file.path))
+
+
+def what_is_missing(path: str) -> str:
+    """Say of a path that means no file what is wrong with it, and one way out."""
     is_pattern = "*" in path or "?" in path
     problem = "the pattern matches no file" if is_pattern else "there is no such file, and no folder with files"
-    return NeedsChange(
-        reasons.SOURCE_MISSING,
-        f"source: {path}: {problem} (names that start with _ or . are passed over in folders and patterns); correct the path, "
-        "or put the files there",
-    )
+    return f"{problem} (names that start with _ or . are passed over in folders and patterns); correct the path"

@@ -9,8 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_operator.validation.looks import MOST_FILES, Look, say_of_files, types_of
-from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.parallel import in_threads
@@ -25,7 +26,7 @@ class _Footer:
     schema: Any
 
 
-def look_at_parquet(listing: SourceListing, files: Sequence[FoundFile], findings: Findings) -> Look:
+def look_at_parquet(listing: SourceFiles, files: Sequence[FoundFile], findings: Findings) -> Look:
     """Read footers; a problem for each file that is not Parquet, or has other columns than the first."""
     footers = in_threads(lambda file: _footer(listing, file), files[:MOST_FILES])
     first: tuple[FoundFile, _Footer] | None = None
@@ -48,9 +49,9 @@ def look_at_parquet(listing: SourceListing, files: Sequence[FoundFile], findings
     )
 
 
-def _footer(listing: SourceListing, file: FoundFile) -> _Footer | str:
+def _footer(files: SourceFiles, file: FoundFile) -> _Footer | str:
     try:
-        with listing.open(file) as opened:
+        with files.open_arrow(file.path) as opened:
             parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")  # as a run reads them
             return _Footer(parquet.metadata.num_rows, parquet.schema_arrow)
     except CheckpointError as error:

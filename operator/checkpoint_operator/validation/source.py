@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.files.source_files import SourceFiles, each_once, what_is_missing
 from checkpoint_operator.validation.looks import MOST_FILES, Look
-from checkpoint_operator.validation.paths import FoundFile, SourceListing, each_once
 from checkpoint_operator.validation.report import ColumnType, Findings
 from checkpoint_operator.validation.text_columns import infer_columns
 from checkpoint_operator.validation.text_files import check_options, check_type_names, is_read_from_its_start, look_at_text
@@ -91,7 +92,7 @@ def _check_table(source: Source, condition: Condition | None, settings: Settings
 
 
 def _check_files(source: Source, condition: Condition | None, storage: StorageSettings, findings: Findings) -> SourceSeen | None:
-    listing = SourceListing(storage)
+    listing = SourceFiles(storage)
     files = _find(listing, source, findings)
     if source.format != "parquet":
         check_type_names(source.types, "spec.source.types", findings)
@@ -142,26 +143,22 @@ def check_dataframe_source(source: Source, findings: Findings) -> None:
     findings.note("what Spark makes of the source is seen when a driver reads it; columns and types were not looked at")
 
 
-def _find(listing: SourceListing, source: Source, findings: Findings) -> tuple[FoundFile, ...]:
+def _find(listing: SourceFiles, source: Source, findings: Findings) -> tuple[FoundFile, ...]:
     found: list[FoundFile] = []
     for number, path in enumerate(source.all_paths):
         where = "spec.source.path" if source.path is not None else f"spec.source.paths.{number}"
         try:
-            meant = listing.find(path)
+            meant = tuple(listing.find(path))
         except CheckpointError as error:
             findings.error(where, error)
             continue
         if not meant:
-            is_pattern = "*" in path or "?" in path
-            what = "the pattern matches no file" if is_pattern else "there is no such file, and no folder with files"
-            findings.problem(
-                where, f"{path}: {what} (names that start with _ or . are passed over in folders and patterns); correct the path"
-            )
+            findings.problem(where, f"{path}: {what_is_missing(path)}")
         found += meant
-    return tuple(each_once(found))
+    return each_once(found)
 
 
-def _look(listing: SourceListing, source: Source, files: Sequence[FoundFile], findings: Findings) -> Look:
+def _look(listing: SourceFiles, source: Source, files: Sequence[FoundFile], findings: Findings) -> Look:
     if source.format != "parquet":
         if source.format == "csv" and not check_options(source.options, findings):
             return Look(columns=None)

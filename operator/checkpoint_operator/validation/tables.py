@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from checkpoint_formats.files.locations import FoundFile
 from checkpoint_operator.validation.looks import types_of
-from checkpoint_operator.validation.paths import FoundFile
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
@@ -69,7 +69,7 @@ def _look_at_iceberg(source: IcebergSource, settings: Settings, findings: Findin
         return TableLook(types, (), None, schema)
     if other := next((task.file for task in tasks if task.file.file_format.value != "PARQUET"), None):
         findings.problem(path, f"{pinned.table} has the file {other.file_path}, and only Parquet files are read")
-    files = tuple(FoundFile("", task.file.file_path, task.file.file_size_in_bytes) for task in tasks)
+    files = tuple(FoundFile(task.file.file_path, "", task.file.file_size_in_bytes, "") for task in tasks)
     has_deletes = any(task.delete_files for task in tasks)
     return TableLook(types, files, None if has_deletes else sum(task.file.record_count for task in tasks), schema)
 
@@ -93,7 +93,7 @@ def _look_at_lance(source: LanceSource, settings: Settings, findings: Findings) 
             findings.error("spec.source.lance.uri", Retryable(reasons.STORE_UNAVAILABLE, trouble))
         return None
     files = tuple(
-        FoundFile("", f"{uri} fragment {fragment.fragment_id}", _size_bytes(fragment)) for fragment in dataset.get_fragments()
+        FoundFile(f"{uri} fragment {fragment.fragment_id}", "", _size_bytes(fragment), "") for fragment in dataset.get_fragments()
     )
     return TableLook(types_of(dataset.schema), files, dataset.count_rows(), dataset.schema)
 

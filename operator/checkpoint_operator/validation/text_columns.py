@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from checkpoint_operator.validation.paths import FoundFile, SourceListing
+from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.files.texts import UTF8_MARK, TextStream, is_gzip
 from checkpoint_operator.validation.report import ColumnType, Findings
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import FIRST_NULL_VALUES, Source, SourceOptions
@@ -44,7 +46,7 @@ class _Sample:
 
 
 def infer_columns(
-    listing: SourceListing,
+    listing: SourceFiles,
     source: Source,
     files: Sequence[FoundFile],
     names: Sequence[str],
@@ -69,7 +71,7 @@ def infer_columns(
 
 
 def _samples(
-    listing: SourceListing,
+    listing: SourceFiles,
     source: Source,
     files: Sequence[FoundFile],
     names: Sequence[str],
@@ -87,19 +89,17 @@ def _samples(
 
 
 def _sample(
-    listing: SourceListing,
+    listing: SourceFiles,
     options: SourceOptions,
     file: FoundFile,
     names: Sequence[str],
     columns: Sequence[str],
     from_start: bool,
 ) -> _Sample | None:
-    with listing.open(file) as opened:
-        stream = pa.PythonFile(opened, mode="r")
-        is_gzip = options.compression == "gzip" or (options.compression == "auto" and file.path.lower().endswith(".gz"))
-        text: bytes = (pa.CompressedInputStream(stream, "gzip") if is_gzip else stream).read(_READ_BYTES)
+    stream = TextStream(listing, file.path, is_gzip(file.path, options))
+    text = stream.read(_READ_BYTES)
+    stream.close()
     is_all = len(text) < _READ_BYTES
-    text = text.removeprefix(b"\xef\xbb\xbf")
     if from_start:
         return _first_batch(file, options, text + b"\n" if is_all else text, columns)
     filled = text.lstrip(b"\r\n")
@@ -110,7 +110,7 @@ def _sample(
     if not rows.strip(b"\r\n"):
         return None
     # As a driver reads blocks: here it is no byte order mark.
-    data = b"\n" + rows if rows.startswith(b"\xef\xbb\xbf") else rows
+    data = b"\n" + rows if rows.startswith(UTF8_MARK) else rows
     read = pa.csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names))
     table = pa.csv.read_csv(pa.BufferReader(data), read, _parse_options(options), _convert_options(options, columns))
     return _Sample(file.path, table, rows, line)

@@ -5,64 +5,46 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import zlib
-import zoneinfo
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.files.texts import UTF8_MARK, is_gzip
+from checkpoint_formats.type_names import parse_type
 from checkpoint_operator.validation.looks import MOST_FILES, Look, say_of_files
-from checkpoint_operator.validation.paths import FoundFile, SourceListing
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import Source, SourceOptions
+from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.store import translate_store_error
 
-_READERS: Final = 8
 _HEAD_BYTES: Final = 256 << 10
-_UTF8_MARK: Final = b"\xef\xbb\xbf"
-_OTHER_COMPRESSION: Final = (".bz2", ".zst", ".xz", ".lz4", ".zip", ".snappy", ".br", ".7z")
 #: How other formats begin, so that a file is not taken for text.
 _MAGIC: Final = {b"PAR1": "Parquet", b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"ORC": "ORC", b"Obj\x01": "Avro"}
-_SIMPLE_TYPE: Final = re.compile(
-    r"bool|u?int(8|16|32|64)|float32|float64|double|string|binary|date|time|timestamp(\[\s*(s|ms|us|ns)\s*\])?"
-)
-_ZONED_TYPE: Final = re.compile(r"timestamp\[\s*(?:s|ms|us|ns)\s*,\s*(?:tz=)?([^\s\]]+)\s*\]")
-_DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
 class _Unreadable(Exception):
     """A file is not what the source says. The message begins after the file's name."""
 
 
-def is_gzip(path: str, options: SourceOptions) -> bool:
-    return options.compression == "gzip" or (options.compression == "auto" and path.lower().endswith(".gz"))
-
-
 def is_read_from_its_start(path: str, source: Source) -> bool:
     """Whether a text file cannot be cut into splits, because a line's end may be inside a row or is not to be seen."""
-    is_csv = source.format == "csv"
-    return is_gzip(path, source.options) or (is_csv and (source.options.multi_line or source.options.escape != ""))
+    try:
+        is_compressed = is_gzip(path, source.options)
+    except CheckpointError:
+        return True  # by another method: said where the file is looked at
+    return is_compressed or (source.format == "csv" and (source.options.multi_line or source.options.escape != ""))
 
 
 def check_type_names(types: Mapping[str, str], where: str, findings: Findings) -> None:
     for name, text in types.items():
-        if not _is_type(text.strip()):
-            findings.problem(
-                f"{where}.{name}",
-                f"unknown type {text!r}; known: bool, int8 to int64, uint8 to uint64, float32, float64, string, binary, date, "
-                "time, timestamp[s|ms|us|ns], timestamp[us, UTC], decimal(precision, scale)",
-            )
-
-
-def _is_type(name: str) -> bool:
-    if decimal := _DECIMAL_TYPE.fullmatch(name):
-        return 1 <= int(decimal[1]) <= 38 and int(decimal[2]) <= int(decimal[1])
-    if zoned := _ZONED_TYPE.fullmatch(name):
-        return re.fullmatch(r"[+-]\d\d:\d\d", zoned[1]) is not None or zoned[1] in zoneinfo.available_timezones()
-    return _SIMPLE_TYPE.fullmatch(name) is not None
+        try:
+            parse_type(name, text, where)
+        except CheckpointError as error:
+            findings.problem(f"{where}.{name}", error.message.removeprefix(f"{where}.{name}: "))
 
 
 def check_options(options: SourceOptions, findings: Findings) -> bool:
@@ -99,10 +81,9 @@ class _TextLook:
     wrong: str | None = None
 
 
-def look_at_text(listing: SourceListing, source: Source, files: Sequence[FoundFile], findings: Findings) -> Look:
+def look_at_text(listing: SourceFiles, source: Source, files: Sequence[FoundFile], findings: Findings) -> Look:
     """Read the beginnings; a problem for each file that is not of the format, or has other CSV columns than the first."""
-    with ThreadPoolExecutor(_READERS) as readers:
-        looks = list(readers.map(lambda file: _look(listing, source, file), files[:MOST_FILES]))
+    looks = in_threads(lambda file: _look(listing, source, file), files[:MOST_FILES])
     first: tuple[FoundFile, tuple[str, ...]] | None = None
     wrong: list[str] = []
     for file, look in zip(files, looks, strict=False):
@@ -122,7 +103,7 @@ def look_at_text(listing: SourceListing, source: Source, files: Sequence[FoundFi
     return Look(columns=first[1] if first else None, empty=empty)
 
 
-def _look(listing: SourceListing, source: Source, file: FoundFile) -> _TextLook:
+def _look(listing: SourceFiles, source: Source, file: FoundFile) -> _TextLook:
     try:
         beginning = _begin(listing, file, source.options)
         names = _csv_names(beginning, source.options) if source.format == "csv" else _json_names(beginning)
@@ -137,13 +118,11 @@ def _look(listing: SourceListing, source: Source, file: FoundFile) -> _TextLook:
     return _TextLook(names, is_empty)
 
 
-def _begin(listing: SourceListing, file: FoundFile, options: SourceOptions) -> _Beginning:
-    if options.compression == "auto" and file.path.lower().endswith(_OTHER_COMPRESSION):
-        raise _Unreadable("is compressed by its name, and only gzip is supported; recompress it with gzip")
-    with listing.open(file) as opened:
-        head = bytes(opened.read(_HEAD_BYTES))
+def _begin(listing: SourceFiles, file: FoundFile, options: SourceOptions) -> _Beginning:
+    is_compressed = is_gzip(file.path, options)
+    head = listing.read_range(file.path, 0, min(_HEAD_BYTES, file.size_bytes))
     is_whole = len(head) == file.size_bytes
-    if is_gzip(file.path, options):
+    if is_compressed:
         try:
             head, is_whole = _decompressed(head, is_whole)
         except zlib.error as error:
@@ -155,7 +134,7 @@ def _begin(listing: SourceListing, file: FoundFile, options: SourceOptions) -> _
         raise _Unreadable(f"is not text but {other or 'has NUL bytes in it'}; correct source.format or the path")
     if not is_whole:
         head = head[: head.rfind(b"\n") + 1] or head  # the last line, and perhaps its last character, are cut off
-    head = head.removeprefix(_UTF8_MARK).lstrip(b"\r\n")
+    head = head.removeprefix(UTF8_MARK).lstrip(b"\r\n")
     try:
         return _Beginning(head.decode("utf-8", errors="strict" if is_whole or head.endswith(b"\n") else "ignore"), is_whole)
     except UnicodeDecodeError as error:

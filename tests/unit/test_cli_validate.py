@@ -589,6 +589,38 @@ def test_the_types_of_csv_columns_are_told_with_the_texts_that_decided(ground: G
     ]
 
 
+def test_the_types_of_json_fields_are_told_with_values_that_have_them(ground: Ground) -> None:
+    rows = [
+        '{"id": 1, "price": 2, "name": null, "big": 1}',
+        '{"id": 2, "price": 1.5, "tags": ["a"], "at": {"x": 1}, "big": 0.5, "never": null}',
+        '{"id": 3, "name": "x", "big": 9007199254740993}',
+    ]
+    ground.use_text("\n".join(rows) + "\n", "json", "rows.json")
+    ground.spec["source"]["types"] = {"name": "binary"}
+
+    columns = ground.report()["prediction"]["columns"]
+
+    assert [(column["column"], column["type"], column["why"]) for column in columns] == [
+        ("id", "int64", "1 in line 1 has this type"),
+        ("price", "double", "1.5 in line 2 has this type"),
+        ("name", "binary", "spec.source.types says so"),
+        ("big", "decimal128(38, 1)", "9007199254740993 in line 3 has this type"),
+        ("tags", "list<item: string>", '["a"] in line 2 has this type'),
+        ("at", "struct<x: int64>", '{"x": 1} in line 2 has this type'),
+        ("never", "string", "it is NULL in all of the first rows"),
+    ]
+    assert [column["inferred"] for column in columns] == [True, True, False, True, True, True, True]
+
+
+def test_where_the_first_rows_of_json_cannot_be_read_the_note_has_the_words_of_a_run(ground: Ground) -> None:
+    ground.use_text('{"id": 1}\n{"id": [1]}\n', "json", "rows.json")
+
+    (note,) = [note for note in ground.report()["notes"] if "types of the columns cannot be told" in note]
+
+    assert "rows.json" in note
+    assert "line at byte 10" in note
+
+
 def test_the_types_of_csv_columns_are_shown(ground: Ground) -> None:
     ground.use_text("id,text\n007,a\n")
 

@@ -79,7 +79,7 @@ def _source(spec: Spec, settings: Settings | None, findings: Findings) -> Source
     places = [source.lance.uri] if source.lance is not None else source.all_paths
     if settings is None and (source.iceberg is not None or any(local_path(place) is None for place in places)):
         return None
-    return check_source(source, settings or Settings(), findings)
+    return check_source(source, settings or Settings(), findings, sets_apart=spec.on_row_error == "Quarantine")
 
 
 def _target(spec: Spec, settings: Settings | None, findings: Findings) -> TargetSeen:

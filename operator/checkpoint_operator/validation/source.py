@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.source_files import SourceFiles, each_once, what_is_missing
+from checkpoint_operator.validation.json_columns import infer_fields
 from checkpoint_operator.validation.looks import MOST_FILES, Look
 from checkpoint_operator.validation.report import ColumnType, Findings
 from checkpoint_operator.validation.text_columns import infer_columns
@@ -33,7 +34,7 @@ class SourceSeen:
 
     `columns` are those that the steps (or the table) get; None if they are not known for sure. `filled` are the files that
     have something to read, `unopened` those that may have. `whole` are the paths that one task must read from the start.
-    `read` are the columns of CSV with the types that they would be read as.
+    `read` are the columns of text with the types that they would be read as.
     """
 
     files: tuple[FoundFile, ...]
@@ -51,12 +52,15 @@ class SourceSeen:
         return sum(file.size_bytes for file in self.files)
 
 
-def check_source(source: Source, settings: Settings, findings: Findings) -> SourceSeen | None:
-    """Look at the source; None if it has no files that can be looked at."""
+def check_source(source: Source, settings: Settings, findings: Findings, *, sets_apart: bool = False) -> SourceSeen | None:
+    """Look at the source; None if it has no files that can be looked at.
+
+    `sets_apart`: of text, lines that cannot be read are rows that failed.
+    """
     condition = _parse(source, findings)
     if source.iceberg is not None or source.lance is not None:
         return _check_table(source, condition, settings, findings)
-    return _check_files(source, condition, settings, findings)
+    return _check_files(source, condition, settings, findings, sets_apart)
 
 
 def _parse(source: Source, findings: Findings) -> Condition | None:
@@ -91,7 +95,9 @@ def _check_table(source: Source, condition: Condition | None, settings: Settings
     )
 
 
-def _check_files(source: Source, condition: Condition | None, storage: StorageSettings, findings: Findings) -> SourceSeen | None:
+def _check_files(
+    source: Source, condition: Condition | None, storage: StorageSettings, findings: Findings, sets_apart: bool
+) -> SourceSeen | None:
     listing = SourceFiles(storage)
     files = _find(listing, source, findings)
     if source.format != "parquet":
@@ -110,7 +116,11 @@ def _check_files(source: Source, condition: Condition | None, storage: StorageSe
         if condition is not None:
             _check_where(source, condition, look.columns, look.types, findings)
     whole = frozenset(file.path for file in files if source.format != "parquet" and is_read_from_its_start(file.path, source))
-    is_csv = source.format == "csv" and look.columns
+    read: tuple[ColumnType, ...] = ()
+    if look.columns and source.format == "csv":
+        read = infer_columns(listing, source, files[:MOST_FILES], look.columns, whole, findings)
+    elif look.columns and source.format == "json":
+        read = infer_fields(listing, source, files[:MOST_FILES], findings, sets_apart=sets_apart)
     return SourceSeen(
         files=files,
         filled=tuple(file for file in files[:MOST_FILES] if file.path not in look.empty),
@@ -118,7 +128,7 @@ def _check_files(source: Source, condition: Condition | None, storage: StorageSe
         whole=whole,
         columns=None if look.columns is None or source.format == "json" else _chosen(source, look.columns),
         rows=look.rows if condition is None else None,
-        read=infer_columns(listing, source, files[:MOST_FILES], look.columns or (), whole, findings) if is_csv else (),
+        read=read,
         schema=None if look.schema is None or look.columns is None else _typed(look.schema, _chosen(source, look.columns)),
     )
 

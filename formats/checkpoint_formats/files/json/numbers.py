@@ -33,13 +33,18 @@ def has_large_doubles(column: pa.ChunkedArray | pa.Array) -> bool:
 
 def written_rows(lines: Lines) -> Iterator[dict[str, Any]]:
     """Give the objects with numbers as they are written: int without point and exponent, Decimal otherwise."""
-    for line in lines.data[lines.begin : lines.end].split(b"\n"):
+    return (row for _, row in written_lines(lines))
+
+
+def written_lines(lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give each object, as `written_rows` does, with the number of its line among these, from 1."""
+    for number, line in enumerate(lines.data[lines.begin : lines.end].split(b"\n"), 1):
         try:
             row = json.loads(line, parse_float=Decimal) if line.strip() else None
         except (ValueError, RecursionError) as error:  # a number of more than 4300 digits, too
             raise pa.ArrowInvalid(str(error)) from error
         if isinstance(row, dict):
-            yield row
+            yield number, row
 
 
 def exact_type(kind: pa.DataType, values: Iterable[Any], path: str) -> pa.DataType:

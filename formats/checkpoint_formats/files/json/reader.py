@@ -102,7 +102,7 @@ class JsonReader:
 
     def _infer(self, files: Sequence[SourceFile]) -> pa.Schema:
         """Return the fields of the first rows of the first files that have rows, in the order of their appearance."""
-        samples = list(islice(self._samples(files), _SAMPLE_FILES))
+        samples = self.samples(files)
         together = b"\n".join(lines.buffer.to_pybytes() for _, lines in samples)
         paths = ", ".join(path for path, _ in samples)
         with reading(paths or "(none)", "the fields have no common types", FIRST_WAY_OUT):
@@ -112,6 +112,10 @@ class JsonReader:
             field = pa.field(name, kind)
             found = found.append(field) if index < 0 else found.set(index, field)
         return found
+
+    def samples(self, files: Sequence[SourceFile]) -> list[tuple[str, Lines]]:
+        """Return the first rows of the first files that have rows, by which the types are inferred, with the files' paths."""
+        return list(islice(self._samples(files), _SAMPLE_FILES))
 
     def _samples(self, files: Sequence[SourceFile]) -> Iterator[tuple[str, Lines]]:
         for file in files:

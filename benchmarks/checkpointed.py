@@ -90,7 +90,7 @@ class SessionDrivers:
     _ended: set[tuple[EpochKey, int]] = field(default_factory=set)
 
     def look(self, key: EpochKey, attempt: int) -> DriverSight:
-        return DriverSight(DriverState.GONE if (key, attempt) in self._ended else DriverState.UNBORN)
+        return DriverSight(DriverState.GONE if (key, attempt) in self._ended else DriverState.NOT_STARTED)
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         pass

@@ -13,7 +13,7 @@ _MOST_S: Final = 1.0
 
 
 @dataclass(slots=True)
-class Pace:
+class BatchSizing:
     """The size of the next chunk, adapted to how long the last one took.
 
     Chunks aim at a quarter of the checkpoint interval and at one second at the most: a step of one second a row is then fed

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile, StagedFile
@@ -41,14 +41,14 @@ class Chunk:
         return [bounds[number] for number in numbers]
 
 
-def in_chunks(batch: pa.RecordBatch | None, start: int, end: int, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
-    """Cut a batch, which has a row for each position of start..end, as the pace asks for; None: the rows were not read."""
+def in_chunks(batch: pa.RecordBatch | None, start: int, end: int, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
+    """Cut a batch, which has a row for each position of start..end, as the sizing asks for; None: the rows were not read."""
     if batch is None:
         yield Chunk(pa.RecordBatch.from_pylist([], schema=schema), start, end)
         return
     offset = 0
     while offset < batch.num_rows:
-        rows = min(pace.rows, batch.num_rows - offset)
+        rows = min(sizing.rows, batch.num_rows - offset)
         yield Chunk(batch.slice(offset, rows), start + offset, start + offset + rows)
         offset += rows
 
@@ -62,10 +62,10 @@ class Reader(Protocol):
         Or another one, at most `slack` away on either side, at which it starts with less to read.
         """
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         """Give the rows at the positions of the piece, in order, without gaps; at least one chunk, which may be empty.
 
-        A chunk has about as many rows (or bytes of text) as the pace asks for at that moment. The ends of the chunks
+        A chunk has about as many rows (or bytes of text) as the sizing asks for at that moment. The ends of the chunks
         rise up to the end of the piece. NeedsChange(SourceChanged) if the file's etag is no longer that of the record.
         """
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.port import Chunk, FileReader, Reader
 from checkpoint_formats.where import Filter
 from checkpoint_protocol.manifest import Source
@@ -54,10 +54,10 @@ class SelectingReader:
     def check_unchanged(self, file: SourceFile) -> None:
         self._inner.check_unchanged(file)
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         rows = None if self._condition is None else Filter(self._condition, schema)
         given = self.given_schema(schema)
-        for chunk in self._inner.read(file, piece, schema, pace):
+        for chunk in self._inner.read(file, piece, schema, sizing):
             taken = chunk if rows is None else _take(chunk, rows)
             if len(given) == len(schema):
                 yield taken

@@ -33,8 +33,8 @@ from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parallel import Mapper, in_threads
+from checkpoint_protocol.put_once import read
 from checkpoint_protocol.records import IcebergTarget, LanceTarget, NoTarget, Seal, StagedFile, Target
-from checkpoint_protocol.standing import read
 from checkpoint_protocol.store import ObjectStore
 
 #: Objects that are read or removed at a time, which bounds the memory: a seal of many partitions takes megabytes.

@@ -30,6 +30,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input, InputInParts
+from checkpoint_protocol.put_once import read
 from checkpoint_protocol.quarantine import key_of, rows_retried
 from checkpoint_protocol.records import (
     ClaimRecord,
@@ -54,7 +55,6 @@ from checkpoint_protocol.records import (
     StoredPart,
     Target,
 )
-from checkpoint_protocol.standing import read
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObjectStore, local_path, open_store, translate_store_error
 

@@ -15,8 +15,8 @@ from checkpoint_operator.activity import describe
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.inspection import Inspector
-from checkpoint_operator.introduction import changed_parts
 from checkpoint_operator.progress import measure
+from checkpoint_operator.registration import changed_parts
 from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError, Corrupt

@@ -239,7 +239,7 @@ class Reconciler:
 
     def _is_to_be_started(self, attempts: Sequence[Attempt]) -> bool:
         last = attempts[-1] if attempts else None
-        return last is not None and not last.is_closed and last.driver is DriverState.UNBORN
+        return last is not None and not last.is_closed and last.driver is DriverState.NOT_STARTED
 
     def _left_s(
         self, epoch: int, attempts: Sequence[Attempt], pause_after: Callable[[int], float], most_spread: float = _MOST_SPREAD
@@ -314,7 +314,7 @@ class Reconciler:
         sight = self.drivers.look(ledger.key, launch.attempt)
         if sight.state is DriverState.GONE and launch.recorded_by != self.recorder:
             return DriverSight(DriverState.ELSEWHERE)
-        if sight.state is DriverState.UNBORN and ledger.read_plan(launch.attempt) is not None:
+        if sight.state is DriverState.NOT_STARTED and ledger.read_plan(launch.attempt) is not None:
             # Somebody has driven this attempt: another driver of it would end before any task.
             return DriverSight(DriverState.GONE, sight.trouble)
         return sight

@@ -1,7 +1,8 @@
 """The column types of a table that is made for the steps' output: what the format has, and holds every value of what is given.
 
 Pure. Called where the table is made, and by `validate` before. Whether a value goes in is for the Spark application to see
-(`checkpoint_spark.fitting`): one that would lose digits, such as a nanosecond in Iceberg, is refused as a row and never cut off.
+(`checkpoint_spark.schema_cast`): one that would lose digits, such as a nanosecond in Iceberg, is refused as a row
+and never cut off.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from checkpoint_protocol.listing import SealListing
 from checkpoint_protocol.parallel import Mapper, in_threads, streamed
 from checkpoint_protocol.parts import FilesInParts, Input, InputInParts, cut_files, cut_tasks, digest_of
 from checkpoint_protocol.positions import Range
+from checkpoint_protocol.put_once import PUT_PAUSE_S, PUT_TRIES, put_once, read, read_one_of
 from checkpoint_protocol.records import (
     PART_BYTES,
     BundleRecord,
@@ -45,7 +46,6 @@ from checkpoint_protocol.records import (
     decode,
     encode,
 )
-from checkpoint_protocol.standing import PUT_PAUSE_S, PUT_TRIES, put_once, read, read_one_of
 from checkpoint_protocol.store import ObjectStore
 
 _R = TypeVar("_R", bound=Record)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.put_once import put_once, read
 from checkpoint_protocol.records import DeletedRecord, NameRecord, WriteRecord
-from checkpoint_protocol.standing import put_once, read
 from checkpoint_protocol.store import ObjectStore
 
 

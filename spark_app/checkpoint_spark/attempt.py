@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.port import Reader
 from checkpoint_formats.readers import reader_for
 from checkpoint_formats.selecting import SelectingReader
@@ -28,12 +28,12 @@ from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.advising import Activity
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
-from checkpoint_spark.dividing import schema_without_failures
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input, look_at_source
 from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.planning import plan_tasks
 from checkpoint_spark.reading import refuse_moved_rows, schema_to_read
+from checkpoint_spark.row_isolation import schema_without_failures
 from checkpoint_spark.staging import ranges_of
 from checkpoint_spark.steps import Pipeline, Place, declared_output
 
@@ -163,15 +163,15 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
     sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))
     place = Place("(no rows)", "rows", 0)
     # Rows that `where` takes may be few: they are looked for in large steps, and the steps get a few of them.
-    pace = Pace(launch.interval_s) if launch.source.where is None else Pace(launch.interval_s, scale=1.0)
+    sizing = BatchSizing(launch.interval_s) if launch.source.where is None else BatchSizing(launch.interval_s, scale=1.0)
     pieces = ((file, piece) for index, file in enumerate(input_record.files) for piece in file.ranges(index))
     for file, piece in pieces:
         if piece.start == piece.end:
             continue
-        chunks = islice(reader.read(file, piece, source_schema, pace), _SAMPLE_CHUNKS)
+        chunks = islice(reader.read(file, piece, source_schema, sizing), _SAMPLE_CHUNKS)
         chunk = next((chunk for chunk in chunks if chunk.batch.num_rows), None)
         if chunk is not None:
-            sample = chunk.batch.slice(0, Pace(launch.interval_s).rows)
+            sample = chunk.batch.slice(0, BatchSizing(launch.interval_s).rows)
             place = Place(file.path, file.unit, chunk.start, chunk.kept)
             break
     if launch.on_row_error == "Quarantine":

@@ -28,7 +28,7 @@ from checkpoint_spark.advising import Activity, telling
 from checkpoint_spark.attempt import SmallInput, run_attempt
 from checkpoint_spark.closed_watch import ending_when_closed
 from checkpoint_spark.executor import storage_settings
-from checkpoint_spark.shipping import dataframes_by_spark, fast_start, ship_by_spark
+from checkpoint_spark.spark_runner import dataframes_by_spark, fast_start, ship_by_spark
 
 #: spark.task.maxFailures of a cluster; in a local master it is part of the name.
 _TRIES: Final = 4

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.port import Chunk, Reader, Stager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.deadlines import is_due
@@ -21,9 +21,9 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range, merge, subtract
 from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, SourceFile
 from checkpoint_spark.advising import InHand
-from checkpoint_spark.dividing import apply_apart
-from checkpoint_spark.fitting import fit
 from checkpoint_spark.quarantine import SOURCE, Allowance, QuarantineOfSegment
+from checkpoint_spark.row_isolation import apply_apart
+from checkpoint_spark.schema_cast import fit
 from checkpoint_spark.steps import Pipeline, Place
 
 
@@ -49,7 +49,7 @@ class _Source:
     files: Sequence[SourceFile]
     schema: pa.Schema
     pieces: tuple[Range, ...]
-    pace: Pace
+    sizing: BatchSizing
     _chunks: Iterator[tuple[int, Chunk]] = field(init=False)
     _next: tuple[int, Chunk] | None = field(init=False)
 
@@ -59,7 +59,7 @@ class _Source:
 
     def _read(self) -> Iterator[tuple[int, Chunk]]:
         for piece in self.pieces:
-            for chunk in self.reader.read(self.files[piece.file], piece, self.schema, self.pace):
+            for chunk in self.reader.read(self.files[piece.file], piece, self.schema, self.sizing):
                 yield piece.file, chunk
 
     @property
@@ -102,7 +102,7 @@ class _Segment:
             self.rows_read += chunk.batch.num_rows + (chunk.failed is not None)
             self.in_hand.add(chunk.batch.num_rows, chunk.batch.num_rows if chunk.end is None else chunk.end - chunk.start)
             before, now = now, self.clock()
-            self.source.pace.took(now - before)
+            self.source.sizing.took(now - before)
             if self._is_due(now - started):
                 return
 
@@ -164,7 +164,7 @@ def run_task(
         if chain and chain[-1].last:
             return
         remaining = subtract(task.pieces, [piece for seal in chain for piece in ranges_of(seal)])
-        source = _Source(reader, files, source_schema, remaining, Pace(task.interval_s))
+        source = _Source(reader, files, source_schema, remaining, BatchSizing(task.interval_s))
         try:
             _stage_all(task, chain, source, pipeline, stager, ledger, clock, in_hand or InHand())
         except Superseded:

@@ -25,8 +25,8 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
 from checkpoint_protocol.waiting_steps import CALLED_METHODS, refuse_to_wait
 from checkpoint_spark.begun import Begun, tell_nobody
-from checkpoint_spark.fitting import DECLARE, ValueMisfit, fit_array, misfit_of, said_of
 from checkpoint_spark.new_table_types import TypesByName
+from checkpoint_spark.schema_cast import DECLARE, ValueMisfit, fit_array, incompatibility_of, said_of
 
 _Callable = Callable[..., Any]
 #: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
@@ -449,7 +449,7 @@ def to_arrow(
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             expected = f"values of type {wanted}" if wanted is not None else "values of one type"
             way_out = DECLARE if declared is None else "correct the step, or what it declares"
-            what = _said_of_misfit(values, wanted, given, place)
+            what = _said_of_incompatibility(values, wanted, given, place)
             raise ValueMisfit(
                 reasons.OUTPUT_SCHEMA_WRONG,
                 f"step {label!r}: column {name!r} needs {expected}{what}: {error}; {way_out}",
@@ -464,10 +464,10 @@ def to_arrow(
     return made
 
 
-def _said_of_misfit(values: list[Any], wanted: pa.DataType | None, given: list[Row], place: Place | None) -> str:
+def _said_of_incompatibility(values: list[Any], wanted: pa.DataType | None, given: list[Row], place: Place | None) -> str:
     """Say which value does not fit by itself, and its row; nothing where nobody knows where many rows lie."""
     if place is None and len(values) > 1:
-        return ""  # dividing.py looks for the row
+        return ""  # row_isolation.py looks for the row
     for index, value in enumerate(values):
         try:
             _array([value], wanted)
@@ -487,14 +487,14 @@ def _refuse_surplus(given: list[Row], step: Step | None, known: Sequence[str], p
     else:
         problem, way_out = f"the table does not have (it has {', '.join(known)})", "drop it in the step, or add it to the table"
     rows = [surplus in row for row, _ in given]
-    raise _misfit(rows, given, place, f"step {label!r} gives column {surplus!r}", f", which {problem}; {way_out}")
+    raise _incompatibility(rows, given, place, f"step {label!r} gives column {surplus!r}", f", which {problem}; {way_out}")
 
 
 def _refuse_left_out(given: list[Row], label: str, known: Sequence[str], place: Place | None) -> None:
     for name in known:
         rows = [name not in row for row, _ in given]
         if any(rows):
-            raise _misfit(
+            raise _incompatibility(
                 rows,
                 given,
                 place,
@@ -504,7 +504,7 @@ def _refuse_left_out(given: list[Row], label: str, known: Sequence[str], place: 
             )
 
 
-def _misfit(wrong: Sequence[bool], given: list[Row], place: Place | None, problem: str, why: str) -> NeedsChange:
+def _incompatibility(wrong: Sequence[bool], given: list[Row], place: Place | None, problem: str, why: str) -> NeedsChange:
     """Return what to raise where the columns of some rows are wrong: the first of them is named."""
     family = NeedsChange if all(wrong) else ValueMisfit
     index = wrong.index(True)
@@ -534,7 +534,8 @@ def _batch_as_declared(
             raise ValueMisfit(
                 reasons.OUTPUT_SCHEMA_WRONG,
                 f"step {label!r}: column {field.name!r} needs values of type {field.type}"
-                f"{misfit_of(batch.column(found[0]), field.type, of_row)}: {error}; correct the step, or what it declares",
+                f"{incompatibility_of(batch.column(found[0]), field.type, of_row)}: {error}; correct the step, or what it "
+                "declares",
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=declared)
 

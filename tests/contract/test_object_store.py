@@ -19,8 +19,8 @@ from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.parallel import in_threads
+from checkpoint_protocol.put_once import put_once
 from checkpoint_protocol.records import NameRecord
-from checkpoint_protocol.standing import put_once
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.store import ObjectStore, ObstoreStore, open_store, probe
 from devtools.s3_server import S3Server

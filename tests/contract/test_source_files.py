@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_formats import parquet_rows as parquet_rows
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files import buckets
 from checkpoint_formats.files.buckets import Buckets
 from checkpoint_formats.files.source_files import SourceFiles
@@ -257,7 +257,7 @@ def test_server_that_is_gone_is_worth_another_try(tmp_path: Path, monkeypatch: p
                 path = bucket.put(name, text)
         reader = open_reader(name.split(".")[1], bucket.settings())
         (file,), schema = reader.describe([path])
-        chunks = reader.read(file, whole(file), schema, Pace(60.0))
+        chunks = reader.read(file, whole(file), schema, BatchSizing(60.0))
         next(chunks)
         server.stop()
         with pytest.raises(Retryable) as failed:

@@ -33,7 +33,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.iceberg.plan import columns_of, find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.readers import reader_for
@@ -100,8 +100,8 @@ def read_in_pieces(
         for start, end in itertools.pairwise(borders):
             while start < end:
                 stop_after = any_of.randint(1, 4)
-                pace = Pace(60.0, scale=any_of.choice([2**-16, 2**-15, 1.0]))
-                chunks = reader_for(source, STORAGE, table).read(file, Range(file=index, start=start, end=end), schema, pace)
+                sizing = BatchSizing(60.0, scale=any_of.choice([2**-16, 2**-15, 1.0]))
+                chunks = reader_for(source, STORAGE, table).read(file, Range(file=index, start=start, end=end), schema, sizing)
                 for chunk in itertools.islice(chunks, stop_after):
                     assert chunk.start == start
                     assert chunk.end is not None
@@ -221,7 +221,7 @@ def test_a_condition_on_a_partition_whose_value_is_null_is_judged_row_by_row(tmp
     (file,) = find_files(pinned, condition_of(source), STORAGE, None, "Fail")
 
     chunks = reader_for(source, STORAGE, pinned).read(
-        file, Range(file=0, start=0, end=1), columns_of(pinned, as_read(source)), Pace(60.0)
+        file, Range(file=0, start=0, end=1), columns_of(pinned, as_read(source)), BatchSizing(60.0)
     )
     assert sum(chunk.batch.num_rows for chunk in chunks) == 1
 
@@ -251,7 +251,7 @@ def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_p
         reader, found = reader_for(source, STORAGE, table), []
         for start, end in ((0, cut), (cut, 50)):
             piece = Range(file=0, start=start, end=end)
-            for chunk in reader.read(file, piece, schema, Pace(60.0, scale=2**-14)):
+            for chunk in reader.read(file, piece, schema, BatchSizing(60.0, scale=2**-14)):
                 numbers = chunk.batch.column(0).to_pylist()
                 kept = range(len(numbers)) if chunk.kept is None else chunk.kept.to_pylist()
                 assert [chunk.start + number for number in kept] == numbers, "a row is named by another's position"
@@ -260,7 +260,7 @@ def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_p
 
     Path(f"{tmp_path}/deletes-0.parquet").unlink()
     with pytest.raises(NeedsChange, match=r"deletes-0\.parquet of snapshot") as lost:
-        list(reader_for(source, STORAGE, table).read(file, Range(file=0, start=0, end=50), schema, Pace(60.0)))
+        list(reader_for(source, STORAGE, table).read(file, Range(file=0, start=0, end=50), schema, BatchSizing(60.0)))
     assert lost.value.reason == reasons.SOURCE_CHANGED
 
 
@@ -313,7 +313,9 @@ def test_a_column_that_a_file_does_not_have_is_its_initial_default(tmp_path: Pat
     pinned = pinned.model_copy(update={"table_schema_json": with_default.model_dump_json()})
     (file,) = find_files(pinned_in(catalog, source), None, STORAGE, None, "Fail")
 
-    chunks = reader_for(source, STORAGE, pinned).read(file, Range(file=0, start=0, end=2), columns_of(pinned, source), Pace(60.0))
+    chunks = reader_for(source, STORAGE, pinned).read(
+        file, Range(file=0, start=0, end=2), columns_of(pinned, source), BatchSizing(60.0)
+    )
 
     assert [row for chunk in chunks for row in chunk.batch.to_pylist()] == [{"n": 1, "kind": "old"}, {"n": 2, "kind": "old"}]
 
@@ -337,7 +339,9 @@ def test_a_column_that_a_file_does_not_have_is_its_partition_value(tmp_path: Pat
         iceberg=IcebergSourceFile(spec_id=1, partition=("AQAAAA==",), deletes=()),
     )
 
-    chunks = reader_for(source, STORAGE, pinned).read(file, Range(file=0, start=0, end=2), columns_of(pinned, source), Pace(60.0))
+    chunks = reader_for(source, STORAGE, pinned).read(
+        file, Range(file=0, start=0, end=2), columns_of(pinned, source), BatchSizing(60.0)
+    )
 
     day = datetime.date(1970, 1, 2)
     assert [row for chunk in chunks for row in chunk.batch.to_pylist()] == [{"n": 1, "day": day}, {"n": 2, "day": day}]
@@ -358,7 +362,9 @@ def test_files_of_a_partition_whose_column_was_dropped_are_read(tmp_path: Path, 
     rows = [
         row
         for file in find_files(pinned, condition_of(source), STORAGE, None, "Fail")
-        for chunk in reader.read(file, Range(file=0, start=0, end=file.end), columns_of(pinned, as_read(source)), Pace(60.0))
+        for chunk in reader.read(
+            file, Range(file=0, start=0, end=file.end), columns_of(pinned, as_read(source)), BatchSizing(60.0)
+        )
         for row in chunk.batch.to_pylist()
     ]
 
@@ -386,7 +392,7 @@ def test_a_file_with_finer_times_than_the_table_is_judged_by_what_is_read_of_the
     )
 
     chunks = reader_for(source, STORAGE, pinned).read(
-        file, Range(file=0, start=0, end=1), columns_of(pinned, as_read(source)), Pace(60.0)
+        file, Range(file=0, start=0, end=1), columns_of(pinned, as_read(source)), BatchSizing(60.0)
     )
 
     assert [str(at) for chunk in chunks for at in chunk.batch.column("at").to_pylist()] == ["2026-01-01 00:00:00"]
@@ -441,7 +447,7 @@ def test_deletes_that_spark_has_merged_on_read_are_applied(tmp_path: Path) -> No
         for number, file in enumerate(files):
             assert file.end is not None
             for start, end in ((0, file.end // 3), (file.end // 3, file.end)):
-                chunks = reader.read(file, Range(file=number, start=start, end=end), schema, Pace(60.0, scale=2**-13))
+                chunks = reader.read(file, Range(file=number, start=start, end=end), schema, BatchSizing(60.0, scale=2**-13))
                 rows += [row for chunk in chunks for row in chunk.batch.to_pylist()]
 
         assert sorted(rows, key=lambda row: row["number"]) == expected
@@ -488,7 +494,7 @@ def test_a_range_of_a_fragment_is_read_without_the_rest(tmp_path: Path) -> None:
     before = _bytes_read()
 
     piece = Range(file=0, start=90_000, end=91_000)
-    chunks = list(reader_for(source, STORAGE, table).read(file, piece, schema, Pace(60.0, scale=1.0)))
+    chunks = list(reader_for(source, STORAGE, table).read(file, piece, schema, BatchSizing(60.0, scale=1.0)))
 
     assert [n for chunk in chunks for n in chunk.batch.column(0).to_pylist()] == [n for n in range(90_000, 91_000) if n % 7]
     assert _bytes_read() - before < file.size_bytes / 5

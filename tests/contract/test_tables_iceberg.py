@@ -336,7 +336,7 @@ def test_staged_files_fit_the_table_that_they_were_staged_for(world: World) -> N
     port, look = world.looked()
     targets = [world.target()] if isinstance(world, RealWorld) else []
 
-    assert port.find_misfit(look, targets, files) is None
+    assert port.find_incompatibility(look, targets, files) is None
 
 
 @pytest.mark.parametrize("value", ["garbage", "-1", "²", "", "1.5"])
@@ -603,7 +603,7 @@ def test_files_that_were_staged_under_two_specs_are_committed_together(real: Rea
     port, look = real.looked()
 
     assert {file.spec_id for file in files} == {0, 1}
-    assert port.find_misfit(look, [first, second], files) is None
+    assert port.find_incompatibility(look, [first, second], files) is None
     assert isinstance(port.swap(look, KEY, files), Landed)
     assert real.ids() == [1, 2]
     assert real.place.table().scan(row_filter="text == 'zeile 2'").to_arrow().num_rows == 1
@@ -635,7 +635,7 @@ def test_a_table_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: S3
     files = world.stage(1, 2)
     port, look = world.looked()
 
-    assert port.find_misfit(look, [world.target()], files) is None
+    assert port.find_incompatibility(look, [world.target()], files) is None
     assert isinstance(port.swap(look, KEY, files), Landed)
     assert world.ids() == [1, 2]
 
@@ -687,7 +687,7 @@ def test_a_seal_that_names_what_it_must_not_name_is_refused(real: RealWorld, lie
     (honest,) = real.stage(1)
     port, look = real.looked()
 
-    refused = port.find_misfit(look, [real.target()], [honest, HOSTILE[lie](honest)])
+    refused = port.find_incompatibility(look, [real.target()], [honest, HOSTILE[lie](honest)])
 
     assert isinstance(refused, Rejected)
     assert refused.reason == reasons.STAGED_RESULT_REFUSED
@@ -700,7 +700,7 @@ def test_a_seal_that_names_a_file_of_another_write_is_refused(real: RealWorld) -
     theirs = stager.stage(iter([rows_of([2]).to_batches()[0].cast(stager.arrow_schema)]))
     port, look = real.looked()
 
-    assert isinstance(port.find_misfit(look, [real.target()], [honest, *theirs]), Rejected)
+    assert isinstance(port.find_incompatibility(look, [real.target()], [honest, *theirs]), Rejected)
 
 
 def test_a_staged_file_that_is_gone_or_has_another_size_is_named(real: RealWorld) -> None:
@@ -710,7 +710,7 @@ def test_a_staged_file_that_is_gone_or_has_another_size_is_named(real: RealWorld
     longer = changed(honest, size_bytes=honest.size_bytes + 1)
 
     for lie, says in ((gone, "is gone"), (longer, f"and not {longer.size_bytes}")):
-        missing = port.find_misfit(look, [real.target()], [lie])
+        missing = port.find_incompatibility(look, [real.target()], [lie])
         assert isinstance(missing, Rejected)
         assert missing.reason == reasons.STAGED_FILE_MISSING
         assert lie.path in missing.message
@@ -722,9 +722,9 @@ def test_many_staged_files_are_checked_by_one_listing(real: RealWorld) -> None:
     port, look = real.looked()
     target = real.target()
 
-    assert port.find_misfit(look, [target], files) is None
+    assert port.find_incompatibility(look, [target], files) is None
     gone = changed(files[-1], path=files[-1].path.replace(".parquet", "-gone.parquet"))
-    missing = port.find_misfit(look, [target], [*files, gone])
+    missing = port.find_incompatibility(look, [target], [*files, gone])
     assert isinstance(missing, Rejected)
     assert missing.reason == reasons.STAGED_FILE_MISSING
 
@@ -866,7 +866,7 @@ def test_a_table_that_became_version_3_while_the_write_was_running_is_refused(on
     port, look = on_rest.looked()
 
     with pytest.raises(NeedsChange, match="format version 3"):
-        port.find_misfit(look, [target], files)
+        port.find_incompatibility(look, [target], files)
 
 
 @pytest.fixture
@@ -892,7 +892,7 @@ def test_a_table_that_asks_for_a_class_to_be_imported_is_refused_and_nothing_is_
     assert name in refused(on_rest)
     port, look = on_rest.looked()
     with pytest.raises(NeedsChange, match=re.escape(name)):
-        port.find_misfit(look, [target], files)
+        port.find_incompatibility(look, [target], files)
     assert not trace.exists()
 
 
@@ -924,7 +924,7 @@ def test_data_goes_where_the_table_wants_it(bare: RealWorld) -> None:
     port, look = bare.looked()
 
     assert staged.path.startswith(f"{wanted}/cw-{KEY.uid}/")
-    assert port.find_misfit(look, [bare.target()], [staged]) is None
+    assert port.find_incompatibility(look, [bare.target()], [staged]) is None
     assert isinstance(port.swap(look, KEY, [staged]), Landed)
     assert bare.ids() == [1]
 
@@ -985,7 +985,7 @@ def test_rows_of_a_partitioned_table_are_read_back_right_and_found_by_their_part
     files = world.stage_batch(data.to_batches()[0])
     port, look = world.looked()
 
-    assert port.find_misfit(look, [world.target()], files) is None
+    assert port.find_incompatibility(look, [world.target()], files) is None
     assert isinstance(port.swap(look, KEY, files), Landed)
 
     table = world.place.table()

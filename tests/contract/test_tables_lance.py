@@ -260,7 +260,7 @@ def test_a_fence_changes_neither_rows_nor_columns_nor_identity(real: RealWorld) 
     assert (after.identity, after.fields, after.arrow_schema) == (before.identity, before.fields, before.arrow_schema)
     assert real.ids() == [1, 2]
     look = real.looked()
-    assert real.port().find_misfit(look, [before], real.stage(3)) is None
+    assert real.port().find_incompatibility(look, [before], real.stage(3)) is None
 
 
 def test_of_many_committers_that_fence_and_append_at_once_one_copy_lands(real: RealWorld) -> None:
@@ -359,7 +359,7 @@ def test_the_protocol_buries_a_claimed_epoch_once_and_readers_see_no_change(worl
     if isinstance(world, RealWorld):
         assert world.ids() == [1_000_000]
         target = world.target()
-        assert world.port().find_misfit(world.looked(), [target], files) is None
+        assert world.port().find_incompatibility(world.looked(), [target], files) is None
         assert world.port().find_schema_change(world.latest, [target]) is None
         properties = world.place.dataset().read_transaction(world.latest).transaction_properties
         assert properties["checkpointed-write.key"] == str(KEY)
@@ -523,11 +523,11 @@ def test_a_dataset_that_cannot_be_made_of_the_output_says_why(bare: RealWorld) -
     assert bare.port().describe() is None
 
 
-# --- misfits --------------------------------------------------------------------------------------------------------------
+# --- incompatibilities --------------------------------------------------------------------------------------------------
 
 
-def misfit(world: RealWorld, target: LanceTarget, *files: LanceFragment) -> Rejected:
-    found = world.port().find_misfit(world.looked(), [target], files)
+def incompatibility(world: RealWorld, target: LanceTarget, *files: LanceFragment) -> Rejected:
+    found = world.port().find_incompatibility(world.looked(), [target], files)
     assert isinstance(found, Rejected), found
     return found
 
@@ -537,7 +537,7 @@ def test_staged_fragments_fit_the_dataset_that_they_were_staged_for(world: World
         return  # its sizes are its own
     targets = [world.target()] if isinstance(world, RealWorld) else []
 
-    assert world.port().find_misfit(world.looked(), targets, world.stage(1)) is None
+    assert world.port().find_incompatibility(world.looked(), targets, world.stage(1)) is None
 
 
 def changed(fragment: LanceFragment, rows: int | None = None, **fields: Any) -> LanceFragment:
@@ -577,11 +577,11 @@ HOSTILE: dict[str, Callable[[LanceFragment], LanceFragment]] = {
 def test_a_seal_that_names_what_it_must_not_name_is_refused(real: RealWorld, lie: str) -> None:
     (honest,) = real.stage(1)
 
-    assert misfit(real, real.target(), honest, HOSTILE[lie](honest)).reason == reasons.STAGED_RESULT_REFUSED
+    assert incompatibility(real, real.target(), honest, HOSTILE[lie](honest)).reason == reasons.STAGED_RESULT_REFUSED
 
 
 def test_a_fragment_without_a_data_file_is_refused(real: RealWorld) -> None:
-    assert misfit(real, real.target(), LanceFragment(files=(), rows=5)).reason == reasons.STAGED_RESULT_REFUSED
+    assert incompatibility(real, real.target(), LanceFragment(files=(), rows=5)).reason == reasons.STAGED_RESULT_REFUSED
 
 
 def test_a_fragment_that_is_in_the_dataset_already_is_refused(real: RealWorld) -> None:
@@ -589,14 +589,14 @@ def test_a_fragment_that_is_in_the_dataset_already_is_refused(real: RealWorld) -
     theirs = real.stage(1)
     real.port().append(real.latest, OTHER, theirs)
 
-    assert misfit(real, real.target(), *theirs).reason == reasons.STAGED_RESULT_REFUSED
+    assert incompatibility(real, real.target(), *theirs).reason == reasons.STAGED_RESULT_REFUSED
 
 
 def test_a_staged_file_that_is_gone_or_has_another_size_is_named(real: RealWorld) -> None:
     (honest,) = real.stage(1)
     size_bytes = honest.files[0].size_bytes
     for lie in (renamed("gone-{}")(honest), changed(honest, size_bytes=size_bytes + 1)):
-        missing = misfit(real, real.target(), lie)
+        missing = incompatibility(real, real.target(), lie)
         assert missing.reason == reasons.STAGED_FILE_MISSING
         assert lie.files[0].path in missing.message
 
@@ -607,7 +607,7 @@ def test_a_dataset_that_was_made_again_is_replaced_although_all_else_fits(real: 
     look = real.looked()
     other = look.__class__("f" * 32, look.at_version, None, True)
 
-    found = real.port().find_misfit(other, [target], files)
+    found = real.port().find_incompatibility(other, [target], files)
     assert isinstance(found, Rejected)
     assert found.reason == reasons.TABLE_REPLACED
 
@@ -672,7 +672,7 @@ def test_what_staged_fragments_fit_after_a_change_of_the_dataset(real: RealWorld
     alter, column = CHANGES[change]
     alter(real)
 
-    found = real.port().find_misfit(real.looked(), [target], files)
+    found = real.port().find_incompatibility(real.looked(), [target], files)
 
     if column is None:
         assert found is None
@@ -684,7 +684,7 @@ def test_what_staged_fragments_fit_after_a_change_of_the_dataset(real: RealWorld
         assert column in found.message
 
 
-def test_a_dataset_that_vanished_between_look_and_misfit_is_looked_at_again_and_not_committed(
+def test_a_dataset_that_vanished_between_look_and_incompatibility_is_looked_at_again_and_not_committed(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     world = make_world("disk", tmp_path, request)
@@ -694,7 +694,7 @@ def test_a_dataset_that_vanished_between_look_and_misfit_is_looked_at_again_and_
     shutil.rmtree(world.place.uri)
 
     with pytest.raises(Retryable):
-        world.port().find_misfit(look, [target], files)
+        world.port().find_incompatibility(look, [target], files)
     assert world.port().look(KEY, 1) is None
 
 
@@ -727,7 +727,7 @@ def test_a_dataset_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: 
     world.place.create(SCHEMA)
     target, files = world.target(), world.stage(1, 2)
 
-    assert world.port().find_misfit(world.looked(), [target], files) is None
+    assert world.port().find_incompatibility(world.looked(), [target], files) is None
     assert isinstance(world.port().append(world.latest, KEY, files), Landed)
     assert world.ids() == [1, 2]
 

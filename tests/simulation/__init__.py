@@ -13,6 +13,6 @@ simulated: the store, the tables, processes, time. The checks look at the table 
     tempers, chaos         the adversary; then faults stop and a fresh runner must end
     deaths                 one death at one place, enumerated
     checks                 the invariants
-    museum                 planted bugs, which the checks must catch
+    mutants                planted bugs, which the checks must catch
     profile                how long to search: CHECKPOINTED_WRITES_SIMULATION=long
 """

@@ -22,7 +22,7 @@ from tests.support.records import position_of
 def violations(world: World) -> list[str]:
     """Return what is wrong, a line each; the last runner of each write is the one that had to finish it."""
     found = _of_actors(world)
-    lawful_stalls = set()
+    expected_stalls = set()
     deleted = [job for job in world.jobs if world.is_deleted(job)]
     for job in deleted:
         found += _of_deletion(world, job)
@@ -30,18 +30,18 @@ def violations(world: World) -> list[str]:
         if job in deleted:
             continue
         last = [log for log in world.runners if log.job is job][-1]
-        if _is_lawful_stall(world, last):
-            lawful_stalls.add(job.uid)
+        if _is_expected_stall(world, last):
+            expected_stalls.add(job.uid)
         elif not isinstance(last.outcome, Finish):
             found.append(f"{job.uid}: the last runner did not finish: {last.outcome or last.actor.error or 'it goes on'}")
         for epoch in range(1, last.epoch + 1):
-            found += _of_epoch(world, world.plain_ledger(EpochKey(job.uid, epoch)), must_be_marked=job.uid not in lawful_stalls)
+            found += _of_epoch(world, world.plain_ledger(EpochKey(job.uid, epoch)), must_be_marked=job.uid not in expected_stalls)
     found += [
         f"{log.actor.name} stalled: {log.outcome.reason}: {log.outcome.message}"
         for log in world.runners
-        if isinstance(log.outcome, Stall) and not _is_lawful_stall(world, log) and log.job not in deleted
+        if isinstance(log.outcome, Stall) and not _is_expected_stall(world, log) and log.job not in deleted
     ]
-    found += _of_rows(world, lawful_stalls)
+    found += _of_rows(world, expected_stalls)
     found += [
         f"{landing.key} landed {landing.files} under a schema that they were not staged for"
         for landing in world.table.landings
@@ -62,7 +62,7 @@ def assert_all_is_well(world: World) -> None:
     assert not found, "\n".join([*found, "--- what happened", *world.scheduler.trace])
 
 
-def _is_lawful_stall(world: World, log: RunnerLog) -> bool:
+def _is_expected_stall(world: World, log: RunnerLog) -> bool:
     """Evidence was removed by a stranger: then asking a person is right."""
     outcome = log.outcome
     return world.table.evidence_was_removed and isinstance(outcome, Stall) and outcome.reason == reasons.COMMIT_OUTCOME_UNKNOWN
@@ -73,12 +73,12 @@ def _of_actors(world: World) -> list[str]:
     for actor in world.scheduler.actors:
         if not actor.ended:
             found.append(f"{actor.name} has not ended")
-        elif actor.error is not None and not _is_lawful_error(world, actor, actor.error):
+        elif actor.error is not None and not _is_expected_error(world, actor, actor.error):
             found.append(f"{actor.name} ended with {type(actor.error).__name__}: {actor.error}")
     return found
 
 
-def _is_lawful_error(world: World, actor: Actor, error: BaseException) -> bool:
+def _is_expected_error(world: World, actor: Actor, error: BaseException) -> bool:
     """A task tries again where the store does not answer; records of a deleted write vanish under whoever reads them."""
     if any(actor.contest.split("/")[0] == job.uid and world.is_deleted(job) for job in world.jobs):
         return actor.role != "deleter" and isinstance(error, Corrupt | Retryable)
@@ -89,7 +89,7 @@ def _of_deletion(world: World, job: Job) -> list[str]:
     """The last deleter of a write must have ended it; nothing has landed since any deleter said so, nor where it said not."""
     found = []
     last = [log for log in world.deletions if log.job is job][-1]
-    if not isinstance(last.outcome, Deleted) and not _is_lawful_keeping(world, last.outcome):
+    if not isinstance(last.outcome, Deleted) and not _is_expected_keeping(world, last.outcome):
         found.append(f"{job.uid}: the last deleter did not finish: {last.outcome or last.actor.error or 'it goes on'}")
     keys = {str(EpochKey(job.uid, epoch)): epoch for epoch in range(1, world.last_epoch(job) + 1)}
     landed = {landing.key for landing in world.table.landings if landing.key in keys}
@@ -114,7 +114,7 @@ def _of_deletion(world: World, job: Job) -> list[str]:
     return found
 
 
-def _is_lawful_keeping(world: World, outcome: DeletionOutcome | None) -> bool:
+def _is_expected_keeping(world: World, outcome: DeletionOutcome | None) -> bool:
     """Evidence was removed by a stranger: then asking a person is right."""
     return world.table.evidence_was_removed and isinstance(outcome, Kept) and outcome.reason == reasons.COMMIT_OUTCOME_UNKNOWN
 
@@ -128,7 +128,7 @@ def _rows_of_the_deleted(world: World, job: Job) -> Counter[Row]:
     return rows
 
 
-def _of_rows(world: World, lawful_stalls: set[str]) -> list[str]:
+def _of_rows(world: World, expected_stalls: set[str]) -> list[str]:
     rows = world.table.rows()
     found = _compared("a stranger", rows, world.table.strangers_rows)
     expected = Counter(world.table.strangers_rows)
@@ -138,7 +138,7 @@ def _of_rows(world: World, lawful_stalls: set[str]) -> list[str]:
             failed, wrong = _rows_that_failed(world, job)
             found += wrong
             ours -= job.input.made_of(failed)
-        if job.uid in lawful_stalls and not any(rows[row] for row in ours):
+        if job.uid in expected_stalls and not any(rows[row] for row in ours):
             continue
         found += _compared(job.uid, rows, ours)
         expected += ours
@@ -151,7 +151,7 @@ def _rows_that_failed(world: World, job: Job) -> tuple[set[int], list[str]]:
     failed: set[int] = set()
     wrong = []
     for epoch in range(1, world.last_epoch(job) + 1):
-        # As the runners read it: the museum may keep elsewhere what failed.
+        # As the runners read it: a mutant may keep elsewhere what failed.
         ledger = world.open_ledger(world.raw_store, EpochKey(job.uid, epoch))
         mark, record = ledger.read_mark(), ledger.read_input()
         if mark is None or record is None:

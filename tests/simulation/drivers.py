@@ -2,7 +2,7 @@
 
 Faults of the port:
     start    lost: it was started, and the answer is lost. twice: the request was repeated. dropped: nothing was started
-    state    gone, running, unborn, starting: what is said whatever is true. No safety may depend on it
+    state    gone, running, not started, starting: what is said whatever is true. No safety may depend on it
     stop     ignored: it goes on as a zombie
 """
 
@@ -50,14 +50,14 @@ class SimulatedDrivers:
         def effect(order: Order) -> DriverSight:
             return DriverSight(self._state(key, attempt) if order.fault is None else DriverState(order.fault))
 
-        return self.world.scheduler.at("state", f"driver {attempt}", effect, ("gone", "running", "unborn", "starting"))
+        return self.world.scheduler.at("state", f"driver {attempt}", effect, ("gone", "running", "not started", "starting"))
 
     def _state(self, key: EpochKey, attempt: int) -> DriverState:
         known = (self.world.drivers if self.world.is_cluster else self._own).get((key, attempt))
         if known:
             return DriverState.GONE if all(actor.ended for actor in known) else DriverState.RUNNING
-        is_unborn = self.world.is_cluster or (key, attempt) in self._expected
-        return DriverState.UNBORN if is_unborn else DriverState.GONE
+        is_not_started = self.world.is_cluster or (key, attempt) in self._expected
+        return DriverState.NOT_STARTED if is_not_started else DriverState.GONE
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         self._expected.add((key, attempt))

@@ -183,7 +183,7 @@ class IcebergPort:
         self.looked = (look, metadata)
         return look
 
-    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
+    def find_incompatibility(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
         metadata = self._metadata_of(look)
 
         def effect(order: Order) -> Rejected | None:
@@ -196,7 +196,7 @@ class IcebergPort:
                     return Rejected(reasons.STAGED_FILE_MISSING, file.path)
             return None
 
-        return self.table.scheduler.at("misfit", "", effect, READ_FAULTS)
+        return self.table.scheduler.at("incompatibility", "", effect, READ_FAULTS)
 
     def references_any(self, look: IcebergLook, files: Any) -> bool:
         metadata = self._metadata_of(look)

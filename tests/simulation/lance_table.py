@@ -129,7 +129,7 @@ class SimulatedLance(SimulatedTable):
 
         return self.scheduler.at("look", f"{key} {since}..{up_to or 'latest'}", effect, READ_FAULTS)
 
-    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Any) -> Rejected | None:
+    def find_incompatibility(self, look: LanceLook, targets: Sequence[LanceTarget], files: Any) -> Rejected | None:
         def effect(order: Order) -> Rejected | None:
             _check_up(order)
             self._check_openable(look.at_version)
@@ -144,7 +144,7 @@ class SimulatedLance(SimulatedTable):
                     return Rejected(reasons.STAGED_FILE_MISSING, path)
             return None
 
-        return self.scheduler.at("misfit", "", effect, READ_FAULTS)
+        return self.scheduler.at("incompatibility", "", effect, READ_FAULTS)
 
     def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
         def effect(order: Order) -> str | None:

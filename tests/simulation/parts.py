@@ -1,4 +1,4 @@
-"""What is under test, piece by piece. All of it is production code unless the museum has replaced a piece."""
+"""What is under test, piece by piece. All of it is production code unless a mutant has replaced a piece."""
 
 from __future__ import annotations
 

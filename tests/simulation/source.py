@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.port import Chunk
 from checkpoint_protocol.manifest import Step
 from checkpoint_protocol.positions import Range
@@ -125,7 +125,7 @@ class SimulatedReader:
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         assert piece.end is not None
         index = int(file.path.removeprefix(f"{self.path}/"))
         if piece.start == piece.end:

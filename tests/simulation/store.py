@@ -111,7 +111,7 @@ class SimulatedStore:
         return None if stored is None else stored.data
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """What no store that we accept does; for the museum."""
+        """What no store that we accept does; for the mutants."""
         self.objects[path] = _Stored(data, self.scheduler.step_number)
 
     def land(self, index: int) -> None:

@@ -12,7 +12,7 @@ from tests.simulation.chaos import let_zombies_end, play, settle, settle_deletio
 from tests.simulation.checks import assert_all_is_well
 from tests.simulation.choices import Seeded
 from tests.simulation.deaths import DULL, Death, How, delete, live, new_world
-from tests.simulation.museum import deletions
+from tests.simulation.mutants import deletions
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.profile import searching
 from tests.simulation.runners import start_runner

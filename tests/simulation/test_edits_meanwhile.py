@@ -92,7 +92,7 @@ def test_a_source_edited_at_each_effect_is_read_alone_or_refused_and_undoing_tha
         world, job = new_world(format, [2, 1])
         live(world, job, Death(number, how, "all" if how == "after" else "alone"))
         if world.plain_ledger(EpochKey(job.uid, 1)).read_mark() is not None:
-            ends["too late"].add(effect)  # what is committed is told by introduction.py, which no runner here asks
+            ends["too late"].add(effect)  # what is committed is told by registration.py, which no runner here asks
             world.scheduler.close()
             continue
         job.edit_source("other", Input(first=5000, sizes=[1, 2], explodes=True))
@@ -101,7 +101,7 @@ def test_a_source_edited_at_each_effect_is_read_alone_or_refused_and_undoing_tha
         ended = world.runners[-1].outcome
         if isinstance(ended, Stall):
             assert ended.reason == reasons.IDENTITY_CHANGED, effect
-            world.runners[-1].outcome = None  # lawful: it is what the person is told
+            world.runners[-1].outcome = None  # quarantine_allowed: it is what the person is told
             job.edit_source("in", Input(first=0, sizes=[], explodes=True))
             ends["refused"].add(effect)
         else:

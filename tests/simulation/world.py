@@ -132,7 +132,7 @@ class World:
         return ledger_in_lockstep(self.parts.runner_ledger, store, key, self.scheduler)
 
     def plain_ledger(self, key: EpochKey) -> Ledger:
-        """Return a ledger for the checks: no part that the museum may have replaced."""
+        """Return a ledger for the checks: no part that a mutant may have replaced."""
         return ledger_in_lockstep(Ledger, self.raw_store, key, self.scheduler)
 
     def last_epoch(self, job: Job) -> int:

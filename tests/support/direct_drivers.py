@@ -43,7 +43,7 @@ class DirectDrivers:
         thread = self._threads.get((key, attempt))
         if thread is not None:
             return DriverSight(DriverState.RUNNING if thread.is_alive() else DriverState.GONE)
-        return DriverSight(DriverState.UNBORN if (key, attempt) in self._expected else DriverState.GONE)
+        return DriverSight(DriverState.NOT_STARTED if (key, attempt) in self._expected else DriverState.GONE)
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         self.started += 1

@@ -1,4 +1,4 @@
-"""Reading a source as the tasks do: piece by piece, at any pace, with the rules that every reader must keep."""
+"""Reading a source as the tasks do: piece by piece, at any sizing, with the rules that every reader must keep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.port import Chunk, FileReader, Reader
 from checkpoint_formats.readers import file_reader_for
 from checkpoint_protocol.manifest import Source
@@ -31,11 +31,11 @@ def open_reader(format: str, storage: StorageSettings | None = None, *, sets_apa
 
 def chunks_of(reader: Reader, file: SourceFile, piece: Range, schema: pa.Schema, paces: Sequence[float] = (1.0,)) -> list[Chunk]:
     """Read a piece; check what every reader promises of positions and schemas."""
-    pace = Pace(interval_s=60.0, scale=paces[0])
+    sizing = BatchSizing(interval_s=60.0, scale=paces[0])
     chunks = []
-    for chunk, scale in zip(reader.read(file, piece, schema, pace), itertools.cycle([*paces[1:], paces[0]]), strict=False):
+    for chunk, scale in zip(reader.read(file, piece, schema, sizing), itertools.cycle([*paces[1:], paces[0]]), strict=False):
         chunks.append(chunk)
-        pace.scale = scale
+        sizing.scale = scale
     assert chunks, "a reader gives at least one chunk"
     assert [chunk.start for chunk in chunks] == [piece.start, *(chunk.end for chunk in chunks[:-1])]
     assert chunks[-1].end == piece.end

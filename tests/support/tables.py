@@ -38,7 +38,7 @@ class ScriptedTable:
 
     faults: deque[Fault] = field(default_factory=deque)
     troubles: deque[CheckpointError | None] = field(default_factory=deque)
-    misfit: Rejected | CheckpointError | None = None
+    incompatibility: Rejected | CheckpointError | None = None
     exists: bool = True
     log: list[str] = field(default_factory=list)
     before_request: Callable[[], None] = lambda: None
@@ -137,11 +137,11 @@ class FakeIceberg(ScriptedTable):
             is_tombstone=is_tombstone,
         )
 
-    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
-        self.log.append("misfit")
-        if isinstance(self.misfit, CheckpointError):
-            raise self.misfit
-        return self.misfit
+    def find_incompatibility(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
+        self.log.append("incompatibility")
+        if isinstance(self.incompatibility, CheckpointError):
+            raise self.incompatibility
+        return self.incompatibility
 
     def references_any(self, look: IcebergLook, files: Any) -> bool:
         self.log.append("references")
@@ -240,13 +240,13 @@ class FakeLance(ScriptedTable):
             is_tombstone=committed is None and found is not None,
         )
 
-    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Any) -> Rejected | None:
-        self.log.append("misfit")
+    def find_incompatibility(self, look: LanceLook, targets: Sequence[LanceTarget], files: Any) -> Rejected | None:
+        self.log.append("incompatibility")
         if any(target.identity != look.identity for target in targets):
             return Rejected(reasons.TABLE_REPLACED, "made again")
-        if isinstance(self.misfit, CheckpointError):
-            raise self.misfit
-        return self.misfit
+        if isinstance(self.incompatibility, CheckpointError):
+            raise self.incompatibility
+        return self.incompatibility
 
     def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
         self.log.append(f"schema of {at_version}")

@@ -30,7 +30,7 @@ class OneDriver:
     running: set[int] = field(default_factory=set)
 
     def look(self, key: EpochKey, attempt: int) -> DriverSight:
-        return DriverSight(DriverState.RUNNING if attempt in self.running else DriverState.UNBORN)
+        return DriverSight(DriverState.RUNNING if attempt in self.running else DriverState.NOT_STARTED)
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         pass

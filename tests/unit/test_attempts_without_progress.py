@@ -36,8 +36,8 @@ class FailingDrivers:
     _expected: set[int] = field(default_factory=set)
 
     def look(self, key: EpochKey, attempt: int) -> DriverSight:
-        is_unborn = attempt in self._expected and attempt not in self.started
-        return DriverSight(DriverState.UNBORN if is_unborn else DriverState.GONE)
+        is_not_started = attempt in self._expected and attempt not in self.started
+        return DriverSight(DriverState.NOT_STARTED if is_not_started else DriverState.GONE)
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         self._expected.add(attempt)

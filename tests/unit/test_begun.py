@@ -13,8 +13,8 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import Step
 from checkpoint_spark.begun import open_note, tell_nobody, what_had_begun
-from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.failures import of_spark, wrap
+from checkpoint_spark.row_isolation import apply_apart
 from checkpoint_spark.steps import Pipeline, Place
 
 #: As Spark begins and ends a worker's task: its file is there from the beginning, and only an orderly end removes it.

@@ -87,7 +87,7 @@ def test_the_first_commit_claims_the_head_it_looked_at_and_swaps_once() -> None:
     claim = world.ledger().read_claim(0)
     assert claim is not None
     assert claim.base == IcebergBase(table_uuid="the-table", snapshot_id=2)
-    assert world.table.log == ["look", "misfit", "swap on 2"]
+    assert world.table.log == ["look", "incompatibility", "swap on 2"]
     world.assert_once()
 
 
@@ -141,7 +141,7 @@ def test_a_stranger_who_was_first_refuses_the_swap_and_the_next_one_is_based_on_
 
     assert world.swaps() == ["swap on 2", "swap on 3", "swap on 4"]
     assert world.table.log.count("look") == 3, "each swap has a look of its own"
-    assert world.table.log.count("misfit") == 3
+    assert world.table.log.count("incompatibility") == 3
     world.assert_once()
 
 
@@ -160,7 +160,7 @@ def test_a_swap_that_never_arrived_is_sent_again_after_a_look() -> None:
 
     assert world.commit("dropped") == Committed("the-table", OURS, by_us=True)
 
-    assert world.table.log == ["look", "misfit", "swap on 2", "look", "misfit", "swap on 2"]
+    assert world.table.log == ["look", "incompatibility", "swap on 2", "look", "incompatibility", "swap on 2"]
     world.assert_once()
 
 
@@ -251,22 +251,22 @@ def test_the_answer_to_our_claim_is_lost_and_nothing_is_sent_to_the_table() -> N
     world.assert_once()
 
 
-# --- misfits --------------------------------------------------------------------------------------------------------------
+# --- incompatibilities --------------------------------------------------------------------------------------------------
 
 
-def test_a_misfit_is_rejected_and_nothing_is_sent() -> None:
+def test_an_incompatibility_is_rejected_and_nothing_is_sent() -> None:
     world = with_history()
-    world.table.misfit = Rejected(reasons.SCHEMA_CHANGED, "the column 'a' was dropped")
+    world.table.incompatibility = Rejected(reasons.SCHEMA_CHANGED, "the column 'a' was dropped")
 
     assert world.commit() == Rejected(reasons.SCHEMA_CHANGED, "the column 'a' was dropped")
     assert world.swaps() == []
 
 
-def test_a_misfit_that_comes_with_a_strangers_commit_is_seen_before_the_next_swap() -> None:
+def test_an_incompatibility_that_comes_with_a_strangers_commit_is_seen_before_the_next_swap() -> None:
     world = with_history()
 
     def spoil() -> None:
-        world.table.misfit = Rejected(reasons.SCHEMA_CHANGED, "dropped")
+        world.table.incompatibility = Rejected(reasons.SCHEMA_CHANGED, "dropped")
 
     world.table.before_request = spoil
 
@@ -274,10 +274,10 @@ def test_a_misfit_that_comes_with_a_strangers_commit_is_seen_before_the_next_swa
     assert len(world.swaps()) == 1
 
 
-def test_a_misfit_does_not_hide_that_the_commit_is_in_the_table() -> None:
+def test_an_incompatibility_does_not_hide_that_the_commit_is_in_the_table() -> None:
     world = World()
     world.commit()
-    world.table.misfit = Rejected(reasons.STAGED_FILE_MISSING, "compacted away since")
+    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "compacted away since")
 
     assert world.commit() == Committed("the-table", OURS, by_us=False)
 
@@ -356,7 +356,7 @@ def test_lost_evidence_is_unknown_although_the_staged_files_are_gone_too() -> No
     world.table.properties.clear()
     world.table.history = [snapshot for snapshot in world.table.history if snapshot.key is None]
     world.table.expire_all_but_the_head()
-    world.table.misfit = Rejected(reasons.STAGED_FILE_MISSING, "its rows are lost: start a new write")
+    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "its rows are lost: start a new write")
 
     assert isinstance(world.commit(), Unknown)
 
@@ -397,7 +397,7 @@ def test_a_look_that_is_older_than_another_committers_claim_is_not_judged_by_it(
         world.commit()
         world.table.append_as_stranger()
         world.table.expire_all_but_the_head()
-        world.table.misfit = Rejected(reasons.STAGED_FILE_MISSING, "compacted")
+        world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "compacted")
     else:
         world.claim(3)
 
@@ -409,7 +409,7 @@ def test_a_look_that_is_older_than_another_committers_claim_is_not_judged_by_it(
 def test_that_a_write_was_deleted_goes_before_what_cannot_be_compared() -> None:
     world = with_history()
     writes.put_deleted(world.store, KEY.uid)
-    world.table.misfit = NeedsChange(reasons.TABLE_UNSUPPORTED, "format version 3")
+    world.table.incompatibility = NeedsChange(reasons.TABLE_UNSUPPORTED, "format version 3")
 
     outcome = world.commit()
 

@@ -100,7 +100,7 @@ def test_the_first_committer_looks_then_claims_what_it_saw_then_appends_once_wit
 
     assert world.commit() == Committed(TOKEN, 4, by_us=True)
 
-    assert world.table.log == ["latest", "look", "misfit", "claim-0", "append on 3", "schema of 4"]
+    assert world.table.log == ["latest", "look", "incompatibility", "claim-0", "append on 3", "schema of 4"]
     claim = world.ledger().read_claim(0)
     assert claim is not None
     assert claim.base == LanceBase(identity=TOKEN, at_version=3)
@@ -114,9 +114,9 @@ def test_an_append_of_a_stranger_does_not_disturb_ours() -> None:
     world.assert_once()
 
 
-def test_a_misfit_is_rejected_before_any_claim() -> None:
+def test_an_incompatibility_is_rejected_before_any_claim() -> None:
     world = with_history()
-    world.table.misfit = Rejected(reasons.SCHEMA_CHANGED, "dropped")
+    world.table.incompatibility = Rejected(reasons.SCHEMA_CHANGED, "dropped")
 
     assert world.commit() == Rejected(reasons.SCHEMA_CHANGED, "dropped")
     assert world.ledger().list_claims() == []
@@ -153,7 +153,16 @@ def test_where_a_claim_exists_a_fence_comes_before_the_append_which_is_based_on_
 
     assert world.commit() == Committed(TOKEN, 5, by_us=True)
 
-    assert world.table.log == ["look", "misfit", "claim-1", "fence on 3", "look", "misfit", "append on 4", "schema of 5"]
+    assert world.table.log == [
+        "look",
+        "incompatibility",
+        "claim-1",
+        "fence on 3",
+        "look",
+        "incompatibility",
+        "append on 4",
+        "schema of 5",
+    ]
     world.assert_once()
 
 
@@ -363,7 +372,7 @@ def test_without_any_evidence_the_outcome_is_unknown_and_nothing_is_sent() -> No
 def test_lost_evidence_is_unknown_although_the_staged_files_are_gone_too() -> None:
     world = landed_and_forgotten()
     world.table.versions = [FakeLance().versions[0]] * 5
-    world.table.misfit = Rejected(reasons.STAGED_FILE_MISSING, "its rows are lost: start a new write")
+    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "its rows are lost: start a new write")
 
     assert isinstance(world.commit(), Unknown)
 
@@ -407,12 +416,12 @@ def test_a_dataset_that_vanishes_after_the_claim_is_rejected() -> None:
     assert outcome.reason == reasons.TABLE_MISSING
 
 
-def test_a_misfit_that_comes_between_two_tries_is_seen_before_the_next_append() -> None:
+def test_an_incompatibility_that_comes_between_two_tries_is_seen_before_the_next_append() -> None:
     world = with_history()
     world.claim(3)
 
     def spoil() -> None:
-        world.table.misfit = Rejected(reasons.SCHEMA_CHANGED, "dropped")
+        world.table.incompatibility = Rejected(reasons.SCHEMA_CHANGED, "dropped")
 
     world.table.before_request = spoil
 
@@ -420,10 +429,10 @@ def test_a_misfit_that_comes_between_two_tries_is_seen_before_the_next_append() 
     assert world.requests() == ["fence on 3"]
 
 
-def test_a_misfit_does_not_hide_that_the_commit_is_in_the_dataset() -> None:
+def test_an_incompatibility_does_not_hide_that_the_commit_is_in_the_dataset() -> None:
     world = with_history()
     world.commit()
-    world.table.misfit = Rejected(reasons.STAGED_FILE_MISSING, "compacted away since")
+    world.table.incompatibility = Rejected(reasons.STAGED_FILE_MISSING, "compacted away since")
 
     assert world.commit() == Committed(TOKEN, 4, by_us=False)
 

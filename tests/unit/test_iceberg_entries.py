@@ -130,7 +130,7 @@ def as_pyiceberg_writes_it(file: IcebergFile, metadata: TableMetadata) -> bytes:
 
 def manifests_of(folder: Path, metadata: TableMetadata, files: list[IcebergFile]) -> list[ManifestFile]:
     packed = pack(metadata, KEY, {(f"file://{folder}/data", 0)}, files)
-    assert packed.misfit is None
+    assert packed.incompatibility is None
     made, waiting = packed.manifests(f"file://{folder}/metadata", metadata, Settings())
     put_all(waiting)
     return made
@@ -233,8 +233,8 @@ def test_a_file_that_this_epoch_has_not_staged_is_no_fit(tmp_path: Path, name: s
 
     packed = pack(metadata, KEY, {(f"file://{tmp_path}/data", 0)}, [data_file(tmp_path, 2), foreign])
 
-    assert packed.misfit is not None
-    assert packed.misfit.reason == reasons.STAGED_RESULT_REFUSED
+    assert packed.incompatibility is not None
+    assert packed.incompatibility.reason == reasons.STAGED_RESULT_REFUSED
 
 
 def test_a_partition_value_of_another_type_is_corrupt(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.port import Chunk
 from checkpoint_operator.commit.results import check_coverage, gather
 from checkpoint_operator.deletion import delete_write
@@ -25,6 +25,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Quarantine, Source
 from checkpoint_protocol.parts import Input, InputInParts, cut_files
 from checkpoint_protocol.positions import Range
+from checkpoint_protocol.put_once import put_once
 from checkpoint_protocol.quarantine import most_rows
 from checkpoint_protocol.records import (
     MAX_RECORD_BYTES,
@@ -38,7 +39,6 @@ from checkpoint_protocol.records import (
     WriteRecord,
     encode,
 )
-from checkpoint_protocol.standing import put_once
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.attempt import run_attempt
@@ -258,7 +258,7 @@ class _Listing:
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         raise AssertionError
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         raise AssertionError
 
     def check_unchanged(self, file: SourceFile) -> None:

@@ -13,6 +13,7 @@ from checkpoint_protocol import layout, reasons, writes
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.put_once import put_once
 from checkpoint_protocol.records import (
     ClaimRecord,
     ClosedRecord,
@@ -28,7 +29,6 @@ from checkpoint_protocol.records import (
     WriteRecord,
     encode,
 )
-from checkpoint_protocol.standing import put_once
 from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, put_chains, rows_file, seal
 from tests.support.stores import ListHides, ListInvents, LosesAnswers, MemoryStore, RetriesItsPuts, SaysExists
 

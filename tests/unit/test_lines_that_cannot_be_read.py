@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.csv import records as csv_records
 from checkpoint_formats.files.csv import stream as csv_stream
 from checkpoint_formats.files.parsing import BadLine
@@ -202,7 +202,7 @@ def test_a_line_at_the_beginning_that_cannot_be_read_does_not_keep_the_columns_f
 def test_many_bad_lines_are_found_only_as_far_as_they_are_asked_for(tmp_path: Path) -> None:
     reader = open_reader("csv", sets_apart=True, types={"n": "int64"})
     (file,), schema = reader.describe([put(tmp_path, "x.csv", "n,text\n0,first\n" + "one,x\n" * 50_000)])
-    chunks = reader.read(file, whole(file), schema, Pace(60.0, scale=1.0))
+    chunks = reader.read(file, whole(file), schema, BatchSizing(60.0, scale=1.0))
     assert [next(chunks).failed is not None for _ in range(4)] == [False, True, True, True]
 
 

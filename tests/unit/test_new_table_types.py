@@ -17,8 +17,8 @@ from checkpoint_operator.table_types import iceberg_schema, lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Step
-from checkpoint_spark.dividing import apply_apart, schema_without_failures
-from checkpoint_spark.fitting import ValueMisfit, fit
+from checkpoint_spark.row_isolation import apply_apart, schema_without_failures
+from checkpoint_spark.schema_cast import ValueMisfit, fit
 from checkpoint_spark.steps import Pipeline, Place
 
 PLACE = Place("/in/a.parquet", "rows", 100)

@@ -27,7 +27,7 @@ from checkpoint_operator.core.rules import RULES, decide, progress_deadline_s
 from checkpoint_protocol import reasons
 
 NOW, BEFORE = "code now", "code before"
-UNBORN, STARTING, RUNNING = DriverState.UNBORN, DriverState.STARTING, DriverState.RUNNING
+NOT_STARTED, STARTING, RUNNING = DriverState.NOT_STARTED, DriverState.STARTING, DriverState.RUNNING
 GONE, ELSEWHERE = DriverState.GONE, DriverState.ELSEWHERE
 RETRYABLE = Failure("Retryable", reasons.DRIVER_FAILED, "the driver's memory ended")
 BROKEN = Failure("NeedsChange", reasons.CODE_FAILED, "step 'x' raised on row 7")
@@ -198,7 +198,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     ),
     "an attempt whose tasks are all sealed is closed although it was not seen to start": (
         "close_what_is_sealed",
-        seen(at_work(driver=UNBORN, is_sealed=True)),
+        seen(at_work(driver=NOT_STARTED, is_sealed=True)),
         (Close(1, "all its tasks are sealed"),),
     ),
     "an attempt whose tasks are all sealed is closed although the write is suspended": (
@@ -312,7 +312,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     ),
     "a recorded driver that was not started is started, however long ago": (
         "start_the_recorded_driver",
-        seen(at_work(driver=UNBORN, idle_s=1e9)),
+        seen(at_work(driver=NOT_STARTED, idle_s=1e9)),
         (StartDriver(1),),
     ),
     # --- give_way_without_executors
@@ -359,7 +359,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     # --- wait_for_a_place
     "a driver waits for a place": (
         "wait_for_a_place",
-        seen(at_work(driver=UNBORN), queued=3),
+        seen(at_work(driver=NOT_STARTED), queued=3),
         (Wait("a place for its driver", Failure("Retryable", reasons.DRIVER_QUEUED, QUEUED)),),
     ),
     # --- wait_while_suspended
@@ -370,7 +370,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     ),
     "a suspended write does not start a recorded driver": (
         "wait_while_suspended",
-        seen(at_work(driver=UNBORN), is_suspended=True),
+        seen(at_work(driver=NOT_STARTED), is_suspended=True),
         (Close(1, "the write is suspended", SUSPENDED), StopDriver(1)),
     ),
     "a suspended write starts nothing": ("wait_while_suspended", seen(is_suspended=True), (Wait("suspend to be unset"),)),
@@ -390,7 +390,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     # --- start_the_recorded_driver
     "a recorded attempt without a driver gets one": (
         "start_the_recorded_driver",
-        seen(closed(1), at_work(2, driver=UNBORN)),
+        seen(closed(1), at_work(2, driver=NOT_STARTED)),
         (StartDriver(2),),
     ),
     # --- stall_on_what_a_person_must_change

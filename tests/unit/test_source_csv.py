@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files import lines
 from checkpoint_formats.files.csv import reader as csv_reader
 from checkpoint_formats.files.csv import stream as csv_stream
@@ -616,7 +616,7 @@ def test_file_cut_short_while_it_is_read_is_noticed(tmp_path: Path) -> None:
     path = put(tmp_path, "x.csv", "a\n" + "1\n" * 5_000_000)
     reader = open_reader("csv")
     (file,), schema = reader.describe([path])
-    chunks = reader.read(file, Range(file=0, start=file.start, end=file.end), schema, Pace(60.0))
+    chunks = reader.read(file, Range(file=0, start=file.start, end=file.end), schema, BatchSizing(60.0))
     next(chunks)
     with open(path, "r+b") as opened:
         opened.truncate(4_000_000)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.numbering import number_rows
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -26,7 +26,7 @@ def batches(sizes: list[int]) -> list[pa.RecordBatch]:
 
 def read(sizes: list[int], start: int, end: int | None, rows: int = 2) -> list[tuple[list[int], int, int | None]]:
     piece = Range(file=0, start=start, end=end)
-    chunks = number_rows("x.gz", iter(batches(sizes)), piece, SCHEMA, Pace(60.0, scale=rows / 65_536))
+    chunks = number_rows("x.gz", iter(batches(sizes)), piece, SCHEMA, BatchSizing(60.0, scale=rows / 65_536))
     return [(chunk.batch.column(0).to_pylist(), chunk.start, chunk.end) for chunk in chunks]
 
 
@@ -59,9 +59,9 @@ def test_file_that_has_become_shorter_is_noticed(start: int, end: int | None) ->
 
 
 def test_chunk_is_as_large_as_the_pace_says_when_it_is_taken() -> None:
-    pace = Pace(60.0, scale=1 / 65_536)
+    sizing = BatchSizing(60.0, scale=1 / 65_536)
     sizes = []
-    for chunk in number_rows("x", iter(batches([100])), Range(file=0, start=0, end=None), SCHEMA, pace):
+    for chunk in number_rows("x", iter(batches([100])), Range(file=0, start=0, end=None), SCHEMA, sizing):
         sizes.append(chunk.batch.num_rows)
-        pace.scale *= 4
+        sizing.scale *= 4
     assert sizes == [1, 4, 16, 64, 15]

@@ -14,7 +14,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import Step
-from checkpoint_spark.fitting import ValueMisfit
+from checkpoint_spark.schema_cast import ValueMisfit
 from checkpoint_spark.steps import Pipeline, Place, declared_output
 
 PLACE = Place("/in/größe.parquet", "rows", 100)

@@ -16,8 +16,8 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Step
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import RowPosition
-from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.quarantine import describe
+from checkpoint_spark.row_isolation import apply_apart
 from checkpoint_spark.steps import Pipeline, Place
 
 PLACE = Place("/in/a.parquet", "rows", 100)

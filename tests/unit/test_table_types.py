@@ -20,7 +20,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.records import IcebergTarget, LanceTarget
-from checkpoint_spark.fitting import ValueMisfit, fit
+from checkpoint_spark.schema_cast import ValueMisfit, fit
 from tests.support.places import on_disk
 from tests.support.records import KEY
 

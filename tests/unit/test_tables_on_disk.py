@@ -210,11 +210,11 @@ def test_a_staged_iceberg_file_that_is_gone_or_has_another_size_is_refused(lie: 
         false = changed(honest, size_bytes=honest.size_bytes + 1)
     port, look = iceberg.looked()
 
-    misfit = port.find_misfit(look, [iceberg.target()], [false])
+    incompatibility = port.find_incompatibility(look, [iceberg.target()], [false])
 
-    assert isinstance(misfit, Rejected)
-    assert misfit.reason == reasons.STAGED_FILE_MISSING
-    assert port.find_misfit(look, [iceberg.target()], [honest]) is None
+    assert isinstance(incompatibility, Rejected)
+    assert incompatibility.reason == reasons.STAGED_FILE_MISSING
+    assert port.find_incompatibility(look, [iceberg.target()], [honest]) is None
 
 
 @pytest.mark.parametrize("lie", ["gone", "longer"])
@@ -224,11 +224,11 @@ def test_a_staged_lance_file_that_is_gone_or_has_another_size_is_refused(lie: st
     false = changed(honest, path=f"x{honest.path}") if lie == "gone" else changed(honest, size_bytes=honest.size_bytes + 1)
     port, look = dataset.looked()
 
-    misfit = port.find_misfit(look, [dataset.target()], [changed(fragment, files=(false,))])
+    incompatibility = port.find_incompatibility(look, [dataset.target()], [changed(fragment, files=(false,))])
 
-    assert isinstance(misfit, Rejected)
-    assert misfit.reason == reasons.STAGED_FILE_MISSING
-    assert port.find_misfit(look, [dataset.target()], [fragment]) is None
+    assert isinstance(incompatibility, Rejected)
+    assert incompatibility.reason == reasons.STAGED_FILE_MISSING
+    assert port.find_incompatibility(look, [dataset.target()], [fragment]) is None
 
 
 def made_again_in_iceberg(iceberg: Iceberg) -> None:
@@ -252,12 +252,12 @@ def test_a_column_that_was_made_again_between_two_attempts_is_seen_by_the_target
     port, look = iceberg.looked()
 
     for targets in ([first, second], [second, first]):
-        misfit = port.find_misfit(look, targets, files)
-        assert isinstance(misfit, Rejected)
-        assert misfit.reason == reasons.SCHEMA_CHANGED
-        assert "'text' was dropped and made again" in misfit.message
+        incompatibility = port.find_incompatibility(look, targets, files)
+        assert isinstance(incompatibility, Rejected)
+        assert incompatibility.reason == reasons.SCHEMA_CHANGED
+        assert "'text' was dropped and made again" in incompatibility.message
         assert isinstance(port.pack(KEY, targets, files), tuple), "nothing is packed for a table that it does not fit"
-    assert port.find_misfit(look, [second], files[1:]) is None
+    assert port.find_incompatibility(look, [second], files[1:]) is None
 
 
 def test_a_column_that_was_added_between_two_attempts_stops_neither(iceberg: Iceberg) -> None:
@@ -265,7 +265,7 @@ def test_a_column_that_was_added_between_two_attempts_stops_neither(iceberg: Ice
     promoted_in_iceberg(iceberg)
     port, look = iceberg.looked()
 
-    assert port.find_misfit(look, [first], files) is None
+    assert port.find_incompatibility(look, [first], files) is None
 
 
 def test_a_lance_column_that_was_made_again_between_two_attempts_is_seen_by_the_targets_of_the_first(dataset: Lance) -> None:
@@ -278,14 +278,14 @@ def test_a_lance_column_that_was_made_again_between_two_attempts_is_seen_by_the_
     port, look = dataset.looked()
 
     for targets in ([first, second], [second, first]):
-        misfit = port.find_misfit(look, targets, files)
-        assert isinstance(misfit, Rejected)
-        assert misfit.reason == reasons.SCHEMA_CHANGED
-    assert port.find_misfit(look, [second], files[1:]) is None
+        incompatibility = port.find_incompatibility(look, targets, files)
+        assert isinstance(incompatibility, Rejected)
+        assert incompatibility.reason == reasons.SCHEMA_CHANGED
+    assert port.find_incompatibility(look, [second], files[1:]) is None
     lance.dataset(dataset.place.uri).cleanup_old_versions(retain_versions=1, delete_unverified=True)
-    misfit = dataset.port().find_misfit(look, [first, second], files)
-    assert isinstance(misfit, Rejected)
-    assert misfit.reason == reasons.SCHEMA_CHANGED, "although the versions between are gone"
+    incompatibility = dataset.port().find_incompatibility(look, [first, second], files)
+    assert isinstance(incompatibility, Rejected)
+    assert incompatibility.reason == reasons.SCHEMA_CHANGED, "although the versions between are gone"
 
 
 # --- Lance: a look sees every version after its base --------------------------------------------------------------------------

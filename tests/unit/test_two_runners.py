@@ -30,7 +30,7 @@ class OwnDrivers:
     def look(self, key: EpochKey, attempt: int) -> DriverSight:
         if attempt in self.running:
             return DriverSight(DriverState.RUNNING)
-        return DriverSight(DriverState.UNBORN if attempt in self._expected else DriverState.GONE)
+        return DriverSight(DriverState.NOT_STARTED if attempt in self._expected else DriverState.GONE)
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         self._expected.add(attempt)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import vanished
 from checkpoint_formats.port import Chunk
 from checkpoint_protocol.errors import CheckpointError
@@ -18,7 +18,7 @@ from checkpoint_protocol.positions import Range
 Rows: TypeAlias = "pa.RecordBatch | CheckpointError"
 
 
-def number_rows(path: str, batches: Iterator[Rows], piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+def number_rows(path: str, batches: Iterator[Rows], piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
     """Count all rows of a file from 0, those that cannot be read too; drop the ones before the piece, give the others.
 
     The chunk with the file's last row has the end of the piece, so None where that is the end of the file. Sizes are chosen
@@ -31,7 +31,7 @@ def number_rows(path: str, batches: Iterator[Rows], piece: Range, schema: pa.Sch
         stop = after if piece.end is None else min(after, piece.end)
         at = max(first, piece.start)
         while at < stop:
-            end = min(at + pace.rows, stop)
+            end = min(at + sizing.rows, stop)
             ends_file = piece.end is None and is_last and end == after
             if isinstance(batch, CheckpointError):
                 yield replace(empty_chunk(piece, schema), start=at, end=None if ends_file else end, failed=batch)

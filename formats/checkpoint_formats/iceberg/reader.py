@@ -21,7 +21,7 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import reading
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles
@@ -92,7 +92,7 @@ class IcebergReader:
                 f"{now.size_bytes} bytes, and the table says {file.size_bytes}; restore it, or start a new write",
             )
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         assert file.iceberg is not None
         self.check_unchanged(file)
         if piece.start == piece.end:
@@ -115,7 +115,7 @@ class IcebergReader:
 
             for batch, start, stop in row_batches(parquet, piece.start, end, projection.columns, may_take):
                 projected = None if batch is None else self._project(batch, projection, schema)
-                for chunk in in_chunks(projected, start, stop, schema, pace):
+                for chunk in in_chunks(projected, start, stop, schema, sizing):
                     yield _without(chunk, deleted)
 
     # --- columns --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.plain_types import as_plain, plain_schema
 from checkpoint_formats.port import Chunk
@@ -47,15 +47,15 @@ class LanceReader:
         """A version's fragments never change: they are the same if the version is there, and has them."""
         self._fragment(file)
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         fragment = self._fragment(file)
         end = fragment.physical_rows if piece.end is None else piece.end
         try:
-            yield from self._chunks(fragment, file, Range(file=piece.file, start=piece.start, end=end), schema, pace)
+            yield from self._chunks(fragment, file, Range(file=piece.file, start=piece.start, end=end), schema, sizing)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._translated(error, file) from error
 
-    def _chunks(self, fragment: Any, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def _chunks(self, fragment: Any, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         assert piece.end is not None
         alive = self._alive_rows(fragment)
         if alive is None:
@@ -77,7 +77,7 @@ class LanceReader:
         for decoded in scanner.to_batches():
             batch, first = as_plain(decoded, schema), 0
             while first < batch.num_rows:
-                rows = min(pace.rows, batch.num_rows - first)
+                rows = min(sizing.rows, batch.num_rows - first)
                 numbers = np.arange(offset + given, offset + given + rows) if alive is None else alive[offset + given :][:rows]
                 given += rows
                 end = piece.end if given == count else int(numbers[-1]) + 1

@@ -56,7 +56,7 @@ class Cache:
             is_news = _is_news(body, known)
             if is_news:
                 self._writes[key] = kept
-        return is_news and (known is None or _wish(known) != _wish(body))
+        return is_news and (known is None or _wanted(known) != _wanted(body))
 
     def hear_write(self, body: Mapping[str, Any]) -> bool:
         """Take a write as the watch tells it; return whether that is a reason to look at it."""
@@ -152,7 +152,7 @@ def write_of(pod: Mapping[str, Any]) -> WriteName | None:
     return None
 
 
-def _wish(body: Mapping[str, Any]) -> tuple[Any, ...]:
+def _wanted(body: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what of a write a person, or another controller, has a say in."""
     metadata = body["metadata"]
     told = ("uid", "generation", "deletionTimestamp", "annotations", "finalizers")

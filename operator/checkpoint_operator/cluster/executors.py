@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checkpoint_operator.cluster.sightings import obstacle_of
+from checkpoint_operator.cluster.driver_status import obstacle_of
 from checkpoint_operator.core.observation import Failure
 from checkpoint_protocol import reasons
 

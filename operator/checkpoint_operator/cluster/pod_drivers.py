@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.config import WorkloadDefaults
+from checkpoint_operator.cluster.driver_status import sight_of
 from checkpoint_operator.cluster.executors import starvation_of
 from checkpoint_operator.cluster.pods import (
     ATTEMPT_LABEL,
@@ -19,7 +20,6 @@ from checkpoint_operator.cluster.pods import (
     executor_pod,
     pod_name,
 )
-from checkpoint_operator.cluster.sightings import sight_of
 from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -47,7 +47,7 @@ class PodDrivers:
     workloads: WorkloadDefaults
     record: Callable[[EpochKey, LaunchRecord, str], None]
     note: Callable[[Mapping[str, Any]], None]
-    _unborn: set[tuple[EpochKey, int]] = field(default_factory=set)
+    _not_started: set[tuple[EpochKey, int]] = field(default_factory=set)
     _digest: str = field(init=False)
     #: Attempts whose pod this process has made, or found: where there is none any more, it was deleted.
     _made: set[tuple[EpochKey, int]] = field(default_factory=set)
@@ -57,24 +57,24 @@ class PodDrivers:
 
     def look(self, key: EpochKey, attempt: int) -> DriverSight:
         sight = sight_of(self._pod(key, attempt), self.owner.generation, self._digest)
-        if sight.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._unborn:
+        if sight.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._not_started:
             return sight
         # Before it counts that there is no pod, or that it has ended, the API server itself is asked: a watch lags.
         sight = sight_of(self._pod(key, attempt, is_fresh=True), self.owner.generation, self._digest)
-        if sight.state is DriverState.UNBORN and (key, attempt) in self._made:
+        if sight.state is DriverState.NOT_STARTED and (key, attempt) in self._made:
             return DriverSight(DriverState.GONE, sight.trouble)
         return sight
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         """Nobody can have made the pod of an attempt that we have only just recorded. (If somebody has: we find it there.)"""
-        self._unborn.add((key, attempt))
+        self._not_started.add((key, attempt))
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads)
         name = pod["metadata"]["name"]
         self._refuse_wrong_template_of_executors()
         self.record(key, launch, name)
-        self._unborn.discard((key, launch.attempt))
+        self._not_started.discard((key, launch.attempt))
         if (made := self._make(pod)) is not None:
             self._made.add((key, launch.attempt))
             self.note(made)

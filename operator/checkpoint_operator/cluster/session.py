@@ -12,8 +12,8 @@ from typing import Final
 from checkpoint_operator.activity import TimeLeft
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
-from checkpoint_operator.introduction import introduce
 from checkpoint_operator.reconcile import Reconciler, Sink, Write
+from checkpoint_operator.registration import register
 from checkpoint_operator.source_tables import LookAtSource
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
@@ -99,7 +99,7 @@ def open_session(
 
     `resolve_code` gives the code's digest and that of its archive, if it has one, whenever an attempt may depend on it.
     """
-    introduce(store, owner.uid, owner.namespace, owner.name, spec)
+    register(store, owner.uid, owner.namespace, owner.name, spec)
 
     def renew(write: Write) -> Write:
         digest, archive = resolve_code()

@@ -294,7 +294,7 @@ def _why(frame: Frame, done: Round, last_action: Action, phase: Phase, pod: str 
 
 def _is_starting(done: Round) -> bool:
     last = done.seen.last
-    return last is not None and not last.is_closed and last.driver in (DriverState.UNBORN, DriverState.STARTING)
+    return last is not None and not last.is_closed and last.driver in (DriverState.NOT_STARTED, DriverState.STARTING)
 
 
 def _attempts(

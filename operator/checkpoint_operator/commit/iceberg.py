@@ -77,7 +77,7 @@ class IcebergTable(Protocol):
     def look(self, key: EpochKey) -> IcebergLook | None:
         """Load the table anew. None: it does not exist. Raises Retryable where the catalog does not answer."""
 
-    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files) -> Rejected | None:
+    def find_incompatibility(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files) -> Rejected | None:
         """Compare schema and specs of that look with those of staging, and the staged files with the store."""
 
     def references_any(self, look: IcebergLook, files: Files) -> bool:
@@ -131,10 +131,11 @@ def _commit(
                 continue  # another committer's, on a head that this look may not show yet; it may have landed
         assert isinstance(claim.base, IcebergBase)
         # After the claim, before the request, and anew each round: the other half is in `Ledger.is_deleted`.
-        is_deleted, misfit = ledger.read_both(ledger.is_deleted, partial(_misfit, table, look, targets, files))
+        is_deleted, incompatibility = ledger.read_both(ledger.is_deleted, partial(_incompatibility, table, look, targets, files))
         if is_deleted:
             return _deleted(key)
-        # Before the misfit: "a staged file is gone" would be said of a commit that landed and was compacted and forgotten since.
+        # Before the incompatibility: "a staged file is gone" would be said of a commit that landed, and was compacted and
+        # forgotten since.
         if look.table_uuid == claim.base.table_uuid and not look.reaches(claim.base.snapshot_id):
             if table.references_any(look, files):
                 assert look.head is not None
@@ -144,10 +145,10 @@ def _commit(
                 "(it was expired or rolled back), and neither the key nor a staged file is in the table; "
                 "look whether the rows are there"
             )
-        if isinstance(misfit, CheckpointError):
-            raise misfit
-        if misfit is not None:
-            return misfit
+        if isinstance(incompatibility, CheckpointError):
+            raise incompatibility
+        if incompatibility is not None:
+            return incompatibility
         match table.swap(look, key, files):
             case Landed(commit_id):
                 return Committed(look.table_uuid, commit_id, by_us=True)
@@ -159,12 +160,12 @@ def _commit(
     return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the commit of {key} is not in the table: {said}")
 
 
-def _misfit(
+def _incompatibility(
     table: IcebergTable, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files
 ) -> Rejected | CheckpointError | None:
-    """Return what `find_misfit` says or raises: that the write was deleted, or its key forgotten, goes before either."""
+    """Return what `find_incompatibility` says or raises: that the write was deleted, or its key forgotten, goes before either."""
     try:
-        return table.find_misfit(look, targets, files)
+        return table.find_incompatibility(look, targets, files)
     except CheckpointError as error:
         return error
 

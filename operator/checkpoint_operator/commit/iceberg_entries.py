@@ -304,18 +304,18 @@ class SpecEntries:
 class PackedFiles:
     """The staged files of one epoch, ready to be written into manifests of one table. Implements Files.
 
-    `sizes`: of each folder, the names of the files in it with their sizes. `misfit`: why the files must not be committed, as far
-    as it can be told from what the seals say.
+    `sizes`: of each folder, the names of the files in it with their sizes. `incompatibility`: why the files must not be
+    committed, as far as it can be told from what the seals say.
     """
 
     key: EpochKey
     by_spec: dict[int, SpecEntries] = field(default_factory=dict)
     sizes: dict[str, dict[str, int]] = field(default_factory=dict)
-    misfit: Rejected | None = None
+    incompatibility: Rejected | None = None
     _manifests: tuple[int, list[ManifestFile], MetadataFile | None] | None = None
 
     def __len__(self) -> int:
-        return sum(len(names) for names in self.sizes.values()) + (self.misfit is not None)
+        return sum(len(names) for names in self.sizes.values()) + (self.incompatibility is not None)
 
     def is_made_for(self, metadata: TableMetadata) -> bool:
         """Whether the entries are what they would be if they were made for this version of the table."""
@@ -379,13 +379,13 @@ def pack(
         folder, _, name = file.path.rpartition("/")
         location = own.location_of(folder, name)
         if location is None and specs is not None:
-            packed.misfit = packed.misfit or Rejected(
+            packed.incompatibility = packed.incompatibility or Rejected(
                 reasons.STAGED_RESULT_REFUSED,
                 f"a seal names the file {file.path}, which is not one that epoch {key.epoch} of the write has staged",
             )
             continue
         if file.spec_id not in known_specs or (specs is not None and (location, file.spec_id) not in specs):
-            packed.misfit = packed.misfit or Rejected(
+            packed.incompatibility = packed.incompatibility or Rejected(
                 reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}"
             )
             continue

@@ -212,14 +212,14 @@ class PyicebergTable:
         self._looked = (look, table, key)
         return look
 
-    def find_misfit(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files) -> Rejected | None:
+    def find_incompatibility(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files) -> Rejected | None:
         metadata = self._table_of(look).metadata
         self._refuse_what_it_has_become(metadata)
         if (changed := _changed(metadata, targets, self.title)) is not None:
             return changed
         packed = self._packed(look, files, targets)
-        if packed.misfit is not None:
-            return packed.misfit
+        if packed.incompatibility is not None:
+            return packed.incompatibility
         for folder, expected in packed.sizes.items():
             if (missing := find_missing(folder, expected, self._settings)) is not None:
                 return missing
@@ -245,8 +245,8 @@ class PyicebergTable:
     def swap(self, look: IcebergLook, key: EpochKey, files: Files) -> RequestOutcome:
         metadata = self._table_of(look).metadata
         packed = self._packed(look, files)
-        if packed.misfit is not None:  # without the files that are not fit, rows would be lost
-            raise NeedsChange(packed.misfit.reason, packed.misfit.message)
+        if packed.incompatibility is not None:  # without the files that are not fit, rows would be lost
+            raise NeedsChange(packed.incompatibility.reason, packed.incompatibility.message)
         properties = {key.property_name: str(max(key.epoch, _recorded_epoch(metadata, key)))}
         # For people, and for `find_former`: no rule of the commit asks for the name.
         return self._request(look, key, packed, properties, {_NAME_SUMMARY: self._written_by} if self._written_by else {})

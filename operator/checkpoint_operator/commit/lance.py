@@ -79,7 +79,7 @@ class LanceTable(Protocol):
     def latest_version(self) -> int | None:
         """Return the latest version, or None if there is no dataset."""
 
-    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
+    def find_incompatibility(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
         """Compare identity, field ids and types at that look with those of staging, and the staged files with the store."""
 
     def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
@@ -158,9 +158,10 @@ class _Committer:
         look = None if latest is None else self.table.look(self.key, since=latest)
         if look is None:
             return self._gone()
-        misfit = self.table.find_misfit(look, self.targets, self.files)
-        # Somebody may have claimed and committed since: then "the files are there already" is no misfit, and the claim says so.
-        return misfit if misfit is not None and self.ledger.read_claim(0) is None else look
+        incompatibility = self.table.find_incompatibility(look, self.targets, self.files)
+        # Somebody may have claimed and committed since: then "the files are there already" is no incompatibility, and the
+        # claim says so.
+        return incompatibility if incompatibility is not None and self.ledger.read_claim(0) is None else look
 
     def _take_over(self, base: LanceBase) -> CommitOutcome:
         said = "the dataset kept moving"
@@ -216,7 +217,7 @@ class _Committer:
                 f"a commit of {self.key} was tried on version {base.at_version}, and versions after it were cleaned up; neither "
                 "the key nor a staged file is in the dataset; look whether the rows are there"
             )
-        return self.table.find_misfit(look, self.targets, self.files)
+        return self.table.find_incompatibility(look, self.targets, self.files)
 
     def _committed(self, base: LanceBase, version: int, by_us: bool, is_current: bool = True) -> Committed | Rejected:
         """The key is in the dataset; what it brought can still be wrong, which nobody but us would notice."""

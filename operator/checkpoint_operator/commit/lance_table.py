@@ -49,15 +49,15 @@ _SCHEMA_OPERATIONS: Final = (
 class PackedFragments:
     """The staged fragments of one epoch as Lance takes them. Implements Files.
 
-    `sizes`: those of the data files, by their names. `misfit`: why they must not be committed, as far as the seals tell.
+    `sizes`: those of the data files, by their names. `incompatibility`: why they must not be committed, as far as the seals tell.
     """
 
     fragments: list[FragmentMetadata] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
-    misfit: Rejected | None = None
+    incompatibility: Rejected | None = None
 
     def __len__(self) -> int:
-        return len(self.fragments) + (self.misfit is not None)
+        return len(self.fragments) + (self.incompatibility is not None)
 
 
 class PylanceTable:
@@ -137,12 +137,12 @@ class PylanceTable:
         for fragment in cast(Iterable[LanceFragment], files):
             if not fragment.files:  # Lance would make rows of NULL out of it
                 message = f"a seal names {fragment.rows} rows without a data file"
-                packed.misfit = packed.misfit or Rejected(reasons.STAGED_RESULT_REFUSED, message)
+                packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
                 continue
             for data_file in fragment.files:
                 if not _FILE_NAME.fullmatch(data_file.path) or not known_fields.issuperset(data_file.fields):
                     message = f"a seal names {data_file.path!r}, which is not a data file of {self._uri}"
-                    packed.misfit = packed.misfit or Rejected(reasons.STAGED_RESULT_REFUSED, message)
+                    packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
                 packed.sizes[data_file.path] = data_file.size_bytes
             packed.fragments.append(_fragment(fragment))
         return packed
@@ -180,7 +180,7 @@ class PylanceTable:
             is_current=committed is None or self._is_current(dataset, committed),
         )
 
-    def find_misfit(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
+    def find_incompatibility(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
         dataset = self._open(look.at_version)
         if dataset is None:
             return Rejected(reasons.TABLE_MISSING, f"the Lance dataset {self._uri} does not exist any more")
@@ -198,8 +198,8 @@ class PylanceTable:
                 "under another name",
             )
         packed = self._packed(targets, files)
-        if packed.misfit is not None:
-            return packed.misfit
+        if packed.incompatibility is not None:
+            return packed.incompatibility
         expected = packed.sizes
         for fragment in dataset.get_fragments():
             for data_file in fragment.data_files():

@@ -84,7 +84,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
     attempts = (*launch.counted, attempt)
     _check_one_input(ledger, launch)
     targets = tuple(target for number in attempts if (target := target_of(ledger, number)) is not None)
-    lawful = {number for number in attempts if (of := ledger.read_launch(number)) and of.on_row_error == "Quarantine"}
+    quarantine_allowed = {number for number in attempts if (of := ledger.read_launch(number)) and of.on_row_error == "Quarantine"}
     where = f"{ledger.store.uri} {ledger.key}"
     is_by_keys = launch.source.is_dataframe
     coverage: Coverage | KeyCoverage
@@ -97,7 +97,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
         nonlocal rows_read, rows_written, rows_quarantined
         for seal in ledger.counted_seals(attempts):
             coverage.add(seal)
-            check_quarantined(ledger, seal, lawful, where)
+            check_quarantined(ledger, seal, quarantine_allowed, where)
             rows_read += seal.rows_read
             rows_written += seal.rows_written
             rows_quarantined += seal.rows_quarantined
@@ -240,14 +240,16 @@ def check_coverage(seals: Iterable[Seal], input_record: Input, where: str) -> No
     coverage.check()
 
 
-def check_quarantined(ledger: Ledger, seal: Seal, lawful: Collection[int], where: str) -> None:
-    """Refuse a seal that quarantines rows that it does not cover, or of an attempt that may not: `lawful` are those that may.
+def check_quarantined(ledger: Ledger, seal: Seal, quarantine_allowed: Collection[int], where: str) -> None:
+    """Refuse a seal that quarantines rows that it does not cover, or of an attempt that may not.
+
+    `quarantine_allowed` are the attempts that may.
 
     Taken again by a later epoch, rows of other seals would be there twice. Objects with rows beside the seal are read for that.
     """
     if seal.quarantined is None:
         return
-    if seal.attempt not in lawful or seal.rows_quarantined > seal.rows_read:
+    if seal.attempt not in quarantine_allowed or seal.rows_quarantined > seal.rows_read:
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED,
             f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines {seal.rows_quarantined} of "

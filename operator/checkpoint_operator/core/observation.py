@@ -10,7 +10,7 @@ from enum import Enum
 class DriverState(Enum):
     """What is known of an attempt's driver. GONE is no proof of death: it says that nobody waits for it any more."""
 
-    UNBORN = "unborn"  # recorded, and not started yet
+    NOT_STARTED = "not started"  # recorded, and not started yet
     STARTING = "starting"  # asked for, and not at work yet; something may keep it from that
     RUNNING = "running"
     GONE = "gone"
@@ -30,10 +30,10 @@ class Failure:
 class DriverSight:
     """What the driver port knows of one driver.
 
-    `trouble`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known; of one that is UNBORN,
-    what must have ended it if it was started all the same. `is_outdated`: it was asked for under an earlier manifest, so that one
-    that cannot start might start now. `is_edited`: the same for what counts from the next attempt only, for people.
-    """
+    `trouble`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known; of one that is
+    NOT_STARTED, what must have ended it if it was started all the same. `is_outdated`: it was asked for under an earlier
+    manifest, so that one that cannot start might start now. `is_edited`: the same for what counts from the next attempt
+    only, for people. """
 
     state: DriverState
     trouble: Failure | None = None

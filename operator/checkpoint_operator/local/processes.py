@@ -59,7 +59,7 @@ class DriverProcesses:
             trouble = Failure("Retryable", reasons.DRIVER_FAILED, how_it_ended(code, self.log_of(key, attempt)))
             return DriverSight(DriverState.GONE, trouble)
         # An attempt that another runner recorded: its driver ended with that runner, or is about to.
-        return DriverSight(DriverState.UNBORN if (key, attempt) in self._recorded else DriverState.GONE)
+        return DriverSight(DriverState.NOT_STARTED if (key, attempt) in self._recorded else DriverState.GONE)
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         if not self._started:

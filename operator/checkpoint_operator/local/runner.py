@@ -15,12 +15,12 @@ from checkpoint_operator.code import code_digest
 from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.former import title_of
-from checkpoint_operator.introduction import introduce
 from checkpoint_operator.local.lock import Holder, RunnerLock
 from checkpoint_operator.local.process_states import State, state_of
 from checkpoint_operator.local.processes import DriverProcesses
 from checkpoint_operator.progress import Progress, measure
 from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
+from checkpoint_operator.registration import register
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol import reasons, writes
@@ -71,7 +71,7 @@ def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
             f"the write {metadata.name!r} is being forgotten, or that was cut off: checkpointed-write forget ends it, and a run "
             "begins anew after that",
         )
-    introduce(store, uid, metadata.namespace, metadata.name, spec)
+    register(store, uid, metadata.namespace, metadata.name, spec)
     return uid
 
 

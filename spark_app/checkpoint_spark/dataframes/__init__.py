@@ -1,1 +1,1 @@
-"""The DataFrame way: anything that Spark reads, by row keys. Here, and in shipping, the Spark application knows Spark's API."""
+"""The DataFrame way: anything that Spark reads, by row keys. Spark's API is known here and in spark_runner."""

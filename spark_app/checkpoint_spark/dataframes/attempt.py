@@ -36,9 +36,9 @@ from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
 from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
 from checkpoint_spark.dataframes.tasks import KeyedPlace, PartitionOrder, task_function
-from checkpoint_spark.dividing import schema_without_failures
 from checkpoint_spark.failures import of_spark
 from checkpoint_spark.output import await_target, later_columns
+from checkpoint_spark.row_isolation import schema_without_failures
 from checkpoint_spark.steps import Pipeline, Place, declared_output
 
 _INPUT_VIEW: Final = "input"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.port import Stager
 from checkpoint_formats.stagers import stager_for
 from checkpoint_protocol import reasons
@@ -32,11 +32,11 @@ from checkpoint_spark.advising import InHand, telling_of_task
 from checkpoint_spark.begun import open_note
 from checkpoint_spark.code import use_code
 from checkpoint_spark.dataframes import keys
-from checkpoint_spark.dividing import apply_apart
 from checkpoint_spark.executor import storage_settings
 from checkpoint_spark.failures import wrap
-from checkpoint_spark.fitting import fit
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
+from checkpoint_spark.row_isolation import apply_apart
+from checkpoint_spark.schema_cast import fit
 from checkpoint_spark.steps import Pipeline, Place
 
 _Hashes = np.ndarray[Any, np.dtype[np.uint64]]
@@ -111,7 +111,7 @@ def run_keyed_task(
     chain = ledger.read_chain(order.attempt, number)
     if chain and chain[-1].last:
         return
-    rows = Rows(batches, order.key_names, f"partition {number} of the source", order.expands, Pace(launch.interval_s))
+    rows = Rows(batches, order.key_names, f"partition {number} of the source", order.expands, BatchSizing(launch.interval_s))
     if chain:
         rows.pass_over(add_key_sets(keys_of(seal).keys for seal in chain))
     try:
@@ -222,7 +222,7 @@ class Rows:
     key_names: tuple[str, ...]
     title: str
     expands: bool
-    pace: Pace
+    sizing: BatchSizing
     _pieces: Iterator[Piece] = field(init=False)
     _next: Piece | None = field(init=False)
     _count: int = 0
@@ -297,7 +297,7 @@ class Rows:
             described = self._described(batch) if batch.num_rows else None
             start = 0
             while described is not None and start < batch.num_rows:
-                end = min(batch.num_rows, start + self.pace.rows)
+                end = min(batch.num_rows, start + self.sizing.rows)
                 yield described.slice(start, end)
                 start = end
 
@@ -370,7 +370,7 @@ class _Segment:
             keys_begun = int(piece.begins.sum())
             self.in_hand.add(keys_begun, keys_begun)
             before, now = now, self.clock()
-            self.rows.pace.took(now - before)
+            self.rows.sizing.took(now - before)
             if self._may_end() and is_due(now - started, self._size_bytes, self.launch.interval_s, self.launch.minimum_bytes):
                 return
 

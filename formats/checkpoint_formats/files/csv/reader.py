@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import explain, unreadable
 from checkpoint_formats.files.csv.dialect import FIRST_WAY_OUT, WAY_OUT, CsvDialect
 from checkpoint_formats.files.csv.inference import infer_types
@@ -76,20 +76,20 @@ class CsvReader:
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position if file.unit == "records" else line_start(self._files, file, position)
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
         columns = InferredColumns(schema, self._types)
         if file.unit == "records":
             names = self._stream.names(file.path) or ()
             batches = self._stream.read(file.path, names, columns)
-            yield from number_rows(file.path, batches, piece, schema, pace)
+            yield from number_rows(file.path, batches, piece, schema, sizing)
             return
         end = file.size_bytes if piece.end is None else piece.end
         if piece.start >= end:
             yield empty_chunk(piece, schema)
             return
         names = self._look_at_lines(file.path, file.size_bytes)[1] or ()
-        for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
+        for lines in piece_of_lines(self._files, file, piece.start, end, lambda: sizing.size_bytes):
             parsed = parse_lines(
                 file.path, lines, lambda part: self._dialect.parse(part, names, columns), WAY_OUT, sets_apart=self._sets_apart
             )

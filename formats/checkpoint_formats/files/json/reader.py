@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import reading, unreadable
 from checkpoint_formats.files.json.objects import FIRST_WAY_OUT, WAY_OUT, check_objects, infer_schema, parse_objects
 from checkpoint_formats.files.lines import Lines, line_blocks, line_start, piece_of_lines
@@ -65,7 +65,7 @@ class JsonReader:
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position if file.unit == "records" else line_start(self._files, file, position)
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
         others: Final = "ignore" if self._columns else "error"
 
@@ -81,12 +81,12 @@ class JsonReader:
         if file.unit == "records":
             blocks = line_blocks(TextStream(self._files, file.path, True).read, 0, lambda: _BLOCK_BYTES, file.path)
             rows = (found for lines in blocks for _, found in parsed(lines))
-            yield from number_rows(file.path, rows, piece, schema, pace)
+            yield from number_rows(file.path, rows, piece, schema, sizing)
             return
         end = file.size_bytes if piece.end is None else piece.end
         if piece.start >= end:
             yield empty_chunk(piece, schema)
-        for lines in piece_of_lines(self._files, file, piece.start, end, lambda: pace.size_bytes):
+        for lines in piece_of_lines(self._files, file, piece.start, end, lambda: sizing.size_bytes):
             yield from chunks_of_lines(file.path, parsed(lines), schema, spaces_are_blank=True)
 
     def check_unchanged(self, file: SourceFile) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import changed, reading, unreadable
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
@@ -65,7 +65,7 @@ class ParquetReader:
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return nearest_start(file.cuts, file.end or 0, position, slack)
 
-    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, pace: Pace) -> Iterator[Chunk]:
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
         if piece.start == piece.end:
             yield empty_chunk(piece, schema)
@@ -79,7 +79,7 @@ class ParquetReader:
                 raise changed(file.path, f"it had {file.end} rows and has {parquet.metadata.num_rows}")
             end = parquet.metadata.num_rows if piece.end is None else piece.end
             for batch, start, stop in row_batches(parquet, piece.start, end, schema.names, self._may_take(schema)):
-                yield from in_chunks(None if batch is None else as_plain(batch, schema), start, stop, schema, pace)
+                yield from in_chunks(None if batch is None else as_plain(batch, schema), start, stop, schema, sizing)
 
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)

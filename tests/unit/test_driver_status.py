@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.sightings import sight_of
+from checkpoint_operator.cluster.driver_status import sight_of
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_protocol import reasons
 
@@ -80,7 +80,7 @@ def test_the_last_words_of_a_driver_are_told() -> None:
 
 
 def test_no_pod_is_a_driver_that_nobody_has_started() -> None:
-    assert sight_of(None, generation=3).state is DriverState.UNBORN
+    assert sight_of(None, generation=3).state is DriverState.NOT_STARTED
 
 
 def test_a_pod_that_is_being_deleted_is_gone() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tests.simulation.museum import bundles, commits, deletions, failures, seals
+from tests.simulation.mutants import bundles, commits, deletions, failures, seals
 from tests.simulation.parts import Parts
 from tests.simulation.tempers import ANYTHING, COMMITS, DELETIONS, INPUTS, ROW_ERRORS, TASKS, Focus
 from tests.simulation.world import Format

@@ -13,9 +13,9 @@ from tests.simulation.chaos import let_zombies_end, play, settle
 from tests.simulation.checks import violations
 from tests.simulation.choices import Seeded
 from tests.simulation.deaths import DULL, Death, live, new_world
-from tests.simulation.museum.bundles import BundlesAgain, BundlesOfLosers
-from tests.simulation.museum.commits import MarkBeforeCommit
-from tests.simulation.museum.mutants import MUTANTS, Mutant
+from tests.simulation.mutants.bundles import BundlesAgain, BundlesOfLosers
+from tests.simulation.mutants.commits import MarkBeforeCommit
+from tests.simulation.mutants.registry import MUTANTS, Mutant
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.tempers import TASKS
 from tests.simulation.world import FORMATS, Format

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input
+from checkpoint_protocol.put_once import put_once, read
 from checkpoint_protocol.records import InputRecord, Quarantined, QuarantineRecord, Seal
-from checkpoint_protocol.standing import put_once, read
 
 
 class QuarantinesApart(Ledger):

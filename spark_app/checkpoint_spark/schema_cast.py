@@ -96,7 +96,7 @@ def fit_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return fitted
 
 
-def misfit_of(array: pa.Array, wanted: pa.DataType, of_row: Callable[[int], str] | None = None) -> str:
+def incompatibility_of(array: pa.Array, wanted: pa.DataType, of_row: Callable[[int], str] | None = None) -> str:
     """Return the first value that does not fit, for a message, with its row as `of_row` names it; empty if it cannot be told."""
     low, high = 0, len(array)
     while high - low > 1:
@@ -246,7 +246,7 @@ def fit(batch: pa.RecordBatch, wanted: pa.Schema, of_row: Callable[[int], str] |
                 raise ValueMisfit(
                     reasons.OUTPUT_SCHEMA_WRONG,
                     f"the column {field.name!r} needs values of the table's type {field.type}"
-                    f"{misfit_of(array, field.type, of_row)}: {error}; {DECLARE}",
+                    f"{incompatibility_of(array, field.type, of_row)}: {error}; {DECLARE}",
                 ) from error
         if not field.nullable and array.null_count:
             where = "" if of_row is None else f" in {of_row(array.is_null().index(True).as_py())}"

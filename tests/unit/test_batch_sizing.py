@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import Pace
+from checkpoint_formats.batch_sizing import BatchSizing
 
 LONG = 3_600.0
 
 
-def settle(interval_s: float, seconds_a_row: float, overhead_s: float = 0.0, chunks: int = 60) -> Pace:
-    """Return the pace after some chunks of steps that take so long."""
-    pace = Pace(interval_s)
+def settle(interval_s: float, seconds_a_row: float, overhead_s: float = 0.0, chunks: int = 60) -> BatchSizing:
+    """Return the sizing after some chunks of steps that take so long."""
+    sizing = BatchSizing(interval_s)
     for _ in range(chunks):
-        pace.took(pace.rows * seconds_a_row + overhead_s)
-    return pace
+        sizing.took(sizing.rows * seconds_a_row + overhead_s)
+    return sizing
 
 
 def test_the_first_chunk_is_small_whatever_the_interval() -> None:
-    assert Pace(0.01).rows == Pace(LONG).rows == 16
+    assert BatchSizing(0.01).rows == BatchSizing(LONG).rows == 16
 
 
 def test_fast_steps_are_fed_the_largest_chunks() -> None:
@@ -35,9 +35,9 @@ def test_steps_of_a_second_a_row_are_fed_row_by_row() -> None:
 
 @pytest.mark.parametrize("seconds_a_row", [1e-5, 1e-4, 1e-3, 1e-2])
 def test_a_chunk_takes_about_a_second_at_the_most(seconds_a_row: float) -> None:
-    pace = settle(LONG, seconds_a_row)
+    sizing = settle(LONG, seconds_a_row)
 
-    assert 0.2 < pace.rows * seconds_a_row <= 1.0
+    assert 0.2 < sizing.rows * seconds_a_row <= 1.0
 
 
 @pytest.mark.parametrize("interval_s", [0.4, 1.0, 2.0])
@@ -46,24 +46,24 @@ def test_a_chunk_takes_a_quarter_of_a_short_interval_at_the_most(interval_s: flo
 
 
 def test_a_slow_chunk_shrinks_the_next_by_as_much_as_it_was_too_slow() -> None:
-    pace = settle(LONG, 1e-9)
-    pace.took(100.0)
+    sizing = settle(LONG, 1e-9)
+    sizing.took(100.0)
 
-    assert pace.rows == 655
+    assert sizing.rows == 655
 
 
 def test_steps_that_become_fast_again_get_large_chunks_again() -> None:
-    pace = settle(LONG, 60.0)
+    sizing = settle(LONG, 60.0)
     for _ in range(20):
-        pace.took(0.001)
+        sizing.took(0.001)
 
-    assert pace.rows == 65_536
+    assert sizing.rows == 65_536
 
 
 @given(st.floats(1e-3, 1e5), st.lists(st.floats(0, 1e6), max_size=50))
 def test_there_is_always_something_to_read_and_never_more_than_the_bound(interval_s: float, times: list[float]) -> None:
-    pace = Pace(interval_s)
+    sizing = BatchSizing(interval_s)
     for seconds in times:
-        pace.took(seconds)
-        assert 1 <= pace.rows <= 65_536
-        assert 1 <= pace.size_bytes <= 8 << 20
+        sizing.took(seconds)
+        assert 1 <= sizing.rows <= 65_536
+        assert 1 <= sizing.size_bytes <= 8 << 20

@@ -16,7 +16,7 @@ from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergBase, LanceBase
 from checkpoint_protocol.store import ObjectStore, StoredObject
-from tests.simulation.museum.commits import _IcebergWrapper, _LanceWrapper
+from tests.simulation.mutants.commits import _IcebergWrapper, _LanceWrapper
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ def bury_unseen(table: Any, ledger: Ledger, pause: Callable[[float], None]) -> B
 class WithoutMisfit(_IcebergWrapper):
     """The second net is gone: nothing looks whether the staged files are still there."""
 
-    def find_misfit(self, look: IcebergLook, targets: Any, files: Any) -> Any:
+    def find_incompatibility(self, look: IcebergLook, targets: Any, files: Any) -> Any:
         return None
 
 

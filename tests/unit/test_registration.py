@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoint_operator.introduction import introduce
+from checkpoint_operator.registration import register
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
@@ -61,15 +61,15 @@ def test_a_write_that_began_with_other_texts_for_null_says_how_to_go_on_and_that
     store = store_of_the_first_release()
 
     with pytest.raises(NeedsChange) as refused:
-        introduce(store, UID, "default", "flights", spec())
+        register(store, UID, "default", "flights", spec())
 
     assert refused.value.reason == reasons.IDENTITY_CHANGED
     assert 'nullValues: ["", "NA", "null", "NULL"]' in refused.value.message
     as_it_says = spec(spec__source__options={"nullValues": ["", "NA", "null", "NULL"]})
-    introduce(store, UID, "default", "flights", as_it_says)
+    register(store, UID, "default", "flights", as_it_says)
 
 
 def test_texts_for_null_that_are_named_may_be_others_than_those_of_the_first_release() -> None:
     named = spec(spec__source__options={"nullValues": [""]})
 
-    introduce(store_of_the_first_release(), UID, "default", "flights", named)
+    register(store_of_the_first_release(), UID, "default", "flights", named)

@@ -35,7 +35,7 @@ def sight_of(pod: Pod | None, generation: int, digest: str = "") -> DriverSight:
     Only the caller may know which; `trouble` is what to say if it was removed.
     """
     if pod is None:
-        return DriverSight(DriverState.UNBORN, _failure(reasons.DRIVER_DELETED, "the driver's pod is gone: it was deleted"))
+        return DriverSight(DriverState.NOT_STARTED, _failure(reasons.DRIVER_DELETED, "the driver's pod is gone: it was deleted"))
     annotations = pod["metadata"].get("annotations") or {}
     is_outdated = annotations.get(GENERATION_ANNOTATION) != str(generation)
     status = pod.get("status") or {}

@@ -13,7 +13,7 @@ from checkpoint_protocol.records import WriteRecord
 from checkpoint_protocol.store import ObjectStore
 
 
-def introduce(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec) -> None:
+def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec) -> None:
     """Put the write's record, or compare with the one that stands. Idempotent. NeedsChange if its identity has changed."""
     standing = writes.put_write(
         store,

@@ -23,8 +23,8 @@ import pyarrow as pa
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import Step
-from checkpoint_spark.fitting import ValueMisfit, fit
 from checkpoint_spark.new_table_types import TypesByName
+from checkpoint_spark.schema_cast import ValueMisfit, fit
 from checkpoint_spark.steps import (
     Pipeline,
     Place,
@@ -94,11 +94,11 @@ def apply_apart(
             made = _finish(rest, given.part(start, stop), place, schema, before, pipeline.optional, types)
         except _RowsFailed as failed:
             step, error = failed.step, failed.error
-        except NeedsChange as misfit:
-            is_everybodys = 1 < stop - start == len(given.numbers) and not isinstance(misfit, ValueMisfit)
-            if misfit.reason != reasons.OUTPUT_SCHEMA_WRONG or is_everybodys:
+        except NeedsChange as incompatibility:
+            affects_all_rows = 1 < stop - start == len(given.numbers) and not isinstance(incompatibility, ValueMisfit)
+            if incompatibility.reason != reasons.OUTPUT_SCHEMA_WRONG or affects_all_rows:
                 raise
-            step, error = OUTPUT, misfit
+            step, error = OUTPUT, incompatibility
         else:
             if made is not None:
                 yield made
@@ -191,8 +191,8 @@ def _declared_of(step: Step, made: list[dict[str, Any]]) -> list[dict[str, Any]]
     """Return what a row step gives the next one; a column that it does not declare is the fault of the row."""
     try:
         return [row for row, _ in as_declared([(row, None) for row in made], step)]
-    except NeedsChange as misfit:
-        raise _RowsFailed(step.label, misfit) from None
+    except NeedsChange as incompatibility:
+        raise _RowsFailed(step.label, incompatibility) from None
 
 
 def _made_of(place: Place) -> str:
@@ -212,8 +212,8 @@ def _on_batch(
 def _guarded(step: Step, where: Callable[[], str], call: Callable[[], _Made]) -> _Made:
     try:
         return call()
-    except ValueMisfit as misfit:
-        raise _RowsFailed(step.label, misfit) from None
+    except ValueMisfit as incompatibility:
+        raise _RowsFailed(step.label, incompatibility) from None
     except CheckpointError:
         raise
     except BaseException as error:

@@ -14,7 +14,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import Step
-from checkpoint_spark.dividing import OUTPUT, apply_apart, schema_without_failures
+from checkpoint_spark.row_isolation import OUTPUT, apply_apart, schema_without_failures
 from checkpoint_spark.steps import Pipeline, Place
 
 PLACE = Place("/in/a.parquet", "rows", 100)

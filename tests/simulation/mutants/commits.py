@@ -34,8 +34,8 @@ class _LanceWrapper:
     def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
         return self.inner.look(key, since, up_to)
 
-    def find_misfit(self, look: LanceLook, targets: Any, files: Any) -> Any:
-        return self.inner.find_misfit(look, targets, files)
+    def find_incompatibility(self, look: LanceLook, targets: Any, files: Any) -> Any:
+        return self.inner.find_incompatibility(look, targets, files)
 
     def find_schema_change(self, at_version: int, targets: Any) -> str | None:
         return self.inner.find_schema_change(at_version, targets)
@@ -129,8 +129,8 @@ class _IcebergWrapper:
     def look(self, key: EpochKey) -> IcebergLook | None:
         return self.inner.look(self.key_for(key))
 
-    def find_misfit(self, look: IcebergLook, targets: Any, files: Any) -> Any:
-        return self.inner.find_misfit(look, targets, files)
+    def find_incompatibility(self, look: IcebergLook, targets: Any, files: Any) -> Any:
+        return self.inner.find_incompatibility(look, targets, files)
 
     def references_any(self, look: IcebergLook, files: Any) -> bool:
         return self.inner.references_any(look, files)

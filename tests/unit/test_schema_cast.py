@@ -11,7 +11,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.fitting import check_columns, fit
+from checkpoint_spark.schema_cast import check_columns, fit
 
 
 def column(given: pa.Array, wanted: pa.DataType, nullable: bool = True) -> list[Any]:

@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
-# In this order: the tests on a cluster, which take longest and mostly wait, begin first.
-IN_PARALLEL = --numprocesses=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist=loadgroup --no-loadscope-reorder
+IN_PARALLEL = --numprocesses=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
+# The tests on a cluster, which take longest and mostly wait, begin first; tests/conftest.py says which tests stay together.
+IN_ORDER := --dist=loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run run-lance docs test test-cluster bench check format prefetch pin clean cluster cluster-down images
@@ -38,7 +39,7 @@ check: setup ## the fast checks: format, lint, types, import rules, pure tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(IN_PARALLEL) tests/unit tests/simulation
+	$(BIN)/python -m pytest $(IN_PARALLEL) --dist=worksteal tests/unit tests/simulation
 
 prefetch: setup ## fetch and build the servers that the tests use, once, into a cache folder
 	@$(BIN)/python -m checkpoint_operator.local.java
@@ -49,7 +50,7 @@ test: setup prefetch ## run every test; as root on Linux, those on a real cluste
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(IN_PARALLEL) --durations=40 --durations-min=5
+	$(BIN)/python -m pytest $(IN_PARALLEL) $(IN_ORDER) --durations=40 --durations-min=5
 
 test-cluster: setup prefetch ## run the tests on a real cluster of this machine only (root on Linux)
 	$(BIN)/python -m pytest tests/cluster

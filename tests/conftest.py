@@ -5,10 +5,12 @@ HYPOTHESIS_PROFILE=search looks for new ones.
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+from xdist.scheduler.protocol import Scheduling  # type: ignore[import-untyped]
 
 pytest_plugins = ["tests.servers"]
 
@@ -17,16 +19,20 @@ settings.register_profile("search", deadline=None, suppress_health_check=[Health
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
-#: Fixtures that cost seconds for each process that asks for them.
-SHARED = ("cluster", "api_server", "session")
+#: Folders whose tests have servers in common that cost a process half a minute, or of which a machine has one.
+TOGETHER = ("tests/cluster/", "tests/contract/kubernetes/")
+
+
+class ByServers(LoadScopeScheduling):  # type: ignore[misc]
+    """Where several processes share the tests: one file goes to one process, and so do those with such servers in common."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, those with a costly server in common stay together, and else those of a file."""
-    for item in items:
-        group = next((name for name in SHARED if name in getattr(item, "fixturenames", ())), Path(item.path).stem)
-        item.add_marker(pytest.mark.xdist_group(group))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return ByServers(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

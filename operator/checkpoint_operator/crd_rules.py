@@ -1,7 +1,7 @@
 """The CEL rules of the CRD: what the models' validators say, and what may not change. The API server enforces them.
 
 A table by model. Paths in the rules are relative to the model's section; `message` is what kubectl prints. Rules that look at
-`oldSelf` are checked at updates only. tests/contract/test_crd_on_a_real_api_server.py holds them against the models.
+`oldSelf` are checked at updates only. tests/contract/kubernetes/test_crd_on_a_real_api_server.py holds them against the models.
 """
 
 from __future__ import annotations

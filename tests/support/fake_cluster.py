@@ -1,7 +1,7 @@
 """A small cluster without servers: an API with resource versions, preconditions, finalizers and watches, and a kubelet that runs
 drivers in threads of this process, with the production code of the attempt and its tasks.
 
-What the API does is checked against a real API server in tests/contract/test_kube_api.py.
+What the API does is checked against a real API server in tests/contract/kubernetes/test_kube_api.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The chart where no Helm is needed: versions, its values against its schema, and its schema against what reads them.
 
-tests/contract/test_chart.py renders it and installs it on an API server.
+tests/contract/kubernetes/test_chart.py renders it and installs it on an API server.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The CRD: that its files are what the generator says, that it is what Kubernetes calls structural, that nothing was forgotten.
 
-Whether an API server understands it, and judges as the models do, is shown by tests/contract/test_crd_on_a_real_api_server.py.
+Whether an API server understands it, and judges as the models do, is shown by
+tests/contract/kubernetes/test_crd_on_a_real_api_server.py.
 """
 
 from __future__ import annotations

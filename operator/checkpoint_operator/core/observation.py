@@ -33,7 +33,7 @@ class DriverSight:
     `trouble`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known; of one that is
     NOT_STARTED, what must have ended it if it was started all the same. `is_outdated`: it was asked for under an earlier
     manifest, so that one that cannot start might start now. `is_edited`: the same for what counts from the next attempt
-    only, for people. """
+    only, for people."""
 
     state: DriverState
     trouble: Failure | None = None

@@ -22,7 +22,7 @@ from devtools.kubernetes import binaries
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 CHART: Final = ROOT / "charts" / "checkpointed-write-operator"
 NAMESPACE: Final = "checkpointed-writes-system"
 WORKLOADS: Final = "checkpointed-writes"

@@ -20,7 +20,7 @@ from devtools.ports import LOOPBACK, free_port
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
+CRDS = Path(__file__).resolve().parents[3] / "crds"
 
 
 def storage(server: S3Server, prefix: str, key: str | None = None) -> StorageEntry:

@@ -22,7 +22,7 @@ from devtools.kubernetes.api_server_only import ApiServer
 from devtools.ports import free_port
 from devtools.server_process import ServerProcess
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
+CRDS = Path(__file__).resolve().parents[3] / "crds"
 HOME, ONE, OTHER = "hearing-home", "hearing-one", "hearing-other"
 RESYNC_S = 10
 #: Longer than leases, and than connections take to be made; ten times as long takes another request or two.

@@ -20,7 +20,7 @@ from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed
 from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, manifest
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 CRDS: Final = ROOT / "crds"
 EXAMPLES: Final = sorted(
     path for path in (ROOT / "examples").rglob("*.yaml") if "kind: CheckpointedWrite" in path.read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from checkpoint_protocol.manifest import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
 from tests.support.fake_cluster import FakeApi
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
+CRDS = Path(__file__).resolve().parents[3] / "crds"
 SPEC = {
     "source": {"format": "parquet", "path": "s3://b/in"},
     "sink": {"iceberg": {"catalog": "c", "table": "db.t"}},

@@ -78,6 +78,22 @@ def test_an_executor_that_is_killed(user: User) -> None:
     all_is_well(user)
 
 
+def test_a_node_that_is_drained_before_the_first_seal_fails_no_write(user: User) -> None:
+    """Twice as often as `backoffLimit` would allow, if that were the fault of the drivers."""
+    apply(user, "iceberg", backoffLimit=0)
+
+    for _ in range(2):
+        pod = user.running_driver()
+        node = user.installation.cluster.get("pod", pod, "-n", user.namespace)["spec"]["nodeName"]
+        selector = f"--pod-selector=checkpointed.dev/write={user.name},checkpointed.dev/role=driver"
+        user.kubectl("drain", node, selector, "--force", "--delete-emptydir-data", "--ignore-daemonsets", "--timeout=60s")
+        user.kubectl("uncordon", node)
+        user.until(lambda pod=pod: pod not in user.driver_names(), what="the driver has left")  # type: ignore[misc]
+
+    all_is_well(user)
+    assert [attempt["cause"] for attempt in user.status()["attempts"]] == ["Evicted", "Evicted", "Completed"]
+
+
 #: Imported by the driver too, which makes the table from the output: told to, it takes all the memory there is.
 HUNGRY = """
 import os, threading, time

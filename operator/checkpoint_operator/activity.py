@@ -82,21 +82,20 @@ def share_of(progress: Progress) -> float | None:
 
 
 def how_far(progress: Progress) -> str | None:
-    """Return briefly how much of the input is done, and of how much: "1.23M/10M rows", or "3.44Gi/12Gi" where bytes are counted.
+    """Return briefly how much of the input is done, and of how much: "1.23M/10M" rows, or "3.44Gi/12Gi" where bytes are counted.
 
-    Where it is not known how much there is, the source rows that are done: "1.23M rows"; None before anything is known. It moves
-    while a long task has sealed nothing, since what is in hand is counted. Nothing is rounded up: what is not done is not said.
+    Where it is not known how much there is, the source rows that are done: "1.23M"; None before anything is known. Without a
+    space, as it is a column of kubectl, which people cut at spaces. It moves while a long task has sealed nothing, since what is
+    in hand is counted. Nothing is rounded up: what is not done is not said.
     """
     known = progress.positions_known
     if known is None:
         is_silent = progress.tasks is None and not progress.rows_read
-        return None if is_silent else f"{_short(progress.rows_read + progress.rows_in_hand, 1000, _DECIMAL)} rows"
+        return None if is_silent else _short(progress.rows_read + progress.rows_in_hand, 1000, _DECIMAL)
     base, suffixes = (1024, _BINARY) if progress.unit == "bytes" else (1000, _DECIMAL)
     done = min(progress.positions_done, known)
     text = f"{_short(done, base, suffixes)}/{_short(known, base, suffixes)}"
-    if progress.unit == "bytes":
-        return text if known >= base else f"{text} bytes"
-    return f"{text} rows"
+    return f"{text}B" if progress.unit == "bytes" and known < base else text
 
 
 def _short(count: int, base: int, suffixes: Sequence[str]) -> str:

@@ -105,7 +105,7 @@ class Status(StatusSection):
     attempt: Count | None = Field(default=None, description="The last driver of this epoch, counted from 1.")
     progress: Annotated[str, Field(max_length=64)] | None = Field(
         default=None,
-        description="How much of the input is done, as 1.23M/10M rows, or 3.44Gi/12Gi where bytes are counted; only the rows "
+        description="How much of the input is done, as 1.23M/10M (rows), or 3.44Gi/12Gi where bytes are counted; only the rows "
         "that are done where it is not known how much there is. What running tasks have computed and not sealed yet is among it.",
     )
     activity: Annotated[str, Field(max_length=256)] | None = Field(

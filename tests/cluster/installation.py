@@ -126,6 +126,13 @@ class Installation:
 
 def signal_first_process(pod: str, number: signal.Signals) -> None:
     """From this machine: the kernel keeps the first process of a container from signals that come from inside."""
+    process = first_process(pod)
+    assert process is not None, f"no process of {pod} was found"
+    os.kill(process, number)
+
+
+def first_process(pod: str) -> int | None:
+    """Return the process of a pod's container as this machine numbers it; None if there is none (any more)."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes().split(b"\0")
@@ -134,6 +141,5 @@ def signal_first_process(pod: str, number: signal.Signals) -> None:
             continue
         command = (process / "cmdline").read_bytes()
         if f"HOSTNAME={pod}".encode() in environment and is_first and b"pause" not in command:
-            os.kill(int(process.name), number)
-            return
-    raise AssertionError(f"no process of {pod} was found")
+            return int(process.name)
+    return None

@@ -288,7 +288,7 @@ def test_progress_moves_within_one_task_that_has_sealed_nothing_and_is_told_ever
 
     assert seen[0] != seen[-1]
     assert world.status.tasks_sealed == 0
-    assert {text for text in seen if text is not None} <= {f"{rows}00k/1M rows" for rows in range(1, 6)} | {"0/1M rows"}
+    assert {text for text in seen if text is not None} <= {f"{rows}00k/1M" for rows in range(1, 6)} | {"0/1M"}
     assert len(world.api.writes_made) - before <= 6
 
 

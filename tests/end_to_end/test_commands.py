@@ -117,4 +117,4 @@ def test_an_unknown_catalog_lists_the_known_ones(tmp_path: Path) -> None:
 
     assert code == 2
     assert "'tset'" in output
-    assert "it has: test" in output
+    assert "there are: test" in output

@@ -61,6 +61,8 @@ def locate(path: str) -> Location:
 
 
 def _absolute(path: str) -> str:
+    if path.startswith("/") and "//" not in path and "/." not in path and not path.endswith("/"):
+        return path  # as paths of files are that were found: of a million it is asked several times
     # POSIX lets two slashes at the start mean something else, so that Python keeps them; on Linux and macOS they mean one.
     return re.sub(r"^//+", "/", os.path.abspath(path))
 

@@ -612,6 +612,40 @@ def test_the_types_of_json_fields_are_told_with_values_that_have_them(ground: Gr
     assert [column["inferred"] for column in columns] == [True, True, False, True, True, True, True]
 
 
+def test_the_types_inside_of_json_fields_are_told_with_values_that_have_them(ground: Ground) -> None:
+    rows = [
+        '{"at": {"x": 1, "y": null}, "on": {"a": 1}, "list": [], "parts": [{"n": 1}], "one": {"x": 1}}',
+        '{"at": {"x": 1.5, "y": null}, "on": {"b": "c"}, "list": [1, 2], "parts": [{"n": 2}, {"n": 0.5}], "one": {"x": 0.5}}',
+        '{"at": null, "on": {"a": 2}, "list": [2.5], "parts": []}',
+    ]
+    ground.use_text("\n".join(rows) + "\n", "json", "rows.json")
+
+    assert read_columns(ground) == [
+        ("at", "struct<x: double, y: string>", "at.x: 1.5 in line 2; at.y: NULL in all of the first rows"),
+        ("on", "struct<a: int64, b: string>", 'on.a: 1 in line 1; on.b: "c" in line 2'),
+        ("list", "list<item: double>", "[2.5] in line 3 has this type"),
+        ("parts", "list<item: struct<n: double>>", '[{"n": 2}, {"n": 0.5}] in line 2 has this type'),
+        ("one", "struct<x: double>", '{"x": 0.5} in line 2 has this type'),
+    ]
+
+
+def test_of_many_types_inside_of_a_json_field_the_first_are_told(ground: Ground) -> None:
+    fields = ", ".join(f'"f{number}": {number}' for number in range(20))
+    ground.use_text(f'{{"id": 1, "at": {{{fields}, "none": null}}}}\n', "json", "rows.json")
+
+    why = read_columns(ground)[1][2]
+
+    assert why.startswith("at.f0: 0 in line 1; at.f1: 1 in line 1; ")
+    assert why.endswith("; and 13 more fields")
+
+
+def test_lines_of_json_that_are_set_apart_count_as_lines(ground: Ground) -> None:
+    ground.use_text('{"id": 1, "price": 2}\nno object\n{"id": 2, "price": 1.5}\n', "json", "rows.json")
+    ground.spec["onRowError"] = "Quarantine"
+
+    assert read_columns(ground)[1] == ("price", "double", "1.5 in line 3 has this type")
+
+
 def test_where_the_first_rows_of_json_cannot_be_read_the_note_has_the_words_of_a_run(ground: Ground) -> None:
     ground.use_text('{"id": 1}\n{"id": [1]}\n', "json", "rows.json")
 

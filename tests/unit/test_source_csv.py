@@ -586,6 +586,32 @@ def test_column_that_is_not_there_is_named(tmp_path: Path, field: str, value: An
     assert f"source.{field}" in error.message
 
 
+@pytest.mark.parametrize("header", [True, False])
+def test_what_one_file_begins_with_says_nothing_of_another(tmp_path: Path, header: bool) -> None:
+    """As each of them alone, in any order: with and without line breaks, blank lines and byte order marks."""
+    texts = (
+        "a,b\n1,2\n",
+        "a,b",
+        "a,b\r\n1,2\n",
+        "\n\na,b\n1,2",
+        "\ufeffa,b\n3,4\n",
+        "",
+        "\n",
+        "a,b\n",
+        "a,b\n\n1,2\n",
+        "a,b\n1,2\n",
+    )
+    plain = put(tmp_path, "z.csv", "a,b\n1,2\n")  # looked at last
+    for order in (1, -1):
+        folder = tmp_path / f"order {order}"
+        paths = [put(folder, f"{number}.csv", text) for number, text in enumerate(texts[::order])]
+
+        together, _ = open_reader("csv", options={"header": header}).describe([*paths, plain])
+
+        alone = [open_reader("csv", options={"header": header}).describe([path, plain])[0][0] for path in paths]
+        assert list(together[:-1]) == alone
+
+
 def test_header_with_line_breaks_in_names(tmp_path: Path) -> None:
     path = put(tmp_path, "x.csv", '"a\nb",c\n1,2\n')
     assert "multiLine" in refusal(path).message

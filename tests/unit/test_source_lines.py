@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint_formats.files import lines as lines_module
-from checkpoint_formats.files.lines import Lines, first_line, line_blocks, line_start, piece_of_lines
+from checkpoint_formats.files.lines import Lines, first_line, line_blocks, line_start, piece_of_lines, read_beginning
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -167,7 +167,7 @@ def test_first_line_is_the_first_that_is_not_blank_without_byte_order_mark(
     tmp_path: Path, data: bytes, line: bytes, position: int
 ) -> None:
     file = described(str(tmp_path), data)
-    found = first_line(FILES, file.path, file.size_bytes)
+    found = first_line(FILES, file.path, file.size_bytes, read_beginning(FILES, file.path, file.size_bytes))
     assert found is not None
     assert (found.buffer.to_pybytes(), found.position) == (line, position)
 
@@ -175,13 +175,13 @@ def test_first_line_is_the_first_that_is_not_blank_without_byte_order_mark(
 @pytest.mark.parametrize("data", [b"", b"\n\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
 def test_text_of_blank_lines_has_no_first_line(tmp_path: Path, data: bytes) -> None:
     file = described(str(tmp_path), data)
-    assert first_line(FILES, file.path, file.size_bytes) is None
+    assert first_line(FILES, file.path, file.size_bytes, read_beginning(FILES, file.path, file.size_bytes)) is None
 
 
 def test_utf16_is_refused(tmp_path: Path) -> None:
     file = described(str(tmp_path), "a,b\n".encode("utf-16"))
     with pytest.raises(NeedsChange, match="UTF-16"):
-        first_line(FILES, file.path, file.size_bytes)
+        first_line(FILES, file.path, file.size_bytes, read_beginning(FILES, file.path, file.size_bytes))
 
 
 # --- where each row lies --------------------------------------------------------------------------------------------------

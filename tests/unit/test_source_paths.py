@@ -273,6 +273,34 @@ def test_files_that_let_wait_are_looked_at_side_by_side_and_given_in_their_order
     assert threads - {threading.get_ident()}
 
 
+def test_a_disk_that_let_wait_for_a_while_is_looked_at_one_by_one_again() -> None:
+    now, by_threads = 0.0, 0
+
+    def look(number: int) -> int:
+        nonlocal now, by_threads
+        now += 0.05 if number < 100 else 0.00001
+        by_threads += threading.get_ident() != here
+        return number * 2
+
+    here = threading.get_ident()
+    assert list(streamed_each(look, range(50_000), lambda: now)) == list(range(0, 100_000, 2))
+    assert 0 < by_threads < 5_000
+
+
+def test_a_store_that_lets_wait_is_hardly_ever_asked_one_by_one() -> None:
+    now, one_by_one = 0.0, 0
+
+    def look(number: int) -> int:
+        nonlocal now, one_by_one
+        now += 0.05
+        one_by_one += threading.get_ident() == here
+        return number
+
+    here = threading.get_ident()
+    assert list(streamed_each(look, range(20_000), lambda: now)) == list(range(20_000))
+    assert one_by_one < 20
+
+
 @pytest.mark.parametrize("seconds", [0.00001, 0.05])
 def test_the_first_file_that_cannot_be_read_is_the_one_that_is_named(seconds: float) -> None:
     now = 0.0

@@ -63,12 +63,16 @@ class Disk:
 
     def read_range(self, location: Location, start: int, end: int) -> bytes:
         try:
-            with open(location.key, "rb", buffering=0) as file:
+            # A million files are looked at so before a plan: a file object for each would take half of the time.
+            opened = os.open(location.key, os.O_RDONLY)
+            try:
                 parts = []
-                while start < end and (part := os.pread(file.fileno(), end - start, start)):
+                while start < end and (part := os.pread(opened, end - start, start)):
                     parts.append(part)
                     start += len(part)
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+            finally:
+                os.close(opened)
         except FileNotFoundError as error:
             raise vanished(location.key) from error
         except OSError as error:

@@ -187,13 +187,24 @@ class ByteRange:
         return data
 
 
-def first_line(files: SourceFiles, path: str, size_bytes: int) -> Lines | None:
-    """Return the first line that is not blank, without the UTF-8 byte order mark; None if there is none."""
-    source = ByteRange(files, path, 0, size_bytes)
-    look = _LOOK_BYTES // 2
+def read_beginning(files: SourceFiles, path: str, size_bytes: int) -> bytes:
+    """Return the first bytes of a file, of a text mostly its first line."""
+    return ByteRange(files, path, 0, size_bytes).read(_LOOK_BYTES)
+
+
+def first_line(files: SourceFiles, path: str, size_bytes: int, beginning: bytes) -> Lines | None:
+    """Return the first line that is not blank, without the UTF-8 byte order mark; None if there is none.
+
+    `beginning` are the first bytes of the file, which need not be read again.
+    """
+    source = ByteRange(files, path, len(beginning), size_bytes)
+    look = _LOOK_BYTES
 
     def read_little(_: int) -> bytes:
-        nonlocal look
+        nonlocal look, beginning
+        if beginning:
+            data, beginning = beginning, b""
+            return data
         look = min(look * 2, _READ_BYTES)
         return source.read(look)
 

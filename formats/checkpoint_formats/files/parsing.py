@@ -107,7 +107,7 @@ def chunks_of_lines(
 
 
 def without_bad_lines(path: str, lines: Lines, parse: Callable[[Lines], object]) -> Lines:
-    """Return the lines without those that cannot be read by themselves: a copy, where there are any.
+    """Return the lines with blank ones in the place of those that cannot be read by themselves: a copy, where there are any.
 
     For samples: where very many cannot be read, those after them are left out too.
     """
@@ -120,7 +120,7 @@ def without_bad_lines(path: str, lines: Lines, parse: Callable[[Lines], object])
     parts = list(islice(parse_apart(path, lines, try_to_parse), MOST_PARTS_OF_A_SAMPLE))
     if len(parts) == 1 and not isinstance(parts[0][1], BadLine):
         return lines
-    data = b"".join(part.buffer.to_pybytes() for part, found in parts if not isinstance(found, BadLine))
+    data = b"".join(b"\n" if isinstance(found, BadLine) else part.buffer.to_pybytes() for part, found in parts)
     return Lines(data, 0, len(data), lines.position)
 
 

@@ -27,6 +27,8 @@ _MOST_AT_A_TIME: Final = 32
 #: A look at a file that takes longer than this waits for something.
 _FAST_S: Final = 0.001
 _SLOW_IN_A_ROW: Final = 2
+#: After so many side by side, a few are looked at one by one again: a disk may only have been busy.
+_SIDE_BY_SIDE: Final = 4_096
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -94,8 +96,8 @@ class SourceFiles:
         location = locate(path)
         return self._medium(location).identify(location)
 
-    def check_unchanged(self, file: SourceFile) -> None:
-        """Raise NeedsChange(SourceChanged) if the file is no longer the one that was described."""
+    def check_unchanged(self, file: SourceFile | FoundFile) -> None:
+        """Raise NeedsChange(SourceChanged) if the file is no longer the one that was found or described."""
         now = self.head(file.path)
         if now is None:
             raise changed(file.path, f"its etag was {file.etag}, now it is not there")
@@ -129,17 +131,20 @@ def for_each(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
 def streamed_each(work: Callable[[_T], _R], items: Sequence[_T], clock: Callable[[], float] = time.monotonic) -> Iterator[_R]:
     """Give the results in the order of the files, some ahead: of a million files not all are in memory at once.
 
-    One by one as long as that is fast, as on a local disk, where threads only wait for each other (five times the time); from the
-    first looks that wait for a store, many at once.
+    One by one as long as that is fast, as on a local disk, where threads only wait for each other (five times the time); while
+    looks wait for a store, many at once.
     """
-    at, count, slow = 0, 1, 0
-    while slow < _SLOW_IN_A_ROW and at < len(items):
-        started = clock()
-        results = [work(item) for item in items[at : at + count]]
-        slow = slow + 1 if clock() - started >= _FAST_S * len(results) else 0
-        yield from results
-        at, count = at + len(results), min(2 * count, _MOST_AT_A_TIME)
-    yield from streamed(in_threads, work, items[at:], _AT_ONCE)
+    at = 0
+    while at < len(items):
+        count, slow = 1, 0
+        while slow < _SLOW_IN_A_ROW and at < len(items):
+            started = clock()
+            results = [work(item) for item in items[at : at + count]]
+            slow = slow + 1 if clock() - started >= _FAST_S * len(results) else 0
+            yield from results
+            at, count = at + len(results), min(2 * count, _MOST_AT_A_TIME)
+        yield from streamed(in_threads, work, items[at : at + _SIDE_BY_SIDE], _AT_ONCE)
+        at += _SIDE_BY_SIDE
 
 
 def each_once(files: Iterable[FoundFile]) -> tuple[FoundFile, ...]:

@@ -28,12 +28,14 @@ class Bounds(Shown):
 
 
 class ColumnType(Shown):
-    """A column of a CSV source, as a run would read it now. The first attempt of an epoch fixes that."""
+    """A column of a CSV or JSON source, as a run would read it now. The first attempt of an epoch fixes that."""
 
     column: str
-    type: str = Field(description="By the names that source.types has.")
+    type: str = Field(description="By the names that source.types has; of JSON fields with fields in them, by Arrow's.")
     inferred: bool = Field(description="False: source.types gives it.")
-    why: str = Field(description="The text that decided, where it stands, and what is the matter with it.")
+    why: str = Field(
+        description="The text that decided, where it stands, and what is the matter with it; of JSON, a value that has the type."
+    )
 
 
 class Prediction(Shown):
@@ -42,7 +44,9 @@ class Prediction(Shown):
     source_files: int | None = Field(description="Null: only Spark can tell.")
     source_bytes: int | None
     source_rows: int | None = Field(description="Where every file tells it without being read.")
-    columns: tuple[ColumnType, ...] = Field(description="Of CSV, whose types are told by its texts; empty otherwise.")
+    columns: tuple[ColumnType, ...] = Field(
+        description="Of CSV and JSON, whose types are told by their first rows; empty otherwise."
+    )
     way: Literal["splits", "dataframes"]
     why: str
     cores: int = Field(description="How many tasks `run` has at once by default on this machine.")

@@ -42,7 +42,6 @@ class CsvDialect:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._invalid_rows = 0
-        self._last_names: tuple[bytes, tuple[str, ...]] = (b"", ())
         try:
             self.parse_options = pa.csv.ParseOptions(
                 delimiter=options.delimiter,
@@ -76,16 +75,12 @@ class CsvDialect:
 
     def names_in(self, line: Lines) -> tuple[str, ...]:
         """Return the column names that the first line of a file gives: its fields, or f0, f1, ... without a header."""
-        text = line.data[line.begin : line.end]
-        if text == self._last_names[0]:  # of a hundred thousand files, all begin with the same line
-            return self._last_names[1]
         line = line.with_break()  # without one, a header and no rows would be nothing to pyarrow
         table = self._read_csv(line, pa.csv.ConvertOptions(), autogenerate_column_names=not self._options.header)
         if self._options.header and table.num_rows:
             raise NotOneRowALine("its lines end in \\r alone", "convert them to \\n")
         names = tuple(table.column_names)
         self._check_is_closed(line, names)
-        self._last_names = (text, names)
         return names
 
     def parse(self, lines: Lines, names: Sequence[str], columns: InferredColumns) -> pa.RecordBatch:

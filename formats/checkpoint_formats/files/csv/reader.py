@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -14,7 +15,7 @@ from checkpoint_formats.files.csv.dialect import FIRST_WAY_OUT, WAY_OUT, CsvDial
 from checkpoint_formats.files.csv.inference import infer_types
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
 from checkpoint_formats.files.csv.stream import CsvStream
-from checkpoint_formats.files.lines import Lines, first_line, line_start, piece_of_lines
+from checkpoint_formats.files.lines import Lines, first_line, line_start, piece_of_lines, read_beginning
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk, number_rows
 from checkpoint_formats.files.parsing import (
@@ -37,6 +38,15 @@ _SAMPLE_FILES: Final = 3
 _HEADER_WAY_OUT: Final = "rewrite the file, read it in a write of its own, or set source.options.header: false if there is none"
 
 
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """A file up to the end of its first line, which may be a row, where its rows start, and the names that the line gives."""
+
+    text: bytes
+    start: int
+    names: tuple[str, ...]
+
+
 class CsvReader:
     """Positions are bytes; in gzip files, and with the options multiLine and escape, row numbers.
 
@@ -53,6 +63,7 @@ class CsvReader:
         self._files = files
         self._dialect = CsvDialect(source.options)
         self._stream = CsvStream(files, source.options, self._dialect, sets_apart=sets_apart)
+        self._last_header: _Header | None = None
 
     def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
         looked_at = for_each(self._look, self._files.expand(paths))
@@ -115,7 +126,11 @@ class CsvReader:
 
     def _look_at_lines(self, path: str, size_bytes: int) -> tuple[int, tuple[str, ...] | None]:
         """Return where the rows start, and the column names."""
-        line = first_line(self._files, path, size_bytes)
+        beginning = read_beginning(self._files, path, size_bytes)
+        # Of a million files, all begin with the same line.
+        if (last := self._last_header) is not None and beginning.startswith(last.text):
+            return last.start, last.names
+        line = first_line(self._files, path, size_bytes, beginning)
         if line is None:
             return size_bytes, None
         try:
@@ -123,7 +138,11 @@ class CsvReader:
         except (pa.ArrowException, ValueError) as error:  # ValueError: not UTF-8 too
             way_out = error.way_out if isinstance(error, NotOneRowALine) else "mend the file, or convert it to UTF-8"
             raise unreadable(path, f"its first line: {explain(error)}", way_out) from error
-        return line.position + (line.size_bytes if self._options.header else 0), names
+        start, end = line.position + (line.size_bytes if self._options.header else 0), line.position + line.size_bytes
+        # Without its line break the line may go on in another file.
+        if beginning.endswith(b"\n", 0, end) and end <= len(beginning):
+            self._last_header = _Header(beginning[:end], start, names)
+        return start, names
 
     def _samples(self, files: Sequence[SourceFile], names: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:
         """Give the first rows of each file that has rows: the columns whose types are not given, as binaries."""

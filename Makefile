@@ -2,14 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 IN_PARALLEL = --numprocesses=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 # The tests on a cluster, which take longest and mostly wait, begin first; tests/conftest.py says which tests stay together.
+# Ten failures end the run: where something is stuck, each test waits for its time limit, and what went wrong is told at the end.
 IN_ORDER := --dist=loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance docs test test-cluster bench check format prefetch pin clean cluster cluster-down images
+.PHONY: help setup run run-lance docs test test-cluster bench check format prefetch pin sbom clean cluster cluster-down images
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -20,8 +20,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1). Say: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
 	@echo "setting up $(VENV) (about a minute the first time)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@awk '/^[^ ]/ { is_uv = /^uv==/ } is_uv' constraints.txt > $(VENV)/uv.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
+	@$(BIN)/uv pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 run: setup ## run the example: flights to an Iceberg table
@@ -39,7 +40,7 @@ check: setup ## the fast checks: format, lint, types, import rules, pure tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(IN_PARALLEL) --dist=worksteal tests/unit tests/simulation
+	CHECKPOINTED_WRITES_CHECK=quick $(BIN)/python -m pytest $(IN_PARALLEL) --dist=worksteal tests/unit tests/simulation
 
 prefetch: setup ## fetch and build the servers that the tests use, once, into a cache folder
 	@$(BIN)/python -m checkpoint_operator.local.java
@@ -50,7 +51,7 @@ test: setup prefetch ## run every test; as root on Linux, those on a real cluste
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(IN_PARALLEL) $(IN_ORDER) --durations=40 --durations-min=5
+	$(BIN)/python -m pytest $(IN_PARALLEL) $(IN_ORDER) --maxfail=10 --durations=40 --durations-min=5
 
 test-cluster: setup prefetch ## run the tests on a real cluster of this machine only (root on Linux)
 	$(BIN)/python -m pytest tests/cluster
@@ -81,15 +82,25 @@ images: setup ## build the images of operator and Spark into archives, and load 
 	@$(BIN)/python -m devtools.kubernetes images
 
 docs: setup ## build the documentation into build/docs
+	$(BIN)/python -m devtools.documentation
 	PYTHONPATH=. $(BIN)/python -m mkdocs build --quiet
 
 format: setup ## format the code
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format .
 
-pin: setup ## write constraints.txt from what is installed
-	@{ echo "# Every package of the project's environment, pinned. Made by: make pin"; \
-	   $(BIN)/uv pip freeze | grep -viE '^(-e|#|pip==|setuptools==|uv==|wheel==|checkpointed)' | sort -f; } > constraints.txt
+pin: setup ## write constraints.txt: each package's version, as it is there or with UPGRADE=1 the newest, and the hashes of its files
+	@printf '%s\n' hatchling setuptools wheel uv | $(BIN)/uv pip compile pyproject.toml - --all-extras --universal \
+	   --generate-hashes --no-annotate --custom-compile-command='make pin' $(if $(UPGRADE),--upgrade) --quiet \
+	   --output-file=constraints.txt
+
+sbom: setup ## list the packages of each image, as CycloneDX, in build/sbom
+	@mkdir -p build/sbom
+	@set -e; for folder in operator spark_app; do list=build/sbom/$$folder; \
+	  $(BIN)/uv pip compile pyproject.toml $$(grep -o -- '--extra=[a-z]*' $$folder/Dockerfile) --constraint constraints.txt --generate-hashes \
+	    --no-annotate --quiet --output-file=$$list.txt >/dev/null; \
+	  PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements $$list.txt --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file $$list.cdx.json; \
+	  rm $$list.txt; echo $$list.cdx.json; done
 
 clean: ## remove what the examples and tools made (not .venv)
 	rm -rf build examples/data examples/output .mypy_cache .ruff_cache .hypothesis

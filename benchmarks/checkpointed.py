@@ -17,9 +17,11 @@ from benchmarks.inputs import Input
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.core.actions import Finish
-from checkpoint_operator.core.observation import DriverSight, DriverState
+from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.local.runner import identify
-from checkpoint_operator.reconcile import Drivers, Reconciler, Write
+from checkpoint_operator.observing import Observer
+from checkpoint_operator.ports import Drivers, Write
+from checkpoint_operator.reconcile import Reconciler
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -62,11 +64,11 @@ class Lake:
     def manifest(
         self, source: Input | str, sink: dict[str, Any], checkpoint: dict[str, Any] | None = None, keys: str = "", **spec: Any
     ) -> CheckpointedWrite:
-        """Return a manifest with a name of its own, so that each run is a new write. `keys`: the DataFrame way by that column."""
+        """Return a manifest with a name of its own, so that each run is a new write. `keys`: by that key column, with Spark."""
         path = str(source.folder) if isinstance(source, Input) else source
-        by_keys = {"way": "DataFrame", "keyColumns": [keys]} if keys else {}
+        files = {"format": "parquet", "paths": [path]}
         sections = {
-            "source": {"format": "parquet", "path": path, **by_keys},
+            "source": {"spark": {**files, "keyColumns": [keys]}} if keys else {"files": files},
             "sink": sink,
             "checkpoint": {"uri": str(self.folder / "checkpoints"), **(checkpoint or {})},
             **spec,
@@ -81,7 +83,7 @@ def iceberg(table: Table) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class SessionDrivers:
-    """The driver port: an attempt runs in this process and ships its tasks with the Spark that is running."""
+    """The driver port: an attempt runs in this process and runs its tasks with the Spark that is running."""
 
     spark: SparkSession
     store: ObjectStore
@@ -89,18 +91,18 @@ class SessionDrivers:
     cores: int
     _ended: set[tuple[EpochKey, int]] = field(default_factory=set)
 
-    def look(self, key: EpochKey, attempt: int) -> DriverSight:
-        return DriverSight(DriverState.GONE if (key, attempt) in self._ended else DriverState.NOT_STARTED)
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
+        return DriverObservation(DriverState.GONE if (key, attempt) in self._ended else DriverState.NOT_STARTED)
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         pass
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
-        def ship(orders: Sequence[str]) -> None:
+        def run_tasks(orders: Sequence[str]) -> None:
             self.spark.sparkContext.parallelize(orders, len(orders)).foreach(execute)
 
         ledger, storage = Ledger(self.store, key), self.settings.for_drivers()
-        run_attempt(ledger, launch.attempt, storage, self.cores, ship, self._run_dataframes)
+        run_attempt(ledger, launch.attempt, storage, self.cores, run_tasks, self._run_dataframes)
         self._ended.add((key, launch.attempt))
 
     def _run_dataframes(self, ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
@@ -122,7 +124,7 @@ def reconciler_of(manifest: CheckpointedWrite, settings: Settings, drivers: Driv
     """Return the production loop of a write, as its runner or its operator begins it."""
     store = open_store(manifest.spec.checkpoint.uri, settings)
     write = Write(uid=identify(store, manifest), spec=manifest.spec, code_digest=code_digest(manifest.spec))
-    return Reconciler(write, store, drivers, open_sink(manifest.spec.sink, settings))
+    return Reconciler(Observer(write, store, drivers, open_sink(manifest.spec.sink, settings)))
 
 
 def finish(reconciler: Reconciler) -> None:
@@ -133,7 +135,7 @@ def finish(reconciler: Reconciler) -> None:
 
 
 def run_in(spark: SparkSession, manifest: CheckpointedWrite, settings: Settings, cores: int) -> float:
-    """Run a write with the Spark that is running; return the seconds from the first look to the mark."""
+    """Run a write with the Spark that is running; return the seconds from the first look to the commit record."""
     started = time.perf_counter()
     store = open_store(manifest.spec.checkpoint.uri, settings)
     finish(reconciler_of(manifest, settings, SessionDrivers(spark, store, settings, cores)))

@@ -21,7 +21,7 @@ from benchmarks.checkpointed import Lake, finish, iceberg, reconciler_of
 from benchmarks.pairs import Ran, interleave
 from benchmarks.results import Result, result_of
 from checkpoint_operator.core.actions import StartDriver
-from checkpoint_operator.core.observation import DriverSight, DriverState
+from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import LaunchRecord
@@ -36,8 +36,8 @@ _PARALLELISM: Final = 32
 class NoDrivers:
     """The driver port of an operator that finds nobody and starts nobody."""
 
-    def look(self, key: EpochKey, attempt: int) -> DriverSight:
-        return DriverSight(DriverState.GONE)
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
+        return DriverObservation(DriverState.GONE)
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         raise AssertionError("an attempt was recorded")

@@ -30,7 +30,7 @@ from checkpoint_operator.commit.outcomes import Committed
 from checkpoint_operator.commit.results import gather
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Sink
+from checkpoint_protocol.sink import Sink
 from checkpoint_protocol.store import open_store
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def ours(rig: Rig, staged: Staged) -> dict[str, float]:
     started = time.perf_counter()
     ledger = Ledger(open_store(f"{rig.base}/checkpoints", rig.settings), staged.key)
     sink = open_sink(Sink.model_validate({"iceberg": {"catalog": "bench", "table": f"b.{staged.table}"}}), rig.settings)
-    assert ledger.close(1).complete
+    assert ledger.chains.close(1).complete
     closed = time.perf_counter()
     results = gather(ledger, 1, sink.pack)
     gathered = time.perf_counter()

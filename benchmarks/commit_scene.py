@@ -31,7 +31,6 @@ from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     FieldMetrics,
@@ -45,6 +44,7 @@ from checkpoint_protocol.records import (
     encode,
 )
 from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.sink import Sink
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.bundling import Bundler
@@ -175,12 +175,12 @@ def set_the_scene(rig: Rig, count: int) -> Staged:
         else:
             os.link(copied, on_disk.parent / file)
     ledger = Ledger(open_store(f"{rig.base}/checkpoints", fast), key)
-    ledger.put_launch(launch(target=target))
+    ledger.attempts.put_launch(launch(target=target))
     source = SourceFile(path="/in", etag="e", size_bytes=1, unit="rows", start=0, end=count)
-    ledger.put_input(InputRecord(token=new_token(), files=(source,), arrow_schema=""))
+    ledger.inputs.put_input(InputRecord(token=new_token(), files=(source,), arrow_schema=""))
     starts = range(0, count, _LINKS)
     tasks = tuple((Range(file=0, start=start, end=min(start + _LINKS, count)),) for start in starts)
-    plan = ledger.put_plan(PlanRecord(token=new_token(), attempt=1, tasks=tasks, done_files=0, done_rows=0))
+    plan = ledger.plans.put_plan(PlanRecord(token=new_token(), attempt=1, tasks=tasks, done_files=0, done_rows=0))
 
     def put(number: int) -> None:
         seal = Seal(
@@ -201,7 +201,7 @@ def set_the_scene(rig: Rig, count: int) -> Staged:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(encode(seal))
         else:
-            ledger.put_seal(seal)
+            ledger.seals.put_seal(seal)
 
     ledger.ask_all(put, range(count))
     Bundler(ledger, 1, plan.token).bundle(32)

@@ -44,7 +44,7 @@ _PATIENCE_S: Final = 600.0
 
 
 def measure(bench: Bench) -> Iterator[Result]:
-    folder, count = bench.folder, 20 if bench.small else 1000
+    folder, count = bench.folder, 30 if bench.small else 1000
     with start_api_server_only(folder / "api") as server:
         server.kubectl("apply", "--server-side", "-f", str(_ROOT / "crds"))
         server.kubectl("create", "namespace", "bare")
@@ -118,7 +118,7 @@ def _apply_writes(folder: Path, count: int) -> dict[str, float]:
 
 def _write(folder: Path, name: str) -> dict[str, Any]:
     spec = {
-        "source": {"format": "parquet", "path": str(folder / "input")},
+        "source": {"files": {"format": "parquet", "paths": [str(folder / "input")]}},
         "sink": {"iceberg": {"catalog": "local", "table": "db.rows"}},
         "checkpoint": {"uri": str(folder / "checkpoints")},
     }
@@ -173,7 +173,16 @@ def _operator(folder: Path, server: ApiServer) -> Iterator[tuple[psutil.Process,
     made.create_namespace("db")
     made.create_table("db.rows", pa.schema([("id", pa.int64())]))
     ports = {"healthPort": free_port(), "metricsPort": free_port()}
-    operator_config = {"namespaces": [_NAMESPACE], "workloads": {"image": "none"}, "allowLocalPaths": True, **ports}
+    operator_config = {
+        "namespaces": [_NAMESPACE],
+        "ownNamespace": "operator",
+        "recordKeys": {"secretName": "operator-checkpointed-write-operator-record-keys"},
+        "workloads": {"image": "none"},
+        "allowLocalPaths": True,
+        # All of them at once: what is measured is how fast they are asked for.
+        "driversPerNamespace": 0,
+        **ports,
+    }
     (folder / "operator.yaml").write_text(yaml.safe_dump(operator_config))
     (folder / "settings.yaml").write_text(yaml.safe_dump({"catalogs": {"local": catalog}}))
     command = [environments.python_of_operator(), "-m", "checkpoint_operator.cluster.main"]

@@ -62,7 +62,7 @@ def measure(bench: Bench) -> Iterator[Result]:
     ended = time.time()
     memory.stop()
     assert isinstance(done.outcome, Finish), done.outcome
-    sealed = sum(seal.rows_read for seal in ledger.counted_seals([1]))
+    sealed = sum(seal.rows_read for seal in ledger.chains.counted_seals([1]))
     files = [task.file.file_path for task in table.refresh().scan().plan_files()]
     if (found := _content(files)) != (expected := _content([str(file) for file in folder.glob("*.parquet")])):
         raise OutputsDiffer(f"the table holds {found}, and expected was {expected}")

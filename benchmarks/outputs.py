@@ -62,6 +62,6 @@ def of_lance(uri: str | Path) -> Content:
 
 
 def _content(relation: Any) -> Content:
-    made = relation.query("found", f"SELECT count(*), count(DISTINCT id), coalesce(sum({_CONTENT}), 0) FROM found").fetchone()
+    made = relation.query("found", f"SELECT count(*), count(DISTINCT id), coalesce(sum({_CONTENT}), 0) FROM found").fetchone()  # noqa: S608 names of the benchmark itself
     assert made is not None
     return Content(*(int(number) for number in made))

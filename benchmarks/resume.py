@@ -190,7 +190,7 @@ def _run(
     done = Runner(manifest, lake.settings, bench.cores, note).run()
     ended = time.time()
     assert isinstance(done.outcome, Finish), done.outcome
-    sealed = sum(seal.rows_read for seal in ledger.counted_seals([1])) / source.rows
+    sealed = sum(seal.rows_read for seal in ledger.chains.counted_seals([1])) / source.rows
     if killer is not None:
         killer.join()
         if len(started) < 2:

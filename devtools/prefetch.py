@@ -22,6 +22,8 @@ ENTRIES: tuple[tuple[str, Callable[[], object]], ...] = (
     ("etcd (built with Go)", binaries.etcd),
     ("Kubernetes' API server, controllers and kubectl (built with Go, for minutes)", binaries.control_plane),
     ("helm (built with Go, for minutes)", binaries.helm),
+    ("kube-score (built with Go, for a minute)", binaries.kube_score),
+    ("kstatus and Argo CD's Lua (built with Go)", binaries.health),
 )
 
 #: What only a machine can use on which a cluster can run.

@@ -12,9 +12,18 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from xdist.scheduler.protocol import Scheduling  # type: ignore[import-untyped]
 
+from tests.support.effort import examples
+
 pytest_plugins = ["tests.servers"]
 
-settings.register_profile("same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "same",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 

@@ -13,12 +13,15 @@ from pydantic import BaseModel
 
 from checkpoint_operator.cli.main import main as command_line
 from checkpoint_operator.cluster.metrics import Metrics
+from checkpoint_operator.core.phases import MEANINGS
 from checkpoint_operator.crd import custom_resource_definition
 from checkpoint_protocol.settings import CatalogSettings
 from checkpoint_protocol.storage import StorageEntry
 
 ROOT: Final = Path(__file__).parents[2]
 REASONS: Final = ROOT / "docs" / "reference" / "reasons.yaml"
+#: Kept in the repository, unlike the other pages: messages name it, and people read it there.
+REASONS_PAGE: Final = REASONS.with_suffix(".md")
 CHART: Final = ROOT / "charts" / "checkpointed-write-operator"
 VALUES: Final = CHART / "values.yaml"
 
@@ -31,8 +34,8 @@ def pages() -> dict[str, str]:
         "settings": _settings,
         "values": _values,
         "commands": _commands,
+        "phases": _phases,
         "metrics": _metrics,
-        "reasons": _reasons,
     }
     made = {f"reference/{name}.md": make() for name, make in makers.items()}
     return made | {"guides/chart.md": (CHART / "README.md").read_text()}
@@ -42,6 +45,10 @@ def reasons() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
     """Return what the documentation says of each reason: by subject, then by reason, `seen`, `why` and `do`."""
     found: Mapping[str, Mapping[str, Mapping[str, str]]] = yaml.safe_load(REASONS.read_text())
     return found
+
+
+def described_reasons() -> list[str]:
+    return [reason for members in reasons().values() for reason in members]
 
 
 def _of_object(title: str, part: str, beginning: str) -> str:
@@ -113,6 +120,13 @@ def _commands() -> str:
     return "\n".join([*lines, ""])
 
 
+def _phases() -> str:
+    """Of `status.phase`, the column of kubectl, the command `status`, and the label of metrics."""
+    lines = ["# Phases", "", "The status of an object, kubectl, the commands and the metrics say one of these.", ""]
+    lines += ["| phase | meaning |", "|---|---|", *(f"| `{phase}` | {meaning} |" for phase, meaning in MEANINGS.items())]
+    return "\n".join([*lines, ""])
+
+
 def _metrics() -> str:
     metrics = Metrics()
     metrics.watch(lambda: 0, dict, dict, dict, lambda: ())
@@ -123,8 +137,9 @@ def _metrics() -> str:
     return "\n".join([*lines, ""])
 
 
-def _reasons() -> str:
-    lines = ["# Reasons", "", "Conditions, events, exit messages and metrics name one of these."]
+def reasons_page() -> str:
+    lines = ["<!-- made of reasons.yaml by: make docs -->", "", "# Reasons", ""]
+    lines += ["Conditions, events, exit messages and metrics name one of these."]
     for subject, members in reasons().items():
         lines += ["", f"## {subject}"]
         for reason, texts in members.items():

@@ -19,8 +19,13 @@ CONTAINERD = "2.3.7"
 RUNC = "1.5.2"
 CNI_PLUGINS = "1.9.1"
 HELM = "4.3.1"
+KUBE_SCORE = "1.20.0"
+KSTATUS = "0.37.2"
+#: As Argo CD runs its health checks.
+LUA = "1.1.1"
 
 PAUSE_SOURCE = Path(__file__).with_name("pause.go")
+HEALTH_SOURCE = Path(__file__).with_name("health.go")
 STATIC = {"CGO_ENABLED": "0"}
 
 
@@ -46,6 +51,11 @@ def helm() -> Path:
     return cache.ensure(f"helm-{HELM}", _build_helm) / "helm"
 
 
+def kube_score() -> Path:
+    """What looks through manifests for what is unsafe, without a network."""
+    return cache.ensure(f"kube-score-{KUBE_SCORE}", _build_kube_score) / "kube-score"
+
+
 def containerd() -> Path:
     """The folder with containerd, its shim and ctr."""
     return cache.ensure(f"containerd-{CONTAINERD}", _build_containerd)
@@ -64,6 +74,20 @@ def pause() -> Path:
     """What keeps a pod's namespaces open: a program that waits, linked statically, since its image holds nothing else."""
     version = hashlib.sha256(PAUSE_SOURCE.read_bytes()).hexdigest()[:12]
     return cache.ensure(f"pause-{version}", _build_pause) / "pause"
+
+
+def health() -> Path:
+    """What other programs make of an object's status: a JSON document in, one out, see its source."""
+    version = hashlib.sha256(f"{KSTATUS} {LUA} {HEALTH_SOURCE.read_text()}".encode()).hexdigest()[:12]
+    return cache.ensure(f"health-{version}", _build_health) / "health"
+
+
+def _build_health(target: Path) -> None:
+    requirements = [f"require sigs.k8s.io/cli-utils v{KSTATUS}", f"require github.com/yuin/gopher-lua v{LUA}"]
+    _empty_module(target, requirements)
+    (target / "main.go").write_bytes(HEALTH_SOURCE.read_bytes())
+    _go("mod", "tidy", cwd=target, environment=STATIC)
+    _go("build", "-trimpath", "-ldflags=-s -w", "-o", str(target / "health"), ".", cwd=target, environment=STATIC)
 
 
 def _build_etcd(target: Path) -> None:
@@ -103,6 +127,10 @@ def _output(command: list[str], cwd: Path) -> str:
     if done.returncode != 0:
         raise build_tools.BuildToolFailed(f"{' '.join(command)}:\n{done.stderr[-4000:]}")
     return done.stdout
+
+
+def _build_kube_score(target: Path) -> None:
+    _install(target, f"github.com/zegl/kube-score/cmd/kube-score@v{KUBE_SCORE}")
 
 
 def _build_helm(target: Path) -> None:

@@ -16,6 +16,7 @@ This machine reaches pods and services at their addresses. Pods reach this machi
 there is no way to the Internet, and no DNS.
 """
 
+import contextlib
 import shutil
 import signal
 from collections.abc import Callable
@@ -23,15 +24,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from devtools import cache
-from devtools.kubernetes import cgroups, debian, images, parts, readiness
+from devtools.kubernetes import audit, cgroups, debian, images, parts, readiness
 from devtools.kubernetes.control_plane import SERVICE_RANGE, ControlPlane, Ports
 from devtools.kubernetes.kube_client import KubeClient
-from devtools.kubernetes.machine import ADDRESS, HOST_ADDRESS, Machine
+from devtools.kubernetes.machine import ADDRESS, HOST_ADDRESS, Machine, MachineFailed
 from devtools.kubernetes.node import POD_RANGE, Node
 from devtools.kubernetes.parts import Progress
 
 PORTS = Ports(api=6443, etcd=2379, etcd_peers=2380, controllers=10257, scheduler=10259)
 SECOND_ADDRESS = "10.244.254.2"
+#: What new images take of the disk, in their archives and unpacked on a node. A pod that finds it full says less.
+LEAST_GIB = 6
 
 
 class Cluster(KubeClient):
@@ -52,6 +55,10 @@ class Cluster(KubeClient):
     def logs(self) -> Path:
         return self._machine.logs
 
+    def requests_of_accounts(self) -> list[audit.Request]:
+        """What service accounts have asked since the cluster was made, but for those of Kubernetes itself."""
+        return list(audit.read(self._plane().audit_log))
+
     def is_up(self) -> bool:
         """Wholly: not while it starts, nor after a start that was cut short."""
         init = self._machine.init
@@ -71,6 +78,7 @@ class Cluster(KubeClient):
             self._machine.destroy()
 
     def _up(self, say: Progress, *, keep: bool) -> None:
+        self._check_room()
         parts.make_all(say)
         self._machine.destroy()
         self._clear(keep=keep)
@@ -88,6 +96,14 @@ class Cluster(KubeClient):
             self._machine.destroy()
             say(f"the cluster did not come up; what its programs said is in {self.logs}")
             raise
+
+    def _check_room(self) -> None:
+        free = shutil.disk_usage(self._state).free / 2**30
+        if free < LEAST_GIB:
+            raise MachineFailed(
+                f"{free:.1f} GiB of disk are free in {cache.cache_root()}, and a cluster with the images of this project needs "
+                f"{LEAST_GIB} GiB; make room, or name another folder in CHECKPOINTED_WRITES_CACHE"
+            )
 
     def load_image(self, archive: Path) -> list[str]:
         names = images.references(archive)
@@ -133,10 +149,17 @@ class Cluster(KubeClient):
         """The node leaves the cluster, with everything that runs on it. Harmless when it is not there."""
         self.stop_second_kubelet()
         if self._machine.pid("containerd@2") is not None:
-            for container in self._machine.run(*self._second.ctr("tasks", "list", "--quiet")).split():
-                self._machine.run(*self._second.ctr("tasks", "delete", "--force", container))
+            self._wait("containerd@2", self._ends_tasks_of_second_node)
             self._machine.stop("containerd@2")
         self.kubectl("delete", "node", self._second.name, "--ignore-not-found")
+
+    def _ends_tasks_of_second_node(self) -> bool:
+        """Whether nothing runs there any more, having told what does to end. What ends or begins just now cannot be told."""
+        tasks = self._machine.run(*self._second.ctr("tasks", "list", "--quiet")).split()
+        for task in tasks:
+            with contextlib.suppress(MachineFailed):
+                self._machine.run(*self._second.ctr("tasks", "delete", "--force", task))
+        return not tasks
 
     def _alone(self) -> AbstractContextManager[None]:
         self._state.mkdir(parents=True, exist_ok=True)

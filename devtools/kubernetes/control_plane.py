@@ -4,11 +4,12 @@ Authorization is Node and RBAC; admission is what Kubernetes has by default, whi
 NodeRestriction.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devtools.kubernetes import binaries
+from devtools.kubernetes import audit, binaries
 from devtools.kubernetes.certificates import Authority
 
 SERVICE_RANGE = "10.96.0.0/16"
@@ -91,8 +92,19 @@ class ControlPlane:
             f"--kubelet-client-key={to_kubelets.key}",
             "--kubelet-preferred-address-types=InternalIP",
             "--profiling=false",
+            f"--audit-policy-file={self._audit_policy()}",
+            f"--audit-log-path={self.audit_log}",
             *extra,
         ]
+
+    @property
+    def audit_log(self) -> Path:
+        return self.directory / "audit.log"
+
+    def _audit_policy(self) -> Path:
+        path = self.directory / "audit-policy.json"
+        path.write_text(json.dumps(audit.POLICY))
+        return path
 
     def controller_manager(self, *extra: str) -> list[str]:
         authority = self.authority

@@ -124,7 +124,7 @@ class Machine:
         pid = self.pid(program)
         if pid is not None:
             processes.kill(pid, signal_number)
-            _wait_for(f"the end of {program}", lambda: self.pid(program) is None)
+            _wait_for(f"the end of {program}", lambda: processes.has_ended(pid))
 
     def pid(self, program: str) -> int | None:
         """Of the program itself, as the outside knows it. `kubelet@2` is a second one of the program `kubelet`."""

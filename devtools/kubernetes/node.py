@@ -142,8 +142,9 @@ SystemdCgroup = false
             "volumePluginDir": f"{self.data}/volume-plugins",
             # Pods have no names but their own: there is no DNS server.
             "resolvConf": "",
-            # A full disk of the developer's must not evict pods, nor remove images that cannot be fetched again.
-            "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+            # A threshold that is not named is none: where the disk fills up, the kubelet would remove images, which nothing here
+            # could pull again.
+            "evictionHard": {"memory.available": "100Mi"},
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
             "shutdownGracePeriod": "0s",

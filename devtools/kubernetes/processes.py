@@ -20,6 +20,16 @@ def environment(pid: int) -> dict[str, str]:
     return dict(part.partition("=")[::2] for part in raw.decode(errors="replace").split("\0"))
 
 
+def has_ended(pid: int) -> bool:
+    """Whether the last of its threads has. Until then its sockets are open, although it has no environment any more."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return True
+    said = dict(line.partition(":")[::2] for line in lines)
+    return said["State"].split()[0] in ("Z", "X") and int(said["Threads"]) <= 1
+
+
 def executable(pid: int) -> str:
     try:
         return Path(os.readlink(f"/proc/{pid}/exe")).name

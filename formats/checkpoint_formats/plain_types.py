@@ -33,9 +33,16 @@ def plain_schema(given: pa.Schema) -> pa.Schema:
 
 
 def as_plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return exactly the columns of a plain schema, which the batch has under the same names."""
+    """Return exactly the columns of a plain schema. One that the batch does not have is NULL.
+
+    pa.ArrowInvalid if a value does not fit its type.
+    """
     columns = []
     for field in schema:
-        column = batch.column(batch.schema.get_field_index(field.name))
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(index)
         columns.append(column if column.type.equals(field.type, check_metadata=False) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile, StagedFile
@@ -73,14 +74,32 @@ class Reader(Protocol):
         """Raise NeedsChange(SourceChanged), naming the file, if it was replaced or has vanished since it was described."""
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a source has now: its files, and under which schema the chosen ones of its columns are read.
+
+    `place` names it in messages, `known` are all of its columns, chosen or not, and `else_hint` is what one can do, beside
+    correcting the name, about a column that is not there.
+    """
+
+    files: tuple[SourceFile, ...]
+    schema: pa.Schema
+    place: str
+    known: tuple[str, ...]
+    else_hint: str = ""
+
+
 class FileReader(Reader, Protocol):
-    """A format whose files are found by their paths."""
+    """A format whose sources are files."""
 
-    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
-        """Return the files that the paths mean, sorted by path, and the schema of the rows.
+    def check(self, file: FoundFile) -> None:
+        """Raise NeedsChange(SourceUnreadable) if a file by itself is not of the format, as far as its ends tell."""
 
-        NeedsChange(SourceMissing) if a path matches nothing, NeedsChange(SourceUnreadable) naming a file that is not of the
-        format.
+    def describe(self, found: Sequence[FoundFile]) -> Described:
+        """Return the files, of which there is at least one, in their order, and the schema of their rows.
+
+        Of the columns that are asked for, the schema has those that some file has. NeedsChange(SourceUnreadable) names a file
+        that is not of the format, or whose columns do not go with those of another one.
         """
 
 

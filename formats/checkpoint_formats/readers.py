@@ -1,60 +1,92 @@
-"""The reader of a source's format."""
+"""The readers of the sources whose rows are identified by position."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import assert_never
 
+import pyarrow as pa
+
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.csv.reader import CsvReader
 from checkpoint_formats.files.json.reader import JsonReader
 from checkpoint_formats.files.parquet.reader import ParquetReader
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.port import FileReader
-from checkpoint_formats.selecting import SelectingFileReader, SelectingReader, as_read, condition_of
+from checkpoint_formats.port import Chunk, FileReader, Reader
+from checkpoint_formats.selecting import SelectingReader, Selection, selection_of
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.manifest import Source
-from checkpoint_protocol.outputs import Output
-from checkpoint_protocol.records import PinnedIceberg, PinnedLance, PinnedTable
+from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import Output, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
+from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.storage import StorageSettings
 
 
 def reader_for(
-    source: Source, storage: StorageSettings, table: PinnedTable | None = None, *, sets_apart: bool = False
+    source: Source, storage: StorageSettings, tables: Sequence[PinnedTable | None] = (), *, sets_apart: bool = False
 ) -> SelectingReader:
-    """Return the reader of an input, of which `table` is recorded where it is a table. Nothing is asked of a store yet.
+    """Return the reader of an input, of which `tables` are recorded. Nothing is asked of a store yet.
 
     `sets_apart`: of text, a line that cannot be read is a row that failed, and does not end the reading.
     NeedsChange(ManifestInvalid) if its options, or `where`, cannot be.
     """
-    match table:
-        case PinnedIceberg():
-            from checkpoint_formats.iceberg.reader import IcebergReader
-
-            return SelectingReader(source, IcebergReader(table, SourceFiles(storage), condition_of(source)))
-        case PinnedLance():
-            from checkpoint_formats.lance.reader import LanceReader
-
-            return SelectingReader(source, LanceReader(table, storage))
-        case None:
-            return file_reader_for(source, storage, sets_apart=sets_apart)
+    selection = selection_of(source)
+    pinned = tables or (None,) * len(source.members)
+    readers = [_reader_of(*member, selection, storage, sets_apart) for member in zip(source.members, pinned, strict=True)]
+    return SelectingReader(selection, readers[0] if len(readers) == 1 else UnionReader(readers))
 
 
 def file_reader_for(
-    source: Source, storage: StorageSettings, *, outputs: Sequence[Output] = (), sets_apart: bool = False
-) -> SelectingFileReader:
+    source: FilesSource,
+    selection: Selection,
+    storage: StorageSettings,
+    *,
+    outputs: Sequence[Output] = (),
+    sets_apart: bool = False,
+) -> FileReader:
     """Return the reader of a source of files, which finds them too, but none in these outputs of the write."""
-    return SelectingFileReader(source, _files_of(as_read(source), SourceFiles(storage, outputs), sets_apart))
-
-
-def _files_of(source: Source, files: SourceFiles, sets_apart: bool) -> FileReader:
+    files, columns = SourceFiles(storage, outputs), selection.columns_to_read
     match source.format:
         case "parquet":
-            return ParquetReader(source, files, condition_of(source))
+            return ParquetReader(source, columns, files, selection.condition)
         case "csv":
-            return CsvReader(source, files, sets_apart=sets_apart)
+            return CsvReader(source, columns, files, sets_apart=sets_apart)
         case "json":
-            return JsonReader(source, files, sets_apart=sets_apart)
+            return JsonReader(source, columns, files, sets_apart=sets_apart)
+        case other:
+            assert_never(other)
+
+
+def _reader_of(
+    source: Positional, table: PinnedTable | None, selection: Selection, storage: StorageSettings, sets_apart: bool
+) -> Reader:
+    match source, table:
+        case FilesSource(), None:
+            return file_reader_for(source, selection, storage, sets_apart=sets_apart)
+        case IcebergSource(), PinnedIceberg():
+            from checkpoint_formats.iceberg.reader import IcebergReader
+
+            return IcebergReader(table, SourceFiles(storage), selection.condition)
+        case LanceSource(), PinnedLance():
+            from checkpoint_formats.lance.reader import LanceReader
+
+            return LanceReader(table, storage)
         case _:
-            if source.is_dataframe:
-                raise NeedsChange(reasons.MANIFEST_INVALID, f"the format {source.format!r} cannot be read in splits")
-            raise Corrupt(reasons.RECORD_UNREADABLE, f"the input record of a {source.format} source does not name its table")
+            kind = type(source).__name__.removesuffix("Source").lower()
+            raise Corrupt(reasons.RECORD_UNREADABLE, f"the input record does not have the table of its source ({kind})")
+
+
+class UnionReader:
+    """Reads each file by the reader of the source that it is of."""
+
+    def __init__(self, members: Sequence[Reader]) -> None:
+        self._members = members
+
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        return self._members[file.source].align(file, position, slack)
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
+        return self._members[file.source].read(file, piece, schema, sizing)
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        self._members[file.source].check_unchanged(file)

@@ -6,31 +6,39 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkpoint_formats.batch_sizing import BatchSizing
-from checkpoint_formats.port import Chunk, FileReader, Reader
+from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.where import Filter
-from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.source import Source
 from checkpoint_protocol.where import Condition, columns_of, parse_where
 
 
-def condition_of(source: Source) -> Condition | None:
-    return None if source.where is None else parse_where(source.where)
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a source is taken: these columns (None: all) of the rows for which the condition is true."""
+
+    columns: tuple[str, ...] | None = None
+    condition: Condition | None = None
+
+    @property
+    def columns_to_read(self) -> tuple[str, ...] | None:
+        """The columns that are asked for, and after them those that only the condition needs. None: all."""
+        if self.columns is None or self.condition is None:
+            return self.columns
+        return tuple(dict.fromkeys((*self.columns, *columns_of(self.condition))))
 
 
-def as_read(source: Source) -> Source:
-    """Return the source with the columns that must be read: those that are asked for, then those that only `where` needs."""
-    condition = condition_of(source)
-    if source.columns is None or condition is None:
-        return source
-    return source.model_copy(update={"columns": tuple(dict.fromkeys((*source.columns, *columns_of(condition))))})
+def selection_of(source: Source) -> Selection:
+    """Return what a source asks for. NeedsChange(ManifestInvalid) if `where` is no condition."""
+    return Selection(source.columns, None if source.where is None else parse_where(source.where))
 
 
 class SelectingReader:
@@ -40,13 +48,13 @@ class SelectingReader:
     the columns of `given_schema`.
     """
 
-    def __init__(self, source: Source, inner: Reader) -> None:
-        self._columns = source.columns
-        self._condition = condition_of(source)
+    def __init__(self, selection: Selection, inner: Reader) -> None:
+        self._selection = selection
         self._inner = inner
 
     def given_schema(self, schema: pa.Schema) -> pa.Schema:
-        return schema if self._columns is None else pa.schema([schema.field(name) for name in self._columns])
+        columns = self._selection.columns
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return self._inner.align(file, position, slack)
@@ -55,7 +63,8 @@ class SelectingReader:
         self._inner.check_unchanged(file)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
-        rows = None if self._condition is None else Filter(self._condition, schema)
+        condition = self._selection.condition
+        rows = None if condition is None else Filter(condition, schema)
         given = self.given_schema(schema)
         for chunk in self._inner.read(file, piece, schema, sizing):
             taken = chunk if rows is None else _take(chunk, rows)
@@ -63,20 +72,6 @@ class SelectingReader:
                 yield taken
             else:
                 yield replace(taken, batch=taken.batch.select(given.names))
-
-
-class SelectingFileReader(SelectingReader):
-    """The same of a format whose files are found by their paths."""
-
-    def __init__(self, source: Source, inner: FileReader) -> None:
-        super().__init__(source, inner)
-        self._describing = inner
-
-    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
-        files, schema = self._describing.describe(paths)
-        if self._condition is not None:
-            Filter(self._condition, schema)
-        return files, schema
 
 
 def _take(chunk: Chunk, rows: Filter) -> Chunk:

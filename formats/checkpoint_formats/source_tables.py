@@ -22,10 +22,3 @@ def gone(what: str, of: str, keep: str) -> NeedsChange:
 def moved(what: str, way_out: str) -> NeedsChange:
     """Since the last epoch more happened to the table than that rows were appended."""
     return NeedsChange(reasons.SOURCE_CHANGED, f"source: {what}; {way_out}")
-
-
-def without_column(table: str, name: str, known: list[str]) -> NeedsChange:
-    return NeedsChange(
-        reasons.SOURCE_UNREADABLE,
-        f"source: {table} has no column {name!r} (it has {', '.join(known)}); correct source.columns",
-    )

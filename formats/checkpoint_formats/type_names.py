@@ -1,4 +1,4 @@
-"""The type names of source.types, and of a step's output."""
+"""The type names of source.files.types, and of a step's output."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TIMESTAMP: Final = re.compile(r"timestamp\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz=)?([^
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
-def parse_type(column: str, text: str, where: str = "source.types") -> pa.DataType:
+def parse_type(column: str, text: str, where: str = "source.files.types") -> pa.DataType:
     """Return the Arrow type of a name. NeedsChange(ManifestInvalid) lists the known ones, and says `where` the name stands."""
     name = text.strip()
     if name in _SIMPLE:

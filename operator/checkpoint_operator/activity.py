@@ -1,6 +1,6 @@
 """What a driver is at, how far it is and how long that may still take, in words. For people; no rule rests on it.
 
-Called by the command line and by the cluster's controller. The time left is measured by the clock of who looks, and by no other.
+Called by the command line and by the cluster's controller. The time left is measured by the clock of who asks, and by no other.
 """
 
 from __future__ import annotations
@@ -70,8 +70,10 @@ def describe(progress: Progress, left_s: float | None = None) -> str:
     else:
         done = f"{rows:,} rows"
     in_hand = f", {progress.rows_in_hand:,} of them not sealed yet" if progress.rows_in_hand else ""
+    calls = f"; {progress.calls_in_flight:,} calls in flight" if progress.calls_in_flight else ""
+    again = f", {progress.tries_again:,} made again" if progress.tries_again else ""
     left = f"; about {time_text(left_s)} left" if left_s is not None else ""
-    return f"tasks running: {done}{in_hand}{left}"
+    return f"tasks running: {done}{in_hand}{calls}{again}{left}"
 
 
 def share_of(progress: Progress) -> float | None:

@@ -13,21 +13,24 @@ from typing import Any, Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
 from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.settings_place import SettingsPlace
 from checkpoint_protocol.storage import iceberg_options, reveal
 from checkpoint_protocol.store import disk_full
+from checkpoint_protocol.uris import BUCKET_SCHEMES, scheme_of
 
 _ANSWER_WITHIN_S: Final = 60.0
 _CONNECT_WITHIN_S: Final = 10.0
@@ -78,6 +81,18 @@ class _BoundedSqlCatalog(SqlCatalog):
         self._answer_within_s = answer_within_s
         super().__init__(name, **{**properties, "uri": _bounded_uri(properties["uri"], answer_within_s)})
 
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        # pyiceberg opens this file, and the one below, by the catalog's properties, whatever the scheme.
+        if orm_table.metadata_location:
+            self._load_file_io(location=orm_table.metadata_location)
+        return super()._convert_orm_to_iceberg(orm_table)
+
+    def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
+        # A namespace may have a location of its own.
+        resolved = super()._resolve_table_location(location, database_name, table_name)
+        self._load_file_io(location=resolved)
+        return resolved
+
     def _init_catalog(self) -> None:
         # Called when the engine has been made, and before its first statement.
         if self.engine.dialect.name == "postgresql":
@@ -114,7 +129,7 @@ class _OwnFileIO:
         self._settings = settings
 
     def __call__(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
-        return load_file_io(dict(iceberg_options(location or "", self._settings)), location)
+        return open_file_io(location, self._settings) if location else CheckedFileIO(self._settings)
 
 
 _KINDS: Final[Mapping[str, Callable[..., Catalog]]] = {"rest": _BoundedRestCatalog, "sql": _BoundedSqlCatalog}
@@ -125,16 +140,13 @@ def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER
 
     Each request to it, those made here too, is given up after `answer_within_s` of silence (Retryable).
     """
-    entry = settings.catalogs.get(name)
-    if entry is None:
-        known = ", ".join(sorted(settings.catalogs)) or "none"
-        raise NeedsChange(
-            reasons.MANIFEST_INVALID,
-            f"there is no catalog {name!r} (there are: {known}); add it to {settings.place.name('catalogs')}",
-        )
+    entry = settings.catalog(name)
     properties = {"uri": entry.uri}
+    in_bucket = scheme_of(entry.warehouse or "") in BUCKET_SCHEMES
     if entry.warehouse is not None:
-        properties |= {"warehouse": entry.warehouse, **iceberg_options(entry.warehouse, settings)}
+        properties["warehouse"] = entry.warehouse
+        if in_bucket or entry.type == "sql":  # to a REST catalog it may be a name
+            properties |= iceberg_options(entry.warehouse, settings)
     if entry.credential is not None:
         properties["credential"] = reveal(entry.credential)
     if entry.token is not None:
@@ -151,7 +163,7 @@ def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER
             f"the catalog {name!r} asks for code to be imported by the property {min(classes)!r}; that is refused",
         )
     # A table's properties may name a class too; pyiceberg would import it while the table is merely looked at.
-    catalog._load_file_io = _OwnFileIO(settings)  # type: ignore[method-assign]
+    catalog._load_file_io = _OwnFileIO(settings.in_buckets_only() if in_bucket else settings)  # type: ignore[method-assign]
     return catalog
 
 

@@ -20,7 +20,7 @@ def code_digest(spec: Spec, archive: str | None = None, image: str | None = None
     """
     digest = hashlib.sha256()
     for step in spec.steps:
-        digest.update(step.model_dump_json().encode())
+        digest.update(step.result_json.encode())
     if archive is not None:
         digest.update(f"\0archive {archive}\0".encode())
     if image is not None:
@@ -31,7 +31,7 @@ def code_digest(spec: Spec, archive: str | None = None, image: str | None = None
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _is_left_out(path.relative_to(folder))):
             digest.update(f"\0{path.relative_to(folder).as_posix()}\0".encode())
             digest.update(path.read_bytes())
-    calls = [step.call for step in spec.steps] + ([spec.source.program] if spec.source.program else [])
+    calls = [step.call for step in spec.steps] + ([spec.source.program.call] if spec.source.program is not None else [])
     for name in sorted({call.split(":")[0].split(".")[0] for call in calls}):
         digest.update(f"\0{name}=={_package_version(name)}".encode())
     return digest.hexdigest()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 import obstore
 import obstore.exceptions as obstore_errors
@@ -18,11 +18,17 @@ import obstore.exceptions as obstore_errors
 from checkpoint_protocol import archives, layout, reasons
 from checkpoint_protocol.archives import ArchiveRefused
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.put_once import put_object
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObjectStore, local_path, open_raw_store, translate_store_error
+from checkpoint_protocol.store import ObjectStore, local_path, open_raw_store, read_to_end, translate_store_error
 
-_PUT_TRIES: Final = 8
-_PUT_PAUSE_S: Final = 0.25
+
+@dataclass(frozen=True, slots=True)
+class CodeVersion:
+    """Which version of an object a store says that it has. Without an etag versions cannot be told apart."""
+
+    etag: str | None
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +69,33 @@ def fetch_uri(uri: str, settings: StorageSettings, may_be_local: bool = False) -
     """
     path = local_path(uri)
     if path is None:
-        return archive_of_object(uri, _fetch(uri, settings))
+        return archive_of_object(uri, _fetch(uri, settings, None))
     if not may_be_local:
-        raise NeedsChange(
-            reasons.CODE_MISSING,
-            f"spec.code.uri: {uri} is a path, and the operator reads no code from its disk; put the file into an object store "
-            "(s3://, gs://, az://), or into the image and say code.path",
-        )
+        raise _is_on_disk(uri)
     return archive_of_object(uri, _read(path))
+
+
+def look_at(uri: str, settings: StorageSettings) -> CodeVersion:
+    """Return which version of an object lies at a URI, in one small request. Raises as `fetch_uri` does."""
+    if local_path(uri) is not None:
+        raise _is_on_disk(uri)
+    folder, _, name = uri.rpartition("/")
+    with _named(uri, settings):
+        found = obstore.head(open_raw_store(folder, settings), name)
+    return _version_of(uri, found)
+
+
+def fetch_version(uri: str, settings: StorageSettings, version: CodeVersion) -> bytes:
+    """Fetch this version of an object. Retryable if another lies there by now; else raises as `look_at` does."""
+    return _fetch(uri, settings, version)
+
+
+def _is_on_disk(uri: str) -> NeedsChange:
+    return NeedsChange(
+        reasons.CODE_MISSING,
+        f"spec.code.uri: {uri} is a path, and the operator reads no code from its disk; put the file into an object store "
+        "(s3://, gs://, az://), or into the image and say code.path",
+    )
 
 
 def put_archive(store: ObjectStore, uid: str, archive: CodeArchive, pause: Callable[[float], None] = time.sleep) -> None:
@@ -79,19 +104,19 @@ def put_archive(store: ObjectStore, uid: str, archive: CodeArchive, pause: Calla
     Corrupt if something else lies under that name, which nobody of ours has put.
     """
     path = layout.code_path(uid, archive.digest)
-    # A listing costs less than the same bytes again, and is enough: whoever uses the archive checks its digest.
-    if any(stored.path == path and stored.size_bytes == len(archive.data) for stored in store.list(layout.code_folder(uid))):
+    if has_archive(store, uid, archive.digest, len(archive.data)):
         return
-    for _ in range(_PUT_TRIES):
-        if store.put_if_absent(path, archive.data):
-            return
-        standing = store.get(path)
-        if standing is not None:
-            if hashlib.sha256(standing).hexdigest() == archive.digest:
-                return
-            raise Corrupt(reasons.RECORD_UNREADABLE, f"{store.uri}/{path} is not what its name says; remove it")
-        pause(_PUT_PAUSE_S)
-    raise Retryable(reasons.STORE_UNAVAILABLE, f"{store.uri}/{path}: the store says that it exists, and returns nothing")
+    if hashlib.sha256(put_object(store, path, archive.data, pause, archives.MAX_ARCHIVE_BYTES)).hexdigest() != archive.digest:
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{store.uri}/{path} is not what its name says; remove it")
+
+
+def has_archive(store: ObjectStore, uid: str, digest: str, size_bytes: int) -> bool:
+    """Whether an archive is in the write's store.
+
+    A listing costs less than the same bytes again, and is enough: whoever uses the archive checks its digest.
+    """
+    path = layout.code_path(uid, digest)
+    return any(stored.path == path and stored.size_bytes == size_bytes for stored in store.list(layout.code_folder(uid)))
 
 
 def _checked(data: bytes, what: str) -> CodeArchive:
@@ -114,18 +139,33 @@ def _read(path: Path) -> bytes:
         ) from error
 
 
-def _fetch(uri: str, settings: StorageSettings) -> bytes:
+def _fetch(uri: str, settings: StorageSettings, wanted: CodeVersion | None) -> bytes:
     folder, _, name = uri.rpartition("/")
-    store = open_raw_store(folder, settings)
-    try:
-        found = obstore.get(store, name)
-        if found.meta["size"] > archives.MAX_ARCHIVE_BYTES:
-            raise NeedsChange(
-                reasons.CODE_MISSING,
-                f"spec.code.uri: {uri} has {found.meta['size']:,} bytes; {archives.MAX_ARCHIVE_BYTES:,} are the most; put large "
-                "files elsewhere, or into the image",
+    with _named(uri, settings):
+        found = obstore.get(open_raw_store(folder, settings), name)
+        version = _version_of(uri, found.meta)
+        if wanted is not None and version != wanted:
+            raise Retryable(
+                reasons.CODE_MISSING, f"spec.code.uri: {uri} was replaced while it was fetched; it is fetched again soon"
             )
-        return bytes(found.bytes())
+        return read_to_end(found.stream(), version.size_bytes, uri)
+
+
+def _version_of(uri: str, meta: obstore.ObjectMeta) -> CodeVersion:
+    if meta["size"] > archives.MAX_ARCHIVE_BYTES:
+        raise NeedsChange(
+            reasons.CODE_MISSING,
+            f"spec.code.uri: {uri} has {meta['size']:,} bytes; {archives.MAX_ARCHIVE_BYTES:,} are the most; put large "
+            "files elsewhere, or into the image",
+        )
+    return CodeVersion(meta["e_tag"], meta["size"])
+
+
+@contextmanager
+def _named(uri: str, settings: StorageSettings) -> Iterator[None]:
+    """Say of what the store answers in the body that it is about the code."""
+    try:
+        yield
     except (obstore_errors.NotFoundError, FileNotFoundError) as error:
         raise NeedsChange(
             reasons.CODE_MISSING, f"spec.code.uri: there is no object {uri}; put it there, or correct the URI"

@@ -1,6 +1,6 @@
 """Print the CustomResourceDefinition, which is made from the models: `python -m checkpoint_operator.crd`.
 
-crds/ and the chart hold its output; tests/unit/test_crd.py says when they lag behind, and how to mend that.
+crds/ and the chart hold its output; tests/unit/cluster/test_crd.py says when they lag behind, and how to mend that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import yaml
 
 from checkpoint_operator.crd_rules import RULES
 from checkpoint_operator.crd_schema import Schema, schema_of
-from checkpoint_operator.status_model import Status
+from checkpoint_operator.status_model import UNOBSERVED, Status
 from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, Spec
 
 GROUP: Final = API_VERSION.partition("/")[0]
@@ -80,7 +80,7 @@ def _root() -> Schema:
             "kind": {"type": "string", "description": KIND},
             "metadata": {"type": "object"},
             "spec": schema_of(Spec),
-            "status": schema_of(Status),
+            "status": {**schema_of(Status), "default": {"observedGeneration": UNOBSERVED}},
         },
         "x-kubernetes-validations": [rule.as_schema() for rule in RULES[CheckpointedWrite]],
     }

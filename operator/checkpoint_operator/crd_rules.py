@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from checkpoint_operator import status_model
-from checkpoint_protocol import manifest, workloads
+from checkpoint_protocol import manifest, sink, source, spark_properties, steps, workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,12 @@ class Rule:
         return schema
 
 
+def _text(expression: str) -> str:
+    """Return an expression as a text of CEL."""
+    escaped = expression.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def _is_given(field: str, owner: str = "self") -> str:
     # A manifest may say null where a field is optional; that means absent. dyn, as only objects can be compared with null.
     return f"(has({owner}.{field}) && dyn({owner}.{field}) != null)"
@@ -38,6 +44,10 @@ def _is_given(field: str, owner: str = "self") -> str:
 
 def _count_of_given(*fields: str) -> str:
     return f"[{', '.join(_is_given(field) for field in fields)}].filter(given, given).size()"
+
+
+def _exactly_one_of(*fields: str) -> Rule:
+    return Rule(f"{_count_of_given(*fields)} == 1", f"exactly one of {', '.join(fields[:-1])} and {fields[-1]} is expected")
 
 
 def _never_changes(field: str, what: str, *, optional: bool = False) -> Rule:
@@ -57,27 +67,84 @@ _IS_SEALED: Final = (
     "has(self.status) && ((has(self.status.rowsSealed) && self.status.rowsSealed > 0) || "
     "(has(self.status.epoch) && self.status.epoch > 1) || has(self.status.commit))"
 )
-_SOURCE_FIELDS: Final = ("format", "way", "readerOptions", "paths", "keyColumns")
-_OPTIONAL_SOURCE_FIELDS: Final = ("table", "program", "sql", "iceberg", "lance", "where", "path", "columns")
-_POSITION_OPTIONS: Final = ("header", "multiLine", "compression", "escape")
+_SOURCES: Final = ("files", "iceberg", "lance", "spark", "program", "union")
+#: What may be edited while a write runs: how text is read, and into splits of which size rows are cut.
+_FIXED_FIELDS: Final = {
+    "files": (("format", "paths", "compression"), ()),
+    "iceberg": (("catalog", "table"), ("snapshotId", "branch")),
+    "lance": (("uri",), ("version",)),
+}
+_FIXED_CSV_FIELDS: Final = ("header", "multiLine", "escape")
 
 
-def _never_changes_once_sealed(field: str, *, optional: bool = False) -> Rule:
-    """The same of a field of the source, once rows of it are sealed. On the whole object, whose status says that."""
-    fixed = _never_changes(field, f"source.{field}", optional=optional)
-    rule = fixed.rule.replace("oldSelf.", "oldSelf.spec.source.").replace("self.", "self.spec.source.")
-    return Rule(f"!({_IS_SEALED}) || ({rule})", f"{fixed.message} (rows of it are sealed)", f"spec.source.{field}")
+def _unless_sealed(rule: str, what: str, field: str) -> Rule:
+    """Return the rule on the whole object, whose status says whether rows of the source are sealed."""
+    message = f"{what} cannot be changed: it is what this write is; give a new write a new name (rows of it are sealed)"
+    return Rule(f"!({_IS_SEALED}) || ({rule})", message, field)
 
 
-#: A source that only Spark can read, and one that goes over Spark for whatever reason: see manifest.Source.
-_NEEDS_SPARK: Final = f"!(self.format in {list(manifest.SPLITS_FORMATS)}) || {_is_given('sql')} || self.readerOptions.size() > 0"
-_OVER_SPARK: Final = f"self.way == 'DataFrame' || {_NEEDS_SPARK}"
-_CEL_VARIABLE: Final = manifest.VARIABLE_PATTERN.replace("\\", "\\\\")
+def _source_is_fixed(name: str) -> Rule:
+    """Return the rule that a source is neither added nor removed nor, but for what may be edited, changed."""
+    return _unless_sealed(_is_as_before(name, "self.spec.source", "oldSelf.spec.source"), f"source.{name}", f"spec.source.{name}")
 
 
-def _is_same_table(fmt: str, *fields: str) -> str:
-    given = f"{_is_given(fmt, 'self.source')} && {_is_given(fmt, 'self.sink')}"
-    return " && ".join([given, *(f"self.source.{fmt}.{field} == self.sink.{fmt}.{field}" for field in fields)])
+def _is_as_before(name: str, owner: str, old_owner: str) -> str:
+    now, before = f"{owner}.{name}", f"{old_owner}.{name}"
+    is_now, was_before = _is_given(name, owner), _is_given(name, old_owner)
+    fields = _FIXED_FIELDS.get(name)
+    if name == "union":
+        same = f"{now}.size() == {before}.size() && {list(range(source.MOST_MEMBERS))}.all(i, i >= {now}.size() || ("
+        same += " && ".join(_is_as_before(kind, f"{now}[i]", f"{before}[i]") for kind in _FIXED_FIELDS) + "))"
+    else:
+        same = f"{now} == {before}" if fields is None else _has_same(now, before, *fields)
+    if name == "files":
+        same += f" && {_has_same_csv(now, before)}"
+    return f"{is_now} == {was_before} && (!{is_now} || ({same}))"
+
+
+def _has_same(now: str, before: str, required: tuple[str, ...], optional: tuple[str, ...]) -> str:
+    parts = [f"{now}.{field} == {before}.{field}" for field in required]
+    for field in optional:
+        is_now, was_before = _is_given(field, now), _is_given(field, before)
+        parts.append(f"{is_now} == {was_before} && (!{is_now} || {now}.{field} == {before}.{field})")
+    return " && ".join(parts)
+
+
+def _has_same_csv(now: str, before: str) -> str:
+    """Absent means the defaults, which the API server fills in where there is a section."""
+    is_now, was_before = _is_given("csv", now), _is_given("csv", before)
+    defaults = {"header": "true", "multiLine": "false", "escape": "''"}
+    return " && ".join(
+        f"({is_now} ? {now}.csv.{field} : {defaults[field]}) == ({was_before} ? {before}.csv.{field} : {defaults[field]})"
+        for field in _FIXED_CSV_FIELDS
+    )
+
+
+def _optional_is_fixed(field: str) -> Rule:
+    is_now, was_before = _is_given(field, "self.spec.source"), _is_given(field, "oldSelf.spec.source")
+    same = f"{is_now} == {was_before} && (!{is_now} || self.spec.source.{field} == oldSelf.spec.source.{field})"
+    return _unless_sealed(same, f"source.{field}", f"spec.source.{field}")
+
+
+_CEL_VARIABLE: Final = source.VARIABLE_PATTERN.replace("\\", "\\\\")
+
+
+def _is_read_and_written(fmt: str, *fields: str) -> str:
+    """Say in CEL that a table is the source, or a member of the union, and the sink."""
+    in_union = f"self.source.union.exists(member, {_is_same_table(fmt, 'member', 'self.sink', *fields)})"
+    of_union = f"{_is_given('union', 'self.source')} && {in_union}"
+    return f"({_is_same_table(fmt, 'self.source', 'self.sink', *fields)}) || ({of_union})"
+
+
+def _is_same_table(fmt: str, one: str, other: str, *fields: str) -> str:
+    same = (f"{one}.{fmt}.{field} == {other}.{fmt}.{field}" for field in fields)
+    return " && ".join([_is_given(fmt, one), _is_given(fmt, other), *same])
+
+
+def _is_named_once(fmt: str, *fields: str) -> str:
+    """Say in CEL that no table is there twice in a union."""
+    same = _is_same_table(fmt, "one", "other", *fields)
+    return f"self.union.all(one, self.union.filter(other, {same}).size() <= 1)"
 
 
 _NO_ESCAPES: Final = Rule(
@@ -96,72 +163,74 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "!self.metadata.name.contains('.')",
             "the name may have lower case letters, digits and '-' only: the names of its pods begin with it",
         ),
-        *(_never_changes_once_sealed(field) for field in _SOURCE_FIELDS),
-        *(_never_changes_once_sealed(field, optional=True) for field in _OPTIONAL_SOURCE_FIELDS),
-        *(_never_changes_once_sealed(f"options.{option}") for option in _POSITION_OPTIONS),
+        *(_source_is_fixed(name) for name in _SOURCES),
+        *(_optional_is_fixed(field) for field in ("columns", "where")),
     ),
-    manifest.Source: (
+    source.Source: (
+        _exactly_one_of(*_SOURCES),
         Rule(
-            f"{_OVER_SPARK} || {_count_of_given('path', 'iceberg', 'lance')} + (self.paths.size() > 0 ? 1 : 0) == 1",
-            "exactly one of path, paths, iceberg and lance is expected",
-        ),
-        Rule(f"!({_is_given('path')} && self.paths.size() > 0)", "exactly one of path and paths is expected"),
-        Rule(
-            f"self.way != 'Splits' || !({_NEEDS_SPARK})", "only Spark reads this source; leave way out, or say DataFrame", "way"
-        ),
-        Rule(f"!({_OVER_SPARK}) || self.keyColumns.size() > 0", "keyColumns are needed, the columns that identify a row"),
-        Rule(f"!({_OVER_SPARK}) || self.types.size() == 0", "types belong to the splits way; cast in sql or in a step", "types"),
-        Rule(
-            f"(self.format == '{manifest.TABLE_FORMAT}') == {_is_given('table')}",
-            "format: table and the table's name in table belong together",
+            f"!{_is_given('where')} || !({_is_given('spark')} || {_is_given('program')})",
+            "where does not go with spark and program; say it in sql, or in the program",
+            "where",
         ),
         Rule(
-            f"(self.format == '{manifest.PROGRAM_FORMAT}') == {_is_given('program')}",
-            "format: program and module:function in program belong together",
+            f"!{_is_given('columns')} || !{_is_given('program')}",
+            "columns do not go with program: it selects by itself",
+            "columns",
         ),
         Rule(
-            f"!({_is_given('table')} || {_is_given('program')}) || !({_is_given('path')} || self.paths.size() > 0)",
-            "format: table and format: program have no path",
+            f"!{_is_given('union')} || ({_is_named_once('iceberg', 'catalog', 'table')} && {_is_named_once('lance', 'uri')})",
+            "a table is named twice, so that its rows would come twice; name it once",
+            "union",
+        ),
+    ),
+    source.UnionMember: (_exactly_one_of("files", "iceberg", "lance"),),
+    source.FilesSource: (
+        Rule(f"!{_is_given('csv')} || self.format == 'csv'", "csv belongs to format: csv; leave it out", "csv"),
+        Rule(
+            "self.format != 'parquet' || self.types.size() == 0",
+            "types belong to CSV and JSON: Parquet files have types of their own; leave them out, or cast in a step",
+            "types",
         ),
         Rule(
-            f"!{_is_given('program')} || !({_is_given('sql')} || self.readerOptions.size() > 0 || {_is_given('columns')})",
-            "a program reads and selects by itself: sql, readerOptions and columns do not go with it",
+            "self.format != 'parquet' || self.compression == 'Auto'",
+            "compression belongs to CSV and JSON: a Parquet file says how it is compressed; leave it out",
+            "compression",
+        ),
+    ),
+    source.SparkSource: (
+        _exactly_one_of("format", "table"),
+        Rule(
+            f"!{_is_given('table')} || self.paths.size() == 0",
+            "a table has no paths; leave them out, or name a format instead of the table",
+            "paths",
         ),
         Rule(
-            f"self.readerOptions.all(name, !{list(manifest.SECRET_WORDS)}.exists(word, name.lowerAscii().contains(word)) || "
-            f"self.readerOptions[name].matches('^{_CEL_VARIABLE}$'))",
+            f"self.options.all(name, !{list(source.SECRET_WORDS)}.exists(word, name.lowerAscii().contains(word)) || "
+            f"self.options[name].matches('^{_CEL_VARIABLE}$'))",
             "this option is a secret; say ${env:NAME}, a variable of the driver's environment",
-            "readerOptions",
+            "options",
         ),
         Rule(
-            "self.readerOptions.all(name, (!self.readerOptions[name].lowerAscii().contains('password=') || "
-            "self.readerOptions[name].lowerAscii().contains('password=${env:')) && "
-            "!self.readerOptions[name].matches('://[^/@:$]*:[^/@$]+@'))",
+            "self.options.all(name, (!self.options[name].lowerAscii().contains('password=') || "
+            "self.options[name].lowerAscii().contains('password=${env:')) && "
+            "!self.options[name].matches('://[^/@:$]*:[^/@$]+@'))",
             "there is a password in an option; say ${env:NAME} in its place, a variable of the driver's environment",
-            "readerOptions",
+            "options",
         ),
-        Rule(
-            f"(self.format == 'iceberg') == {_is_given('iceberg')} && (self.format == 'lance') == {_is_given('lance')}",
-            "format iceberg goes with iceberg, lance with lance, and the others with path or paths",
-            "format",
-        ),
-        Rule(
-            f"!({_OVER_SPARK}) || !(self.format in {list(manifest.SPLITS_TABLES)})",
-            "this format is read in splits; a table of one of Spark's catalogs is format: table",
-            "format",
-        ),
-        Rule(f"!({_OVER_SPARK}) || !{_is_given('where')}", "where belongs to the splits way; say it in sql", "where"),
     ),
-    manifest.IcebergSource: (
+    source.IcebergSource: (
         Rule(f"{_count_of_given('snapshotId', 'branch')} <= 1", "at most one of snapshotId and branch is expected"),
     ),
-    manifest.LanceSource: (_NO_ESCAPES,),
+    source.LanceSource: (_NO_ESCAPES,),
     workloads.Code: (
         Rule(f"{_count_of_given('path', 'configMap', 'uri')} <= 1", "at most one of path, configMap and uri is expected"),
     ),
-    manifest.Sink: (
-        Rule(f"{_count_of_given('iceberg', 'lance', 'none')} == 1", "exactly one of iceberg, lance and none is expected"),
-        Rule("self.mode == 'append'", "this mode is not supported; supported: append", "mode"),
+    sink.Sink: (
+        Rule(
+            f"{_count_of_given(*sink.SINKS)} == 1",
+            f"exactly one of {', '.join(sink.SINKS[:-1])} and {sink.SINKS[-1]} is expected",
+        ),
         Rule(f"self.partitionBy.size() == 0 || {_is_given('iceberg')}", "partitionBy applies to iceberg only", "partitionBy"),
         Rule(
             "self.partitionBy.size() == 0 || self.create",
@@ -169,12 +238,17 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "partitionBy",
         ),
         Rule(f"!self.create || !{_is_given('none')}", "create does not apply to none", "create"),
-        _never_changes("iceberg", "sink.iceberg", optional=True),
-        _never_changes("lance", "sink.lance", optional=True),
-        _never_changes("none", "sink.none", optional=True),
+        *(_never_changes(kind, f"sink.{kind}", optional=True) for kind in sink.SINKS),
         _never_changes("mode", "sink.mode"),
     ),
-    manifest.LanceSink: (_NO_ESCAPES,),
+    sink.LanceSink: (_NO_ESCAPES,),
+    steps.Step: (
+        Rule(
+            f"!{_is_given('batchSize')} || self.input != 'row'",
+            "a row step is given one row at a time; see concurrency",
+            "batchSize",
+        ),
+    ),
     manifest.CheckpointSpec: (_never_changes("uri", "checkpoint.uri"),),
     manifest.Spec: (
         Rule(
@@ -183,7 +257,27 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "sparkConf",
         ),
         Rule(
-            f"!({_is_same_table('iceberg', 'catalog', 'table')}) && !({_is_same_table('lance', 'uri')})",
+            f"self.sparkConf.all(name, !name.matches({_text(spark_properties.SECRET_NAME)}) || "
+            f"name.matches({_text(spark_properties.NO_SECRET_NAME)}) || "
+            f"self.sparkConf[name].matches({_text(spark_properties.SECRET_VALUE)}))",
+            "this property is a secret; say ${env:NAME}, a variable of the driver's environment",
+            "sparkConf",
+        ),
+        Rule(
+            f"self.sparkConf.all(name, !self.sparkConf[name].matches({_text(spark_properties.HIDDEN_SECRET)}))",
+            "there is a password in a property; say ${env:NAME} in its place, a variable of the driver's environment",
+            "sparkConf",
+        ),
+        *(
+            Rule(
+                f"self.sparkConf.all(name, !name.matches({_text(refused.pattern)}))",
+                f"this property reaches beyond what a manifest says of its pods: {refused.way_out}",
+                "sparkConf",
+            )
+            for refused in spark_properties.REFUSED
+        ),
+        Rule(
+            f"!({_is_read_and_written('iceberg', 'catalog', 'table')}) && !({_is_read_and_written('lance', 'uri')})",
             "source and sink are one table: what a run appends would be the next one's input; use another table",
         ),
         Rule(

@@ -1,14 +1,26 @@
-"""Deletion of a write: first nothing of it can land any more, then what it has staged goes.
+"""Deletion of a write: first nothing unfinished of it can land any more, then what it has staged and not committed goes.
+
+A write that is forgotten ends as a whole:
 
     put control/<uid>/deleted.json                from here on no new claim leads to a commit
-    each epoch without a mark:
+    each epoch without a commit record:
         no claim                                  nothing was ever sent, and nothing will be
-        a claim: bury                             landed: it stays; else a tombstone, after which nothing can land
+        a claim: block_commit                             landed: it stays; else a tombstone, after which nothing can land
         neither can be told                       nothing is removed; a person must act, or the same call is made later
-    the data files that the seals of the buried and of the never claimed epochs name
+    the data files that the seals of the blocked and of the never claimed epochs name
     everything below staged/<uid>/ and control/<uid>/code/
 
-The note comes before the look at the claims, and a committer's claim before its look for the note: one of the two sees the other,
+One that is retained, and has committed something, ends with its last epoch: the others are committed or have ended so before.
+
+    put control/<uid>/<epoch>/deleted.json        from here on no new claim of the epoch leads to a commit
+    no claim, or block_commit, as above           landed: nothing else is to be done
+    the data files that seals of the epoch name, and everything below staged/<uid>/<epoch>/
+    put control/<uid>/<epoch>/commit/done.json    the epoch has ended without a commit: the next one follows
+
+Its control records, and what its committed epochs have staged, stay: whoever comes under its name goes on from them. One that has
+committed nothing is forgotten in any case.
+
+A note comes before the look at the claims, and a committer's claim before its look for the note: one of the two sees the other,
 however long the committer was paused in between. The rest of `control/<uid>/` stays: it stops committers that wake up later.
 
 It may be cut off anywhere and be called again: each step finds what the one before has left, and seals go after the files that
@@ -22,25 +34,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final, TypeVar, assert_never
+from typing import Final, assert_never
 
-from checkpoint_operator.commit.outcomes import Buried, Committed, Rejected, TryLater, Unknown
+from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Rejected, TryLater, Unknown
 from checkpoint_operator.commit.results import target_of
-from checkpoint_operator.reconcile import Sink
+from checkpoint_operator.ports import Sink
 from checkpoint_protocol import layout, reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.memory import reading
 from checkpoint_protocol.parallel import Mapper, in_threads
 from checkpoint_protocol.put_once import read
-from checkpoint_protocol.records import IcebergTarget, LanceTarget, NoTarget, Seal, StagedFile, Target
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.records import CommitRecord, Seal, StagedFile, Target
+from checkpoint_protocol.store import ObjectStore, StoredObject
 
-#: Objects that are read or removed at a time, which bounds the memory: a seal of many partitions takes megabytes.
+#: Objects that are read or removed at a time, and bytes of them, which bounds the memory: a seal of many partitions takes
+#: megabytes. A larger one is a batch of its own.
 _BATCH: Final = 32
-
-_T = TypeVar("_T")
+_BATCH_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,7 @@ def delete_write(
     pause: Callable[[float], None] = time.sleep,
     ask_all: Mapper = in_threads,
 ) -> DeletionOutcome:
-    """End a write for good, and remove what it has staged and not committed. See the module for the steps.
+    """Forget a write: end it for good, and remove what it has staged. See the module for the steps.
 
     Idempotent. Raises Retryable where store or table do not answer; then the same call later goes on. Raises Corrupt if a
     record below control/ cannot be read: whether something may land is not known then.
@@ -85,9 +97,43 @@ def delete_write(
     """
     deletion = _Deletion(store, uid, sink, pause, ask_all)
     try:
-        return deletion.run()
+        return deletion.forget()
     except NeedsChange as error:
         return Kept(error.reason, error.message)
+
+
+def retain_write(
+    store: ObjectStore,
+    uid: str,
+    sink: Sink,
+    *,
+    confirm: Callable[[], None] = lambda: None,
+    pause: Callable[[float], None] = time.sleep,
+    ask_all: Mapper = in_threads,
+) -> DeletionOutcome:
+    """End what a write has not committed, and keep its records of what it has; forget one that has committed nothing.
+
+    As `delete_write` else. `confirm` is called once it is known which epoch is the last, and before anything is changed; it
+    raises if the object is gone: a later one of its name may have begun the epoch after that one.
+    """
+    deletion = _Deletion(store, uid, sink, pause, ask_all)
+    try:
+        return deletion.retain(confirm)
+    except NeedsChange as error:
+        return Kept(error.reason, error.message)
+
+
+def keep_from_landing(store: ObjectStore, uid: str, *, retain: bool) -> None:
+    """Put the note of a deletion and remove nothing: no committer begins any more then. Idempotent.
+
+    `retain`: of the last epoch only, where the write has committed an earlier one.
+    """
+    epochs = writes.list_epochs(store, uid)
+    ledgers = [Ledger(store, EpochKey(uid, epoch)) for epoch in epochs]
+    if not (retain and any(_has_commit(ledger) for ledger in ledgers)):
+        writes.put_deleted(store, uid)
+    elif ledgers[-1].commits.read_commit() is None:
+        ledgers[-1].commits.put_deleted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +144,7 @@ class _Deletion:
     pause: Callable[[float], None]
     ask_all: Mapper
 
-    def run(self) -> DeletionOutcome:
+    def forget(self) -> DeletionOutcome:
         writes.put_deleted(self.store, self.uid, self.pause)
         committed: list[int] = []
         discardable: dict[int, tuple[Target, ...]] = {}
@@ -106,21 +152,37 @@ class _Deletion:
             match self._end_of(ledger):
                 case Committed():
                     committed.append(ledger.key.epoch)
-                case None:
-                    discardable[ledger.key.epoch] = _targets_in(ledger)
-                case Buried(table_identity):
-                    # A claimed table that is gone may come back with the commit in it.
-                    discardable[ledger.key.epoch] = tuple(at for at in _targets_in(ledger) if _is_table(at, table_identity))
-                case Rejected(reason, message):
-                    return Kept(reason, message)
-                case Unknown(message):
-                    return Kept(reasons.COMMIT_OUTCOME_UNKNOWN, message)
-                case TryLater(reason, message):
-                    raise Retryable(reason, message)
-                case other:
-                    assert_never(other)
-        data_files = self._discard(discardable)
-        return Deleted(tuple(committed), data_files, self._clear())
+                case Kept() as kept:
+                    return kept
+                case targets:
+                    discardable[ledger.key.epoch] = targets
+        data_files = self._discard(layout.staged_folder(self.uid), discardable)
+        return Deleted(tuple(committed), data_files, self._clear(layout.staged_folder(self.uid), layout.code_folder(self.uid)))
+
+    def retain(self, confirm: Callable[[], None]) -> DeletionOutcome:
+        ledgers = list(self._ledgers())
+        confirm()
+        if not ledgers:
+            return self.forget()
+        last = ledgers[-1]
+        committed = tuple(ledger.key.epoch for ledger in ledgers if _has_commit(ledger))
+        if last.commits.read_commit() is not None:
+            return Deleted(committed, 0, 0)
+        last.commits.put_deleted()
+        match self._end_of(last):
+            case Committed():
+                # Its commit record is for whoever goes on with the write: only they know what is in it.
+                return Deleted((*committed, last.key.epoch), 0, 0)
+            case Kept() as kept:
+                return kept
+            case targets:
+                pass
+        if not committed:
+            return self.forget()
+        data_files = self._discard(f"{last.at.staged}/", {last.key.epoch: targets})
+        objects = self._clear(f"{last.at.staged}/")
+        last.commits.put_commit(_without_commit(last, self.sink.title))
+        return Deleted(committed, data_files, objects)
 
     def _ledgers(self) -> Iterator[Ledger]:
         """Give the ledger of every epoch. Epochs are numbered without gaps, and each begins with its first launch record.
@@ -131,33 +193,57 @@ class _Deletion:
         epoch = 1
         while True:
             ledger = Ledger(self.store, EpochKey(self.uid, epoch), self.pause, self.ask_all)
-            if epoch > listed and ledger.read_launch(1) is None:
+            if epoch > listed and ledger.attempts.read_launch(1) is None:
                 return
             yield ledger
             epoch += 1
 
-    def _end_of(self, ledger: Ledger) -> Committed | Buried | Rejected | Unknown | TryLater | None:
-        """Return how an epoch has ended, having seen to it that it has; None if nothing was ever sent to the table for it."""
-        mark = ledger.read_mark()
-        if mark is not None:
-            return Committed(mark.table_identity or "", mark.commit_id or 0, by_us=False)
+    def _end_of(self, ledger: Ledger) -> Committed | Kept | tuple[Target, ...]:
+        """See to it that an epoch has ended: with its commit, or so that none can land. Then return the tables whose staged files
+        may go. Kept where neither can be told; raises Retryable where the table does not answer.
+        """
+        commit_record = ledger.commits.read_commit()
+        if commit_record is not None and commit_record.was_deleted:
+            return _targets_in(ledger)
+        if commit_record is not None:
+            return Committed(commit_record.table_identity or "", commit_record.commit_id or 0, by_us=False)
         # Asked for by name, not listed. Every committer claims number 0 first.
-        return None if ledger.read_claim(0) is None else self.sink.bury(ledger)
+        if ledger.commits.read_claim(0) is None:
+            return _targets_in(ledger)
+        match self.sink.block_commit(ledger):
+            case Committed() as committed:
+                return committed
+            case CommitBlocked(table_identity):
+                # A claimed table that is gone may come back with the commit in it.
+                claimed = table_identity or None
+                return tuple(at for at in _targets_in(ledger) if at.identity == claimed)
+            case Rejected(reason, message):
+                return Kept(reason, message)
+            case Unknown(message):
+                return Kept(reasons.COMMIT_OUTCOME_UNKNOWN, message)
+            case TryLater(reason, message):
+                raise Retryable(reason, message)
+            case other:
+                assert_never(other)
 
-    def _discard(self, targets_by_epoch: Mapping[int, Sequence[Target]]) -> int:
+    def _discard(self, folder: str, targets_by_epoch: Mapping[int, Sequence[Target]]) -> int:
         """Remove the data files that seals of these epochs name, whether they were counted or not."""
-        folder = layout.staged_folder(self.uid)
         count = 0
         for stored in _batched(self.store.list(folder)):
             by_epoch: dict[int, list[str]] = {}
             for item in stored:
-                epoch = layout.epoch_of_seal(item.path, folder)
+                epoch = layout.epoch_of_seal(item.path, layout.staged_folder(self.uid))
                 if epoch is not None and epoch in targets_by_epoch:
                     by_epoch.setdefault(epoch, []).append(item.path)
             for epoch, paths in by_epoch.items():
-                files = [file for named in self.ask_all(self._files_named_by, paths) for file in named]
-                count += self.sink.discard(EpochKey(self.uid, epoch), targets_by_epoch[epoch], files)
+                # What a batch of one large seal takes is held while its files are removed.
+                with reading():
+                    files = [file for named in self._read_all(paths) for file in named]
+                    count += self.sink.discard(EpochKey(self.uid, epoch), targets_by_epoch[epoch], files)
         return count
+
+    def _read_all(self, paths: Sequence[str]) -> list[Collection[StagedFile]]:
+        return [self._files_named_by(paths[0])] if len(paths) == 1 else self.ask_all(self._files_named_by, paths)
 
     def _files_named_by(self, path: str) -> Collection[StagedFile]:
         """Return the files of a seal. One that cannot be read names none: whoever may put seals must not stop a deletion."""
@@ -167,31 +253,52 @@ class _Deletion:
             return ()
         return seal.files if seal is not None else ()
 
-    def _clear(self) -> int:
-        """Remove everything that drivers have put, and the code that they were given."""
+    def _clear(self, *folders: str) -> int:
+        """Remove everything in these folders."""
         count = 0
-        for folder in (layout.staged_folder(self.uid), layout.code_folder(self.uid)):
+        for folder in folders:
             for stored in _batched(self.store.list(folder)):
                 self.ask_all(lambda item: self.store.delete([item.path]), stored)
                 count += len(stored)
         return count
 
 
+def _has_commit(ledger: Ledger) -> bool:
+    commit_record = ledger.commits.read_commit()
+    return commit_record is not None and not commit_record.was_deleted
+
+
+def _without_commit(ledger: Ledger, target: str) -> CommitRecord:
+    """Return the record that an epoch has ended without a commit."""
+    return CommitRecord(
+        token=new_token(),
+        key=str(ledger.key),
+        target=target,
+        table_identity=None,
+        commit_id=None,
+        rows_read=0,
+        rows_written=0,
+        files=0,
+        attempts=max(ledger.attempts.list_attempts(), default=1),
+        code_digests=(),
+        was_deleted=True,
+    )
+
+
 def _targets_in(ledger: Ledger) -> tuple[Target, ...]:
     """Return the tables that the epoch's attempts staged for, each as it was seen then."""
-    targets = [target for number in ledger.list_attempts() if (target := target_of(ledger, number)) is not None]
+    targets = [target for number in ledger.attempts.list_attempts() if (target := target_of(ledger, number)) is not None]
     return tuple({target.model_dump_json(): target for target in targets}.values())
 
 
-def _is_table(target: Target, identity: str | None) -> bool:
-    match target:
-        case IcebergTarget(table_uuid=its) | LanceTarget(identity=its):
-            return its == identity
-        case NoTarget():
-            return False
-
-
-def _batched(items: Iterable[_T]) -> Iterator[list[_T]]:
-    rest = iter(items)
-    while batch := list(islice(rest, _BATCH)):
+def _batched(items: Iterable[StoredObject]) -> Iterator[list[StoredObject]]:
+    batch: list[StoredObject] = []
+    size_bytes = 0
+    for item in items:
+        if batch and (len(batch) == _BATCH or size_bytes + item.size_bytes > _BATCH_BYTES):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(item)
+        size_bytes += item.size_bytes
+    if batch:
         yield batch

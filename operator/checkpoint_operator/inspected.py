@@ -9,6 +9,8 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
+from checkpoint_operator.core.phases import Phase
+
 
 class Shown(BaseModel):
     """A piece of an answer."""
@@ -93,7 +95,7 @@ class ShownClaim(Shown):
 
 
 class ShownCommit(Shown):
-    """The mark: this commit was seen in the table."""
+    """The record that this commit was seen in the table."""
 
     target: str
     table_identity: str | None
@@ -111,6 +113,7 @@ class ShownEpoch(Shown):
     """One input, and one commit."""
 
     epoch: int
+    phase: Phase = Field(description="As in the status of an object, by the store alone.")
     run_nonce: str | None = Field(description="Of its first attempt.")
     input_files: int | None = Field(description="Null before a driver has fixed the input.")
     input_bytes: int | None
@@ -122,7 +125,8 @@ class ShownEpoch(Shown):
     attempts: tuple[ShownAttempt, ...]
     sealed: ShownSums = Field(description="What counts in all: of the last attempt and of those that it takes over.")
     claims: tuple[ShownClaim, ...]
-    is_committed: bool | None = Field(description="Null: the mark is there and cannot be read.")
+    is_committed: bool | None = Field(description="Null: the commit's record is there and cannot be read.")
+    was_deleted: bool = Field(default=False, description="It has ended by a deletion of the write, without a commit.")
     commit: ShownCommit | None
 
 

@@ -16,7 +16,7 @@ class Progress:
     `input_files_done` are whole input files that earlier attempts have sealed, so that the latest one does not open them.
     `phase` is what the driver of the latest attempt says that it is at, None where it says nothing; `rows_in_hand` is what its
     tasks have computed and not sealed. Of `positions_known` in the whole input (None: not known before it is read), in `unit`,
-    `positions_done` are sealed or in hand.
+    `positions_done` are sealed or in hand. `calls_in_flight` and `tries_again` are those of running tasks, of steps that wait.
     """
 
     attempt: int
@@ -33,23 +33,25 @@ class Progress:
     unit: Literal["rows", "bytes"] | None = None
     positions_done: int = 0
     positions_known: int | None = None
+    calls_in_flight: int = 0
+    tries_again: int = 0
 
 
 def measure(tallies: Tallies) -> Progress:
     """Return the progress of the epoch."""
     ledger = tallies.ledger
-    attempts = ledger.list_attempts()
+    attempts = ledger.attempts.list_attempts()
     if not attempts:
         return Progress(0, None, 0, 0, 0, 0, 0)
     number = attempts[-1]
-    launch = ledger.read_launch(number)
-    plan = ledger.read_plan(number)
+    launch = ledger.attempts.read_launch(number)
+    plan = ledger.plans.read_plan(number)
     earlier = [tallies.of_closed(counted) for counted in launch.counted] if launch else []
     chains = tallies.of_tasks(number) if plan else {}
     sums = [*earlier, *chains.values()]
     told = read_advice(ledger.store, ledger.at.progress(number), DriverProgress)
     in_hand = [work for work in told.work if not _is_sealed(work, chains)] if told is not None and plan is not None else []
-    if in_hand and ledger.read_closed(number) is not None:
+    if in_hand and ledger.attempts.read_closed(number) is not None:
         in_hand = []  # What a closed attempt has not sealed is lost.
     size = told
     if (told is None or told.positions_known is None) and plan is None and launch is not None:
@@ -71,6 +73,8 @@ def measure(tallies: Tallies) -> Progress:
         unit=size.unit if size is not None else None,
         positions_done=sum(part.positions for part in sums) + sum(work.positions for work in in_hand),
         positions_known=size.positions_known if size is not None else None,
+        calls_in_flight=sum(work.calls_in_flight for work in in_hand),
+        tries_again=sum(work.tries_again for work in in_hand),
     )
 
 

@@ -6,16 +6,22 @@ import json
 
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.former_source import in_form_of_today
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import FIRST_NULL_VALUES, Source, Spec, without_making
+from checkpoint_protocol.manifest import Spec, validate_model
 from checkpoint_protocol.records import WriteRecord
+from checkpoint_protocol.sink import Sink, without_making
+from checkpoint_protocol.source import FIRST_NULL_VALUES, Source, without_reading
 from checkpoint_protocol.store import ObjectStore
 
 
-def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec) -> None:
-    """Put the write's record, or compare with the one that stands. Idempotent. NeedsChange if its identity has changed."""
-    standing = writes.put_write(
+def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> None:
+    """Put the write's record, or compare with the one that is there. Idempotent. NeedsChange if its identity has changed.
+
+    `start_over`: how a person has this name mean a new write, where there is a way.
+    """
+    registered = writes.put_write(
         store,
         WriteRecord(
             token=new_token(),
@@ -26,70 +32,77 @@ def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec
             identity_digest=spec.identity_digest,
         ),
     )
-    if _is_of_the_first_default(_source_of(store, standing), spec.source):
+    if _is_of_the_first_default(_source_of(store, registered), spec.source):
         raise NeedsChange(
             reasons.IDENTITY_CHANGED,
-            f"the write {name!r} began when NA, null and NULL were read as NULL where spec.source.options.nullValues was not "
+            f"the write {name!r} began when NA, null and NULL were read as NULL where spec.source.files.csv.nullValues was not "
             f"given; now only the empty field is. Say nullValues: {json.dumps(FIRST_NULL_VALUES)} to go on as it began, or "
             "give the new write another metadata.name",
         )
-    if changed := changed_parts(store, standing, spec):
+    if changed := changed_parts(store, registered, spec):
         raise NeedsChange(
             reasons.IDENTITY_CHANGED,
             f"spec.{changed[0]} is not what the write {name!r} began with in {store.uri}; "
-            "it is fixed for the life of a write: undo the change, or give the new write another metadata.name",
+            f"it is fixed for the life of a write: undo the change, or give the new write another metadata.name{start_over}",
         )
 
 
 def _is_of_the_first_default(began: Source | None, now: Source) -> bool:
     """Whether CSV was read with the first release's texts for NULL, and nobody has named any since."""
-    is_csv = now.format == "csv" and not now.is_dataframe
-    is_named = "null_values" in now.options.model_fields_set
-    return is_csv and not is_named and began is not None and began.options.null_values == FIRST_NULL_VALUES
+    if now.files is None or now.files.format != "csv" or began is None or began.files is None:
+        return False
+    is_named = "null_values" in now.files.csv_options.model_fields_set
+    return not is_named and began.files.csv_options.null_values == FIRST_NULL_VALUES
 
 
-def _source_of(store: ObjectStore, standing: WriteRecord) -> Source | None:
+def _source_of(store: ObjectStore, registered: WriteRecord) -> Source | None:
     """Return the source that the last attempt was told; None if there is none."""
-    epochs = writes.list_epochs(store, standing.uid)
-    ledger = Ledger(store, EpochKey(standing.uid, epochs[-1])) if epochs else None
-    numbers = ledger.list_attempts() if ledger is not None else []
-    launch = ledger.read_launch(numbers[-1]) if ledger is not None and numbers else None
+    epochs = writes.list_epochs(store, registered.uid)
+    ledger = Ledger(store, EpochKey(registered.uid, epochs[-1])) if epochs else None
+    numbers = ledger.attempts.list_attempts() if ledger is not None else []
+    launch = ledger.attempts.read_launch(numbers[-1]) if ledger is not None and numbers else None
     return launch.source if launch is not None else None
 
 
-def changed_parts(store: ObjectStore, standing: WriteRecord, spec: Spec) -> tuple[str, ...]:
+def sink_of(store: ObjectStore, uid: str) -> Sink | None:
+    """Return the sink that the write began with, which alone its commits went to. The manifest may name another one now."""
+    record = writes.read_write(store, uid)
+    return validate_model(Sink, record.identity["sink"]) if record is not None else None
+
+
+def changed_parts(store: ObjectStore, registered: WriteRecord, spec: Spec) -> tuple[str, ...]:
     """Return which parts of a manifest may not be what they are: sink, checkpoint, or the source where rows of it are sealed.
 
-    What is sealed is looked at, and may be more a moment later: before the next attempt is recorded the rounds look again.
+    What is sealed now counts, and may be more a moment later: the rules ask again before the next attempt is recorded.
     """
     identity = spec.identity
-    sink = standing.identity.get("sink")
-    began_with = {**standing.identity, "sink": without_making(sink) if isinstance(sink, dict) else sink}
+    sink = registered.identity.get("sink")
+    began_with = {**registered.identity, "sink": without_making(sink) if isinstance(sink, dict) else sink}
     changed = [part for part in identity if part != "source" and identity[part] != began_with.get(part)]
-    if _source_is_another(store, standing, spec):
+    if _source_is_another(store, registered, spec):
         changed.insert(0, "source")
     return tuple(changed)
 
 
-def _source_is_another(store: ObjectStore, standing: WriteRecord, spec: Spec) -> bool:
-    epochs = writes.list_epochs(store, standing.uid)
+def _source_is_another(store: ObjectStore, registered: WriteRecord, spec: Spec) -> bool:
+    epochs = writes.list_epochs(store, registered.uid)
     if not epochs:
         return False  # nothing was ever recorded: what is read is still open
-    ledger = Ledger(store, EpochKey(standing.uid, epochs[-1]))
-    numbers = ledger.list_attempts()
-    last = ledger.read_launch(numbers[-1]) if numbers else None
+    ledger = Ledger(store, EpochKey(registered.uid, epochs[-1]))
+    numbers = ledger.attempts.list_attempts()
+    last = ledger.attempts.read_launch(numbers[-1]) if numbers else None
     if last is None:
-        began_with = standing.identity.get("source")
-        return not isinstance(began_with, dict) or spec.source.without_reading(began_with) != spec.source.identity
+        began_with = registered.identity.get("source")
+        return not isinstance(began_with, dict) or without_reading(in_form_of_today(began_with)) != spec.source.identity
     if last.source.identity == spec.source.identity:
         return False
     return (
         ledger.key.epoch > 1
-        or ledger.read_mark() is not None
+        or ledger.commits.read_commit() is not None
         or any(_holds_seals(ledger, n) for n in (*last.counted, last.attempt))
     )
 
 
 def _holds_seals(ledger: Ledger, attempt: int) -> bool:
-    closed = ledger.read_closed(attempt)
-    return any(closed.chain_lengths) if closed is not None else bool(ledger.list_links(attempt))
+    closed = ledger.attempts.read_closed(attempt)
+    return any(closed.chain_lengths) if closed is not None else bool(ledger.seals.list_links(attempt))

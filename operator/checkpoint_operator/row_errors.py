@@ -27,7 +27,7 @@ def count_quarantined(tallies: Tallies, launch: LaunchRecord, closed: ClosedReco
         return 0
     if closed is not None:
         return tallies.of_closed(launch.attempt).rows_quarantined
-    if tallies.ledger.read_plan(launch.attempt) is None:
+    if tallies.ledger.plans.read_plan(launch.attempt) is None:
         return 0
     return sum(chain.rows_quarantined for chain in tallies.of_tasks(launch.attempt).values())
 
@@ -37,7 +37,7 @@ def limit_of(tallies: Tallies, spec: Spec, attempts: Sequence[Attempt]) -> RowEr
     if not any(attempt.rows_quarantined for attempt in attempts):
         return None
     last = attempts[-1]
-    record = tallies.ledger.read_input(last.input_since)
+    record = tallies.ledger.inputs.read_input(last.input_since)
     examples = tuple(islice(_examples(tallies.ledger, attempts, record), _EXAMPLES))
     if spec.on_row_error != "Quarantine":
         return RowErrorLimit(0, "onRowError: Fail allows none", examples)
@@ -53,18 +53,18 @@ def limit_of(tallies: Tallies, spec: Spec, attempts: Sequence[Attempt]) -> RowEr
 
 def _seals(ledger: Ledger, attempt: int, closed: ClosedRecord | None) -> Iterable[Seal]:
     if closed is not None:
-        return ledger.counted_seals([attempt])
-    if ledger.read_plan(attempt) is None:
+        return ledger.chains.counted_seals([attempt])
+    if ledger.plans.read_plan(attempt) is None:
         return ()
-    chains = ledger.read_seals(attempt, ledger.list_links(attempt))
-    return (seal for chain in chains.values() for seal in chain)
+    lengths = ledger.seals.list_links(attempt)
+    return ledger.seals.read_links(attempt, [(task, link) for task, length in lengths.items() for link in range(length)])
 
 
 def _examples(ledger: Ledger, attempts: Iterable[Attempt], record: Input | None) -> Iterable[str]:
     """Say what failed, from what the seals themselves hold."""
     for attempt in attempts:
         if attempt.rows_quarantined:
-            for seal in _seals(ledger, attempt.number, ledger.read_closed(attempt.number)):
+            for seal in _seals(ledger, attempt.number, ledger.attempts.read_closed(attempt.number)):
                 for row in seal.quarantined.rows if seal.quarantined is not None else ():
                     message = " ".join(row.message[:_MOST_OF_A_MESSAGE].split())
                     yield f"{place_of(row, record)}: {row.step}: {row.error}: {message}"

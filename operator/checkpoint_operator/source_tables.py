@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from checkpoint_operator.table_places import check_places
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import IcebergSource, Source
 from checkpoint_protocol.records import PinnedIceberg
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.source import IcebergSource, Source
 from checkpoint_protocol.where import parse_where
 
 if TYPE_CHECKING:
@@ -21,23 +22,25 @@ if TYPE_CHECKING:
 
     from checkpoint_operator.catalogs import CatalogBook
 
-#: Looks at the source when an attempt is recorded. None: there is no catalog to ask.
-LookAtSource = Callable[[], PinnedIceberg | None]
+#: Pins the source's tables when an attempt is recorded: one for each of its members, None for what is no Iceberg table, and
+#: nothing at all where none of them is.
+PinSource = Callable[[], tuple[PinnedIceberg | None, ...]]
 
 
-def open_source(source: Source, settings: Settings, catalogs: CatalogBook | None = None) -> LookAtSource:
-    """Return what looks at a manifest's source. The table library is imported only where it is needed.
+def open_source(source: Source, settings: Settings, catalogs: CatalogBook | None = None) -> PinSource:
+    """Return what pins the tables of a manifest's source. The table library is imported only where it is needed.
 
-    A look raises NeedsChange if `where` cannot be understood, or the table or its snapshot does not exist; Retryable where the
+    It raises NeedsChange if `where` cannot be understood, or the table or its snapshot does not exist; Retryable where the
     catalog does not answer.
     """
 
-    def look() -> PinnedIceberg | None:
+    def pin_all() -> tuple[PinnedIceberg | None, ...]:
         if source.where is not None:
             parse_where(source.where)
-        return None if source.iceberg is None else pin(source.iceberg, settings, catalogs)
+        pinned = [pin(member, settings, catalogs) if isinstance(member, IcebergSource) else None for member in source.members]
+        return tuple(pinned) if any(pinned) else ()
 
-    return look
+    return pin_all
 
 
 def pin(source: IcebergSource, settings: Settings, catalogs: CatalogBook | None = None) -> PinnedIceberg:
@@ -51,9 +54,10 @@ def load_source(source: IcebergSource, settings: Settings, catalogs: CatalogBook
 
     from checkpoint_operator.catalogs import CatalogBook, translate_catalog_error
 
+    settings.check_grant(source.catalog, source.table)
     catalog = (catalogs or CatalogBook(settings)).open(source.catalog)
     try:
-        return catalog.load_table(source.table)
+        table = catalog.load_table(source.table)
     except NoSuchTableError as error:
         raise NeedsChange(
             reasons.SOURCE_MISSING,
@@ -61,6 +65,8 @@ def load_source(source: IcebergSource, settings: Settings, catalogs: CatalogBook
         ) from error
     except Exception as error:
         raise translate_catalog_error(error, source.catalog, settings.place) from error
+    check_places(table, settings)
+    return table
 
 
 def describe(source: IcebergSource, table: Table) -> PinnedIceberg:

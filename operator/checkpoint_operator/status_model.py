@@ -6,18 +6,20 @@ write it again. Everything is bounded, so that no write can make its object grow
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+import re
+from functools import cache
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import ConfigDict, Field
 
+from checkpoint_operator.core.phases import Phase
 from checkpoint_protocol.sections import Section
 
 MAX_ATTEMPTS_SHOWN: Final = 5
 MAX_MESSAGE_LENGTH: Final = 1024
 MAX_CONDITION_MESSAGE_LENGTH: Final = 32_768
 
-Phase = Literal["Pending", "Running", "Sealed", "Committing", "Committed", "Suspended", "Stalled", "Deleting"]
-ConditionType = Literal["Accepted", "Running", "Sealed", "Committed", "Stalled"]
+ConditionType = Literal["Accepted", "Running", "Sealed", "Committed", "Stalled", "Ready", "Reconciling"]
 Cause = Literal[
     "Completed",
     "OOMKilled",
@@ -36,11 +38,26 @@ Cause = Literal[
     "Unknown",
 ]
 
+#: What the CRD gives to an object that no operator has seen. Without it kstatus takes what has no status for done.
+UNOBSERVED: Final = -1
+
 #: A moment as Kubernetes writes it: RFC 3339, in UTC, to the second.
 Time = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$")]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 _Text = Annotated[str, Field(max_length=MAX_MESSAGE_LENGTH)]
-_Reason = Annotated[str, Field(max_length=128)]
+_REASON_PATTERN: Final = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+_MAX_REASON_LENGTH: Final = 128
+_Reason = Annotated[str, Field(max_length=_MAX_REASON_LENGTH)]
+
+
+def bounded(text: str | None, most: int = MAX_MESSAGE_LENGTH) -> str | None:
+    """Cut a text to what a field may hold."""
+    return text if text is None or len(text) <= most else f"{text[: most - 3]}..."
+
+
+def as_reason(text: str) -> str:
+    """Return a text as the reason of a condition; one that is no single word, as a foreign driver may give it, as `Other`."""
+    return text if len(text) <= _MAX_REASON_LENGTH and re.fullmatch(_REASON_PATTERN, text) else "Other"
 
 
 class StatusSection(Section):
@@ -66,7 +83,7 @@ class AttemptStatus(StatusSection):
 class CommitStatus(StatusSection):
     """The transaction that holds the rows."""
 
-    format: Literal["iceberg", "lance", "none"] = Field(description="What kind of table.")
+    format: Annotated[str, Field(max_length=32)] = Field(description="What kind of table.")
     target: Annotated[str, Field(max_length=1024)] = Field(description="The table or dataset.")
     id: Annotated[str, Field(max_length=20)] | None = Field(
         default=None, description="Iceberg: the snapshot id; Lance: the version. A text, as many JSON tools cannot hold 64 bits."
@@ -83,7 +100,7 @@ class Condition(StatusSection):
     type: ConditionType = Field(description="Its name.")
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
     reason: str = Field(
-        pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        pattern=_REASON_PATTERN,
         min_length=1,
         max_length=1024,
         description="Why, in one CamelCase word.",
@@ -96,7 +113,17 @@ class Condition(StatusSection):
 class Status(StatusSection):
     """How far the write is, and why it is not further."""
 
-    observed_generation: Count | None = Field(default=None, description="The newest metadata.generation that was acted on.")
+    observed_generation: Annotated[int, Field(ge=UNOBSERVED, lt=1 << 63)] | None = Field(
+        default=None, description="The newest metadata.generation that was acted on; -1: none yet."
+    )
+    observed_uid: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None, description="The metadata.uid of the object that this was told of: a restored status is another's."
+    )
+    write_uid: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None,
+        description="The write, which outlives its object: the metadata.uid of the first object of this name, or of the first "
+        "since the write was forgotten or started over. Its records lie under it in the checkpoint store.",
+    )
     phase: Phase | None = Field(default=None, description="One word for people. Programs read conditions.")
     epoch: Count | None = Field(default=None, description="One table transaction each; runNonce begins the next.")
     started_at: Time | None = Field(
@@ -133,7 +160,10 @@ class Status(StatusSection):
     queue_position: Count | None = Field(
         default=None, description="Its place among the writes of the namespace whose drivers wait for room, counted from 1."
     )
-    reason: _Reason | None = Field(default=None, description="Why the phase is what it is, in one word.")
+    reason: _Reason | None = Field(
+        default=None,
+        description="Why the phase is what it is, in one word; docs/reference/reasons.md of the project has a section on it.",
+    )
     message: _Text | None = Field(default=None, description="The same in a sentence, and what to do.")
     attempts: tuple[AttemptStatus, ...] | None = Field(
         default=None, max_length=MAX_ATTEMPTS_SHOWN, description="The last attempts of this epoch, oldest first."
@@ -150,5 +180,42 @@ class Status(StatusSection):
         default=None, description="The value of the annotation checkpointed.dev/retry that was last acted on."
     )
     conditions: tuple[Condition, ...] | None = Field(
-        default=None, max_length=16, description="Accepted, Running, Sealed, Committed and Stalled."
+        default=None, max_length=16, description="Accepted, Running, Sealed, Committed, Stalled, Ready and Reconciling."
     )
+
+
+_Part = TypeVar("_Part", bound=StatusSection)
+_MOST_COUNTED: Final = (1 << 63) - 1
+
+
+def fitted(part: _Part) -> _Part:
+    """Return a status as the API server takes it, whatever drivers, records and tables have told: each text is cut to what its
+    field holds, each number to 64 bits. A patch that is refused for one of them would hide all the others.
+    """
+    found = {name: _fitted(getattr(part, name), _most(type(part), name)) for name in type(part).model_fields}
+    changed = {name: value for name, value in found.items() if value is not getattr(part, name)}
+    return part.model_copy(update=changed) if changed else part
+
+
+def _fitted(value: Any, most: int | None) -> Any:
+    match value:
+        case StatusSection():
+            return fitted(value)
+        case tuple():
+            inner = tuple(_fitted(one, None) for one in value)
+            return value if all(one is other for one, other in zip(inner, value, strict=True)) else inner
+        case str() if most is not None:
+            return bounded(value, most)
+        case int() if value > _MOST_COUNTED:
+            return _MOST_COUNTED
+    return value
+
+
+@cache
+def _most(section: type[StatusSection], name: str) -> int | None:
+    """Return how many characters a field holds."""
+    field = section.model_fields[name]
+    # Of `Annotated[str, Field(...)] | None`, the bound stands in the first member.
+    inner = [item for member in get_args(field.annotation) for item in getattr(member, "__metadata__", ())]
+    found = [*field.metadata, *(item for outer in inner for item in getattr(outer, "metadata", ()))]
+    return next((item.max_length for item in found if hasattr(item, "max_length")), None)

@@ -16,6 +16,8 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 
 _MOST_DIGITS: Final = 38
+#: Arrow hands no schema of more than 64 levels from one library to another, and people read none of half of that.
+_MOST_NESTED: Final = 32
 _CAST: Final = "cast it in a step"
 
 
@@ -45,6 +47,9 @@ def finer_than_iceberg(given: pa.Schema) -> tuple[str, ...]:
 def _schema(given: pa.Schema, of: Callable[[pa.DataType, str], pa.DataType], format_name: str) -> pa.Schema:
     fields, problems = [], []
     for field in given:
+        if _depth(field.type) > _MOST_NESTED:
+            problems.append(f"the column {field.name!r} is nested more than {_MOST_NESTED} deep: flatten it, or leave it out")
+            continue
         try:
             fields.append(field.with_type(of(field.type, field.name)))
         except _Unfit as unfit:
@@ -53,6 +58,14 @@ def _schema(given: pa.Schema, of: Callable[[pa.DataType, str], pa.DataType], for
     if problems:
         raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, "; ".join(problems))
     return pa.schema(fields)
+
+
+def _depth(given: pa.DataType) -> int:
+    """Return how many levels of fields a type has, counted up to one too many."""
+    depth, level = 0, [given]
+    while depth <= _MOST_NESTED and (level := [each.field(n).type for each in level for n in range(each.num_fields)]):
+        depth += 1
+    return depth
 
 
 def _iceberg_type(given: pa.DataType, path: str) -> pa.DataType:

@@ -54,7 +54,7 @@ class Tallies:
 
     def of_tasks(self, attempt: int) -> dict[int, ChainTally]:
         """Return the sums of each task's seals as far as a listing shows them. Each is read once in the life of the tallies."""
-        listing = self.ledger.list_seals(attempt)
+        listing = self.ledger.seals.list_seals(attempt)
         self._take_in_bundles(attempt, listing)
         chains = self._chains.setdefault(attempt, {})
         lengths = listing.lengths()
@@ -63,7 +63,7 @@ class Tallies:
             for task, length in lengths.items()
             for link in range(chains.setdefault(task, ChainTally()).length, length)
         ]
-        for seal in self.ledger.read_links(attempt, missing):
+        for seal in self.ledger.seals.read_links(attempt, missing):
             chains[seal.task].add(seal)
         return chains
 
@@ -74,7 +74,7 @@ class Tallies:
             known = self._as_closed(attempt)
             for chain in known or ():
                 tally.add_chain(chain)
-            for seal in self.ledger.counted_seals([attempt] if known is None else []):
+            for seal in self.ledger.chains.counted_seals([attempt] if known is None else []):
                 tally.add(seal)
             self._closed[attempt] = tally
         return self._closed[attempt]
@@ -82,14 +82,14 @@ class Tallies:
     def covers_rows(self, attempt: int) -> bool:
         """Whether a seal that counts of a closed attempt covers any row. Reads up to the first that does, once."""
         if attempt not in self._covers_rows:
-            closed = self.ledger.read_closed(attempt)
+            closed = self.ledger.attempts.read_closed(attempt)
             has_seals = closed is not None and any(closed.chain_lengths)
-            self._covers_rows[attempt] = has_seals and any(seal.positions for seal in self.ledger.counted_seals([attempt]))
+            self._covers_rows[attempt] = has_seals and any(seal.positions for seal in self.ledger.chains.counted_seals([attempt]))
         return self._covers_rows[attempt]
 
     def _as_closed(self, attempt: int) -> list[ChainTally] | None:
         """Return the sums of the chains as they were closed, if the seals were tallied one by one before; else None."""
-        closed = self.ledger.read_closed(attempt)
+        closed = self.ledger.attempts.read_closed(attempt)
         if closed is None or not self._chains.get(attempt) or self._bundles.get(attempt):
             return None
         chains = self.of_tasks(attempt)
@@ -115,7 +115,7 @@ class Tallies:
         to_be_read = {task for task, _ in places}
         if any(not self._is_last(chains, attempt, task) for task in range(tasks) if task not in to_be_read):
             return False
-        for seal in self.ledger.read_links(attempt, places):
+        for seal in self.ledger.seals.read_links(attempt, places):
             self._newest[attempt, seal.task] = (seal.link, seal.last)
             if not seal.last:
                 return False
@@ -132,9 +132,9 @@ class Tallies:
         seen = self._bundles.setdefault(attempt, set())
         new = [number for number in listing.bundles if number not in seen]
         chains = self._chains.setdefault(attempt, {})
-        for bundle in self.ledger.read_bundles(attempt, new):
+        for bundle in self.ledger.bundles.read_bundles(attempt, new):
             for place, data in bundle.seals():
                 chain = chains.setdefault(place.task, ChainTally())
                 if place.link == chain.length:
-                    chain.add(self.ledger.decode_seal(attempt, place.task, place.link, data))
+                    chain.add(self.ledger.seals.decode_seal(attempt, place.task, place.link, data))
         seen.update(new)

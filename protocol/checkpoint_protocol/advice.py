@@ -35,7 +35,10 @@ class Advice(Part):
 
 
 class Work(Advice):
-    """What a task has done of the segment that it will seal as link `link`: rows, and positions of the input."""
+    """What a task has done of the segment that it will seal as link `link`: rows, and positions of the input.
+
+    Of steps that wait: how many calls the task has made so far, how many are on their way, and how many were made again.
+    """
 
     kind: Literal["work"] = "work"
     version: Literal[1] = 1
@@ -43,6 +46,9 @@ class Work(Advice):
     link: Count
     rows: Count
     positions: Count
+    calls: Count = 0
+    calls_in_flight: Count = 0
+    tries_again: Count = 0
 
 
 class DriverProgress(Advice):
@@ -64,10 +70,10 @@ def encode_advice(advice: Advice) -> bytes:
 def read_advice(store: ObjectStore, path: str, model: type[_Advice]) -> _Advice | None:
     """Return an object of advice; None where it is not there, cannot be read, or the store does not answer."""
     try:
-        data = store.get(path)
+        data = store.get(path, _MOST_BYTES)
     except CheckpointError:
         return None
-    if data is None or len(data) > _MOST_BYTES:
+    if data is None:
         return None
     try:
         return model.model_validate_json(data)

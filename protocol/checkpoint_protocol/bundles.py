@@ -22,6 +22,10 @@ from checkpoint_protocol.records import BundleRecord, decode, encode
 #: More seals, or more bytes, begin another bundle.
 MOST_SEALS = 1_000
 MOST_BYTES = 1 << 20
+#: Larger seals are read one by one as fast.
+MOST_BYTES_OF_A_SEAL = 256 << 10
+#: A bundle has the header, and of seals the one more that made it full. What is larger is no bundle of ours.
+MOST_BUNDLE_BYTES = 4 << 20
 
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 
@@ -62,6 +66,8 @@ def decode_bundle(data: bytes, where: str) -> Bundle:
     header = data[: data.find(b"\n")]
     record = decode(BundleRecord, header, where)
     start = len(header) + 1
+    if any(size_bytes > MOST_BYTES_OF_A_SEAL for _, _, size_bytes, _ in record.seals):
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} has a seal of more than {MOST_BYTES_OF_A_SEAL:,} bytes")
     if start + sum(size_bytes + 1 for _, _, size_bytes, _ in record.seals) != len(data):
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} is not as long as its header says (truncated or overwritten?)")
     return Bundle(record, hashlib.sha256(data).hexdigest(), data, start)

@@ -16,11 +16,15 @@ _SEALS_OF_PATIENCE: Final = 2
 _LEAST_DERIVED_S: Final = 600.0
 
 
-def is_due(age_s: float, size_bytes: int, interval_s: float, minimum_bytes: int) -> bool:
-    """Whether a segment should end: it is old and large enough.
+def is_due(
+    age_s: float, size_bytes: int, interval_s: float, minimum_bytes: int, rows: int = 0, maximum_rows: int | None = None
+) -> bool:
+    """Whether a segment should end: it is old and large enough, or has as many rows as may be lost at once.
 
     Or so old that its size no longer matters: hours of a slow step's work fit a small file.
     """
+    if maximum_rows is not None and rows >= maximum_rows:
+        return True
     return age_s >= interval_s * (1 if size_bytes >= minimum_bytes else SMALL_SEGMENT_INTERVALS)
 
 

@@ -1,15 +1,17 @@
 """Where each record lies, relative to the checkpoint URI. The only place that makes or takes apart these names.
 
-    names/<namespace>/<name>.json                 which uid a name means (local runner only)
-    names/<namespace>/<name>/<k>.json             which one it means since it was forgotten for the k-th time
+    names/<scope>/<name>.json                     which uid a name means; <scope>: <namespace>, or in a cluster
+                                                  cluster=<cluster>/<namespace>, which no namespace is called
+    names/<scope>/<name>/<k>.json                 which one it means since its meaning was changed for the k-th time
     control/<uid>/write.json                      who this is
     control/<uid>/deleted.json                    the write was deleted: nothing of it may be committed any more
     control/<uid>/code/<sha256>.zip               code that attempts were recorded with, by the digest of the archive
+    control/<uid>/<epoch>/deleted.json            the write was deleted in this epoch: no claim of it from here on is acted on
     control/<uid>/<epoch>/launch/<n>.json         what driver n is told
     control/<uid>/<epoch>/target/<n>.json         the table made for driver n's proposed output
     control/<uid>/<epoch>/closed/<n>.json         the seals of attempt n that count
     control/<uid>/<epoch>/commit/claim-<i>.json   who may try to commit
-    control/<uid>/<epoch>/commit/done.json        the mark
+    control/<uid>/<epoch>/commit/done.json        the commit record: the commit was seen in the table
     staged/<uid>/<epoch>/input.json               the epoch's input
     staged/<uid>/<epoch>/input/<token>.json       files of an input that is too large for one object
     staged/<uid>/<epoch>/<n>/input.json           the epoch's input from attempt n on: the source was edited before any seal
@@ -41,26 +43,54 @@ _BUNDLE = re.compile(r"bundle-(0|[1-9][0-9]{0,9})")
 _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
 _TOKEN = re.compile(r"[0-9a-f]{32}\.json")
 _KEYS = re.compile(r"(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.parquet")
-_NAME = re.compile(r"names/([^/]+)/([^/]+?)(?:/([1-9][0-9]{0,9}))?\.json")
+_NAME = re.compile(r"names/((?:cluster=[^/=]+/)?[^/=]+)/([^/]+?)(?:/([1-9][0-9]{0,9}))?\.json")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
 _SEAL_OF_EPOCH = re.compile(r"([1-9][0-9]{0,9})/[1-9][0-9]{0,9}/seals/" + _SEAL.pattern)
+
+_SIGNED = re.compile(r"(?:control|staged)/([^/]+)/(?:.+/)?(?:[^/]+\.json|bundle-[0-9]+)")
+_ADVICE = re.compile(r"staged/[^/]+/[0-9]+/[0-9]+/progress(?:/[^/]+)?\.json")
+_ANSWER = re.compile(r"(control/[^/]+/[0-9]+)/(?:target|closed)/([0-9]+\.json)")
 
 CONTROL = "control"
 STAGED = "staged"
 NAMES = "names"
+_CLUSTER = "cluster="
 
 
-def name_path(namespace: str, name: str, times_forgotten: int = 0) -> str:
-    return f"{NAMES}/{namespace}/{name}{f'/{times_forgotten}' if times_forgotten else ''}.json"
+def signed_for(path: str) -> str | None:
+    """Return whose key signs an object at this path: a write's, by its uid, or a name's in a cluster, which no driver has.
+
+    None for what is no record.
+    """
+    match = _SIGNED.fullmatch(path)
+    if match:
+        return None if _ADVICE.fullmatch(path) else match[1]
+    named = name_of(path)
+    return f"{NAMES}/{named[0]}/{named[1]}" if named and named[0].startswith(_CLUSTER) else None
 
 
-def names_folder(namespace: str, name: str) -> str:
+def launch_of_answer(path: str) -> str | None:
+    """Return the path of the launch record of the driver that waits for a record; None where none does."""
+    match = _ANSWER.fullmatch(path)
+    return f"{match[1]}/launch/{match[2]}" if match else None
+
+
+def scope_in_cluster(cluster: str, namespace: str) -> str:
+    """Return where the names of a cluster's namespace lie: beside those of other clusters, and of one machine."""
+    return f"{_CLUSTER}{cluster}/{namespace}"
+
+
+def name_path(scope: str, name: str, times_changed: int = 0) -> str:
+    return f"{NAMES}/{scope}/{name}{f'/{times_changed}' if times_changed else ''}.json"
+
+
+def names_folder(scope: str, name: str) -> str:
     """Where the meanings of a name lie, but for its first."""
-    return f"{NAMES}/{namespace}/{name}/"
+    return f"{NAMES}/{scope}/{name}/"
 
 
 def name_of(path: str) -> tuple[str, str, int] | None:
-    """Return namespace, name, and how often it had been forgotten, of the record of a name; None for any other object."""
+    """Return scope, name, and how often its meaning had been changed, of the record of a name; None for any other object."""
     match = _NAME.fullmatch(path)
     return (match[1], match[2], int(match[3] or 0)) if match else None
 
@@ -141,6 +171,10 @@ class EpochLayout:
         return f"{self.closings}{attempt}.json"
 
     @property
+    def deleted(self) -> str:
+        return f"{self.control}/deleted.json"
+
+    @property
     def commit(self) -> str:
         return f"{self.control}/commit/"
 
@@ -148,7 +182,7 @@ class EpochLayout:
         return f"{self.commit}claim-{index}.json"
 
     @property
-    def mark(self) -> str:
+    def commit_record(self) -> str:
         return f"{self.commit}done.json"
 
     def plan(self, attempt: int) -> str:

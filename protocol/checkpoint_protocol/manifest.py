@@ -12,416 +12,42 @@ import difflib
 import hashlib
 import json
 import math
-import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, TypeVar, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.deadlines import derived_progress_deadline_s, least_progress_deadline_s
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.problems import UNION_MARK, place_of, text_of
+from checkpoint_protocol.problems import AT_FIELD, UNION_MARK, place_of, text_of
 from checkpoint_protocol.quantities import Duration, Share, Size, format_duration
 from checkpoint_protocol.sections import Label, ObjectName, Seconds, Section, Uri
+from checkpoint_protocol.sink import IcebergSink, LanceSink, Sink
+from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, Source
+from checkpoint_protocol.spark_properties import why_refused
+from checkpoint_protocol.steps import Step
+from checkpoint_protocol.uris import why_not_opened
 from checkpoint_protocol.workloads import Code as Code
 from checkpoint_protocol.workloads import DriverSpec as DriverSpec
 from checkpoint_protocol.workloads import ExecutorSpec as ExecutorSpec
 
 API_VERSION: Final = "checkpointed.dev/v1alpha1"
 KIND: Final = "CheckpointedWrite"
-PARTITION_TRANSFORMS: Final = ("identity", "year", "month", "day", "hour")
-#: Formats whose rows are known by file and position, so that they can go the splits way.
-SPLITS_FORMATS: Final = ("parquet", "csv", "json", "iceberg", "lance")
-SPLITS_TABLES: Final = ("iceberg", "lance")
-#: Formats of ours beside Spark's: a table of one of Spark's catalogs, and what an own program reads.
-TABLE_FORMAT: Final = "table"
-PROGRAM_FORMAT: Final = "program"
-#: In a reader option's name these say that its value is a secret, ...
-SECRET_WORDS: Final = ("password", "secret", "token", "credential")
-#: ... which is then the name of a variable of the driver's environment, and stands in no manifest and no record.
-VARIABLE_PATTERN: Final = r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"
-#: What CSV took for NULL in the first release where the manifest said nothing. API servers have stored it in the objects of then.
-FIRST_NULL_VALUES: Final = ("", "NA", "null", "NULL")
-#: What of source.types and source.options may be edited while a write runs: none of it says which rows there are, or where.
-READING_FIELDS: Final = ("types",)
-READING_OPTIONS: Final = ("nullValues", "delimiter", "quote")
-#: Formats that are text, so that types and options say how they are read.
-TEXT_FORMATS: Final = ("csv", "json")
-#: user:password@host
-_USER_INFO: Final = r"://[^/@:$]*:[^/@$]+@"
-
 #: The name of a driver's pod is <write>-<8 hex digits>-<epoch>-<attempt>, and a pod's host name has 63 characters at most.
 MAX_NAME_LENGTH: Final = 45
+#: How deep lists and mappings may stand in one another. What reads them is recursive, and must not be what decides.
+MOST_DEPTH: Final = 32
+#: With what anchors and aliases of YAML stand for: a few lines may mean billions of values.
+MOST_VALUES: Final = 1_000_000
+#: Of a step's arguments, and of a pod template, as JSON. Kubernetes refuses a whole object above about 1.5 million bytes.
+MAX_FREE_FORM_LENGTH: Final = 256 << 10
 
-#: What of a sink counts only where the table is missing.
-_MAKING_FIELDS: Final = ("create", "partitionBy")
-
-_ColumnName = Annotated[str, Field(max_length=512)]
+#: Of the path to a value that is too deep.
+_NAMES_SHOWN: Final = 5
 
 _Model = TypeVar("_Model", bound=BaseModel)
-
-
-def _is_absent(value: object) -> bool:
-    # Fields that came later are not written where they say nothing: what older releases have stored stays as it is.
-    return value is None
-
-
-def _refuse_escapes(uri: str) -> None:
-    if "://" in uri and "%" in uri:
-        raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")
-
-
-class SourceOptions(Section):
-    """How to read text files. Parquet files need none of these."""
-
-    header: bool = Field(default=True, description="CSV: the first line of each file names the columns.")
-    delimiter: str = Field(default=",", min_length=1, max_length=1, description="CSV: the character between fields.")
-    quote: str = Field(default='"', max_length=1, description="CSV: the character around fields; empty for none.")
-    escape: str = Field(default="", max_length=1, description="CSV: the character before a special one; empty for none.")
-    null_values: tuple[Annotated[str, Field(max_length=256)], ...] = Field(
-        default=("",),
-        max_length=64,
-        description="CSV: texts that mean NULL when not quoted: the empty field. NA, null and NULL are texts unless named.",
-    )
-    multi_line: bool = Field(
-        default=False,
-        description="CSV: fields may contain line breaks. Such files are read from their start by one task each.",
-    )
-    compression: Literal["auto", "none", "gzip"] = Field(
-        default="auto", description="Text: auto takes .gz as gzip. Compressed files are read by one task each."
-    )
-
-    @property
-    def say_nothing(self) -> bool:
-        """Whether all are defaults: today's, or those that an API server of the first release has stored."""
-        defaults = SourceOptions()
-        return self in (defaults, defaults.model_copy(update={"null_values": FIRST_NULL_VALUES}))
-
-
-class IcebergSource(Section):
-    """An Iceberg table as it is when the epoch's first attempt is recorded."""
-
-    catalog: str = Field(min_length=1, max_length=128, description="A catalog of the operator's (or runner's) settings.")
-    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table, its name in the catalog.")
-    snapshot_id: int | None = Field(
-        default=None, ge=0, exclude_if=_is_absent, description="This snapshot, whatever came after it."
-    )
-    branch: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
-        default=None, exclude_if=_is_absent, description="The head of this branch or tag, instead of main's."
-    )
-
-    @model_validator(mode="after")
-    def _names_one_snapshot(self) -> IcebergSource:
-        if self.snapshot_id is not None and self.branch is not None:
-            raise ValueError("at most one of snapshotId and branch is expected")
-        return self
-
-
-class LanceSource(Section):
-    """A Lance dataset as it is when the epoch's first driver looks at it."""
-
-    uri: Uri = Field(description="The dataset, e.g. s3://bucket/name.lance")
-    version: int | None = Field(default=None, ge=1, exclude_if=_is_absent, description="This version, whatever came after it.")
-
-    @model_validator(mode="after")
-    def _is_what_lance_reads(self) -> LanceSource:
-        _refuse_escapes(self.uri)
-        return self
-
-
-class Source(Section):
-    """Where the rows come from. Immutable once rows of it are sealed, but for how text is read."""
-
-    format: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$", max_length=128)] = Field(
-        description="parquet, csv, json (one JSON object a line), iceberg, lance, or anything else that Spark reads: orc, text, "
-        "jdbc, avro, ...; table: a table of one of Spark's catalogs; program: what an own program reads."
-    )
-    way: Literal["Auto", "Splits", "DataFrame"] = Field(
-        default="Auto",
-        description="How rows are known: Splits by file and position, DataFrame (whatever Spark reads) by keyColumns. "
-        "Auto takes splits where it can.",
-    )
-    path: Uri | None = Field(
-        default=None, description="A file, a folder or a pattern with *: s3://, gs://, az://, or on this machine."
-    )
-    paths: tuple[Uri, ...] = Field(default=(), max_length=1024, description="Several of the same, instead of path.")
-    table: Annotated[str, Field(pattern=r"^\S+$", max_length=512)] | None = Field(
-        default=None, description="With format table: its name in Spark, e.g. catalog.namespace.table."
-    )
-    program: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=512)] | None = Field(
-        default=None,
-        description="With format program: module:function; it is given a job with spark, read(dataframe) and write(dataframe).",
-    )
-    sql: Annotated[str, Field(min_length=1, max_length=32768)] | None = Field(
-        default=None, description="Spark SQL between the source and the steps, e.g. SELECT id, upper(a) AS a FROM input."
-    )
-    reader_options: dict[str, Annotated[str, Field(max_length=4096)]] = Field(
-        default_factory=dict,
-        max_length=64,
-        description="Options of Spark's reader, e.g. url, dbtable and partitionColumn of jdbc. ${env:NAME} stands for a variable "
-        "of the driver's environment; secrets are given in no other way.",
-    )
-    iceberg: IcebergSource | None = Field(default=None, exclude_if=_is_absent)
-    lance: LanceSource | None = Field(default=None, exclude_if=_is_absent)
-    options: SourceOptions = Field(default_factory=SourceOptions)
-    columns: Annotated[tuple[_ColumnName, ...], Field(min_length=1, max_length=2048)] | None = Field(
-        default=None, description="Read these columns only."
-    )
-    where: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
-        default=None,
-        exclude_if=_is_absent,
-        description="Take only the rows for which this is true, e.g. day >= '2026-01-01' and not (code in (3, 4) or x is null)",
-    )
-    types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
-        default_factory=dict,
-        max_length=2048,
-        description="Text: the type of a column where the inferred one is not right, e.g. int64, string, "
-        "timestamp[us], decimal(10,2).",
-    )
-    key_columns: tuple[_ColumnName, ...] = Field(
-        default=(),
-        max_length=16,
-        description="Columns that identify a row: unique, never NULL. Files that go the splits way do not need them.",
-    )
-    split_size: Size = Field(default=128 << 20, gt=0, description="The most bytes of input of one split.")
-
-    @model_validator(mode="after")
-    def _says_what_its_way_needs(self) -> Source:
-        if (self.format == "iceberg") != (self.iceberg is not None) or (self.format == "lance") != (self.lance is not None):
-            raise ValueError("format iceberg goes with iceberg, lance with lance, and the others with path or paths")
-        files = (self.path is not None) + bool(self.paths)
-        if self.is_dataframe:
-            self._can_be_read_by_spark(files)
-        elif files + (self.iceberg is not None) + (self.lance is not None) != 1:
-            raise ValueError("exactly one of path, paths, iceberg and lance is expected")
-        if (self.format == TABLE_FORMAT) != (self.table is not None):
-            raise ValueError("format: table and the table's name in table belong together")
-        if (self.format == PROGRAM_FORMAT) != (self.program is not None):
-            raise ValueError("format: program and module:function in program belong together")
-        if self.format in (TABLE_FORMAT, PROGRAM_FORMAT) and files:
-            raise ValueError(f"format: {self.format} has no path")
-        if self.program is not None and (self.sql is not None or self.reader_options or self.columns is not None):
-            raise ValueError("a program reads and selects by itself: sql, readerOptions and columns do not go with it")
-        return self
-
-    def _can_be_read_by_spark(self, paths_given: int) -> None:
-        if self.format in SPLITS_TABLES:
-            raise ValueError(
-                f"format: {self.format} is read in splits, without sql and readerOptions; a table of one of Spark's catalogs is "
-                "format: table"
-            )
-        if self.way == "Splits":
-            raise ValueError(f"way: Splits cannot be: {self.why_this_way}")
-        if not self.key_columns:
-            raise ValueError(f"keyColumns are needed, the columns that identify a row: {self.why_this_way}")
-        if self.types:
-            raise ValueError(f"types belong to the splits way; cast in sql or in a step instead: {self.why_this_way}")
-        if self.where is not None:
-            raise ValueError(f"where belongs to the splits way; say it in sql: {self.why_this_way}")
-        if paths_given > 1:
-            raise ValueError("one of path and paths is expected at most")
-
-    @model_validator(mode="after")
-    def _holds_no_secret(self) -> Source:
-        for name, value in self.reader_options.items():
-            lower = name.lower()
-            if any(word in lower for word in SECRET_WORDS) and not re.fullmatch(VARIABLE_PATTERN, value):
-                raise ValueError(f"readerOptions.{name} is a secret; say ${{env:NAME}}, a variable of the driver's environment")
-            text = value.lower()
-            if ("password=" in text and "password=${env:" not in text) or re.search(_USER_INFO, value):
-                raise ValueError(
-                    f"readerOptions.{name} has a password in it; say ${{env:NAME}} in its place, a variable of the driver's "
-                    "environment"
-                )
-        return self
-
-    @property
-    def all_paths(self) -> tuple[str, ...]:
-        """The paths of files; none where a table is read."""
-        return self.paths if self.path is None else (self.path,)
-
-    @property
-    def is_dataframe(self) -> bool:
-        """Whether rows are known by keys and read by Spark, rather than by position and read by us."""
-        return self.way == "DataFrame" or self._needs_spark is not None
-
-    @property
-    def identity(self) -> dict[str, JsonValue]:
-        """What says which rows there are, and where: all but how text is read. Defaults are left out."""
-        return self.without_reading(self._plain())
-
-    def without_reading(self, plain: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return a source, as plain data by which a write is known, without how text is read, which older releases stored too.
-
-        Where Spark reads, options stay: what it makes of them is its own. But for the texts for NULL: objects of a cluster hold
-        the default of when they were made.
-        """
-        options = plain.get("options")
-        if not isinstance(options, dict | None):
-            return plain
-        if self.is_dataframe:
-            says_nothing = (None, list(FIRST_NULL_VALUES))
-            kept = {name: value for name, value in (options or {}).items() if name != "nullValues" or value not in says_nothing}
-            return {**{name: value for name, value in plain.items() if name != "options"}, **({"options": kept} if kept else {})}
-        kept = {name: value for name, value in (options or {}).items() if name not in READING_OPTIONS}
-        rest = {name: value for name, value in plain.items() if name not in (*READING_FIELDS, "options")}
-        return {**rest, "options": kept} if kept else rest
-
-    @property
-    def read_digest(self) -> str | None:
-        """The digest of how text is read; None where nothing says that."""
-        if self.format not in TEXT_FORMATS or self.is_dataframe:
-            return None
-        plain = {name: value for name, value in self._plain().items() if name in (*READING_FIELDS, "options")}
-        return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-    def is_read_as(self, other: Source) -> bool:
-        """Whether it is the same source, read in the same way, in splits of whatever size."""
-        return self._plain() == other._plain()
-
-    def _plain(self) -> dict[str, JsonValue]:
-        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"split_size"})
-
-    @property
-    def why_this_way(self) -> str:
-        """Say why rows are known by keys, or by position."""
-        if self._needs_spark is not None:
-            return self._needs_spark
-        if self.is_dataframe:
-            return "way: DataFrame says so"
-        what = "a table" if self.format in SPLITS_TABLES else "files"
-        return f"the source is {what}, so a row is known by its file and its place in it, and needs no key"
-
-    @property
-    def _needs_spark(self) -> str | None:
-        if self.format not in SPLITS_FORMATS:
-            close = difflib.get_close_matches(self.format, SPLITS_FORMATS, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            return f"only Spark reads the format {self.format}{hint}, so a row is known by its keyColumns"
-        if self.sql is not None:
-            return "sql is Spark's, so a row is known by its keyColumns"
-        if self.reader_options:
-            return "readerOptions are Spark's, so a row is known by its keyColumns"
-        return None
-
-
-class Step(Section):
-    """One Python callable, applied in the order of the list."""
-
-    call: str = Field(
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
-        max_length=512,
-        description="module:function, or module:Class: an instance per process, with setup() once where it has one.",
-    )
-    input: Literal["arrow", "pandas", "row"] = Field(
-        default="arrow",
-        description="What the callable takes and gives: a pyarrow.RecordBatch, a pandas.DataFrame, or one row as a dict "
-        "(which may give None to drop the row, one dict, or an iterable of dicts).",
-    )
-    name: str | None = Field(default=None, max_length=128, description="Used in messages; the callable by default.")
-    arguments: dict[str, JsonValue] = Field(
-        default_factory=dict,
-        description="Keyword arguments: of the function at each call, of the class when it is made. Kubernetes keeps numbers as "
-        "JSON does: 1.0 arrives as 1, and digits beyond 64 bits are lost; quote what must stay as it is.",
-    )
-    output: Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(min_length=1, max_length=2048)] | None = Field(
-        default=None,
-        exclude_if=_is_absent,
-        description="The columns that the step gives, with types as in source.types: a column that is left out is NULL, another "
-        "one is refused, and sink.create makes the table of these. Without it each row of a row step gives all columns.",
-    )
-
-    @property
-    def label(self) -> str:
-        return self.name or self.call
-
-
-class IcebergSink(Section):
-    """An Iceberg table."""
-
-    catalog: str = Field(min_length=1, max_length=128, description="A catalog of the operator's (or runner's) settings.")
-    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table, its name in the catalog.")
-
-
-class LanceSink(Section):
-    """A Lance dataset."""
-
-    uri: Uri = Field(description="The dataset, e.g. s3://bucket/name.lance")
-
-    @model_validator(mode="after")
-    def _is_what_lance_reads(self) -> LanceSink:
-        _refuse_escapes(self.uri)
-        return self
-
-
-class NoSink(Section):
-    """No table: the steps run once per row, for what they do."""
-
-
-class PartitionField(Section):
-    """One field of the new table's partitioning."""
-
-    column: str = Field(min_length=1, max_length=512, description="A column of the steps' output.")
-    transform: Literal["identity", "year", "month", "day", "hour"] = Field(
-        default="identity", description="What is made of the column's value; year to hour are for dates and timestamps."
-    )
-
-
-class Sink(Section):
-    """Where the rows go. Immutable. Exactly one of iceberg, lance and none."""
-
-    iceberg: IcebergSink | None = None
-    lance: LanceSink | None = None
-    none: NoSink | None = None
-    mode: str = Field(default="append", max_length=32, description="What the commit does to the table; append only, so far.")
-    create: bool = Field(default=False, description="Make the target from the steps' output if it does not exist.")
-    partition_by: tuple[PartitionField, ...] = Field(
-        default=(), max_length=16, description="Iceberg, with create: how the new table is partitioned."
-    )
-    target_file_size: Size = Field(default=256 << 20, gt=0, description="Data files are rolled near this size.")
-
-    @model_validator(mode="after")
-    def _is_one_supported_sink(self) -> Sink:
-        if sum(sink is not None for sink in (self.iceberg, self.lance, self.none)) != 1:
-            raise ValueError("exactly one of iceberg, lance and none is expected")
-        if self.mode != "append":
-            raise ValueError(f"mode {self.mode!r} is not supported; supported: append")
-        if self.partition_by and self.iceberg is None:
-            raise ValueError("partitionBy applies to iceberg only")
-        if self.partition_by and not self.create:
-            raise ValueError("partitionBy needs create: true (an existing table keeps its own partitioning)")
-        if self.create and self.none is not None:
-            raise ValueError("create does not apply to none")
-        return self
-
-    @property
-    def identity(self) -> dict[str, JsonValue]:
-        """What says which table it is, and what a commit does to it: all but how a missing one is made, and how files are cut."""
-        return without_making(self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"target_file_size"}))
-
-    @property
-    def named(self) -> IcebergSink | LanceSink | NoSink:
-        """The one of iceberg, lance and none that is given."""
-        given = self.iceberg or self.lance or self.none
-        assert given is not None, "the validator has seen one"
-        return given
-
-    @property
-    def format(self) -> Literal["iceberg", "lance", "none"]:
-        match self.named:
-            case IcebergSink():
-                return "iceberg"
-            case LanceSink():
-                return "lance"
-            case NoSink():
-                return "none"
-            case other:
-                assert_never(other)
-
-
-def without_making(sink: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a sink, as plain data by which a write is known, without how a missing table is made; older releases stored that."""
-    return {name: value for name, value in sink.items() if name not in _MAKING_FIELDS}
 
 
 class CheckpointSpec(Section):
@@ -436,6 +62,11 @@ class CheckpointSpec(Section):
     minimum_bytes: Size = Field(
         default=8 << 20,
         description="A task seals what it has after interval and this much output, counted in memory; or after ten intervals.",
+    )
+    maximum_rows: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="A task seals what it has when that is so many source rows, whatever their size: what a crash costs at most. "
+        "By default only time and size count.",
     )
 
 
@@ -501,6 +132,17 @@ class Spec(Section):
     ttl_seconds_after_finished: Annotated[Seconds, Field(ge=0)] | None = Field(
         default=None, description="Cluster: the object is deleted this long after its commit. The table keeps the rows."
     )
+    on_recreate: Literal["Attach", "New"] = Field(
+        default="Attach",
+        description="Cluster: what an object is whose name an earlier one had. Attach: the same write, which goes on; what it "
+        "has committed is not done again. New: a new write, which does everything anew and appends all rows once more.",
+    )
+    deletion_policy: Literal["Retain", "Forget"] = Field(
+        default="Retain",
+        description="Cluster: what becomes of the records of a write that has committed something when its object is deleted. "
+        "Retain: they stay, so that an object of the same name goes on from them. Forget: they go, and the same name is a new "
+        "write. What is not committed goes in any case.",
+    )
     image: Annotated[str, Field(pattern=r"^\S+$", max_length=512)] | None = Field(
         default=None, description="Cluster: the image of driver and executors; the operator's default if absent."
     )
@@ -515,7 +157,10 @@ class Spec(Section):
     driver: DriverSpec = Field(default_factory=DriverSpec)
     executor: ExecutorSpec = Field(default_factory=ExecutorSpec)
     spark_conf: dict[str, Annotated[str, Field(max_length=8192)]] = Field(
-        default_factory=dict, max_length=256, description="Properties of Spark; their names start with 'spark.'."
+        default_factory=dict,
+        max_length=256,
+        description="Properties of Spark; their names start with 'spark.'. ${env:NAME} stands for a variable of the driver's "
+        "environment; secrets are given in no other way.",
     )
 
     @model_validator(mode="after")
@@ -526,21 +171,70 @@ class Spec(Section):
         return self
 
     @model_validator(mode="after")
+    def _leaves_secrets_and_pods_out_of_spark_conf(self) -> Spec:
+        for name, value in self.spark_conf.items():
+            if (why := why_refused(name, value)) is not None:
+                raise ValueError(f"sparkConf: {why}")
+        return self
+
+    @model_validator(mode="after")
+    def _opens_no_foreign_scheme(self) -> Spec:
+        # Here and not in the sections, so that a record that has one stays readable.
+        for place, uri in self._uris():
+            if (why := why_not_opened(uri)) is not None:
+                raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
+        return self
+
+    def _uris(self) -> Iterator[tuple[str, str]]:
+        """Give all that we open ourselves, with the field's path; paths of Spark's own formats are Spark's."""
+        yield "checkpoint.uri", self.checkpoint.uri
+        if self.code.path is not None:
+            yield "code.path", self.code.path
+        if self.sink.lance is not None:
+            yield "sink.lance.uri", self.sink.lance.uri
+        of_union = self.source.union is not None
+        for number, member in enumerate(self.source.members):
+            place = f"source.union.{number}" if of_union else "source"
+            if isinstance(member, LanceSource):
+                yield f"{place}.lance.uri", member.uri
+            elif isinstance(member, FilesSource):
+                yield from ((f"{place}.files.paths.{index}", path) for index, path in enumerate(member.paths))
+
+    @model_validator(mode="after")
+    def _bounds_what_has_no_form(self) -> Spec:
+        # Here and not in the sections, so that a record that has more stays readable.
+        for place, value in self._free_forms():
+            if (length := len(json.dumps(value))) > MAX_FREE_FORM_LENGTH:
+                why = f"it has {length:,} characters as JSON, and {MAX_FREE_FORM_LENGTH:,} at most; put more into a file"
+                raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
+        return self
+
+    def _free_forms(self) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+        yield from ((f"steps.{number}.arguments", step.arguments) for number, step in enumerate(self.steps))
+        yield "driver.template", self.driver.template
+        yield "executor.template", self.executor.template
+
+    @model_validator(mode="after")
     def _names_each_column_once(self) -> Spec:
         # Here and not in Source, so that a record that has one stays readable.
-        for field, names in (("columns", self.source.columns or ()), ("keyColumns", self.source.key_columns)):
+        keyed = "spark" if self.source.spark is not None else "program"
+        for field, names in (("columns", self.source.columns or ()), (f"{keyed}.keyColumns", self.source.key_columns)):
             if twice := next((name for name in names if names.count(name) > 1), None):
                 raise ValueError(f"source.{field}: the column {twice!r} is named twice; name it once")
         return self
 
     @model_validator(mode="after")
+    def _reads_each_table_once(self) -> Spec:
+        tables = [_place(member) for member in self.source.members if isinstance(member, IcebergSource | LanceSource)]
+        if twice := next((table for table in tables if tables.count(table) > 1), None):
+            raise ValueError(f"source.union: {twice} is named twice, so that its rows would come twice; name it once")
+        return self
+
+    @model_validator(mode="after")
     def _does_not_feed_itself(self) -> Spec:
-        source, sink = self.source, self.sink
-        if source.iceberg is not None and sink.iceberg is not None:
-            is_same = (source.iceberg.catalog, source.iceberg.table) == (sink.iceberg.catalog, sink.iceberg.table)
-        else:
-            is_same = source.lance is not None and sink.lance is not None and source.lance.uri == sink.lance.uri
-        if is_same:
+        sink = self.sink.iceberg or self.sink.lance
+        tables = [_place(member) for member in self.source.members if isinstance(member, IcebergSource | LanceSource)]
+        if sink is not None and _place(sink) in tables:
             raise ValueError("source and sink are one table: what a run appends would be the next one's input; use another table")
         return self
 
@@ -583,6 +277,16 @@ class Spec(Section):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _place(table: IcebergSource | LanceSource | IcebergSink | LanceSink) -> str:
+    match table:
+        case IcebergSource(catalog=catalog, table=name) | IcebergSink(catalog=catalog, table=name):
+            return f"the Iceberg table {catalog}.{name}"
+        case LanceSource(uri=uri) | LanceSink(uri=uri):
+            return f"the Lance dataset {uri}"
+        case other:
+            assert_never(other)
+
+
 class Metadata(Section):
     """The part of Kubernetes' object metadata that we read; the rest is passed over, as kubectl does."""
 
@@ -621,6 +325,7 @@ def parse_manifest(document: Any) -> CheckpointedWrite:
 
 def validate_model(model: type[_Model], document: Any) -> _Model:
     """Validate plain data from YAML against a strict model; ManifestInvalid lists each problem with its field path."""
+    _refuse_what_is_too_deep(document)
     try:
         # Through JSON, so that lists serve as tuples while numbers in quotes stay errors.
         text = json.dumps(document, default=_refuse_yaml_type, allow_nan=False)
@@ -630,6 +335,22 @@ def validate_model(model: type[_Model], document: Any) -> _Model:
         return model.model_validate_json(text)
     except ValidationError as error:
         raise ManifestInvalid(tuple(_explain(model, problem) for problem in error.errors(include_url=False))) from None
+
+
+def _refuse_what_is_too_deep(document: Any) -> None:
+    """Look before anything recursive does: at each value once for each place where it stands."""
+    level, depth, values = [("", document)], 0, 0
+    while level:
+        below: list[tuple[str, Any]] = []
+        for place, value in level:
+            items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            if items and depth == MOST_DEPTH:
+                raise ManifestInvalid((f"{place}: it is nested more than {MOST_DEPTH} deep",))
+            # A few names tell the place; the whole path would be most of the message.
+            below += [(place if depth >= _NAMES_SHOWN else f"{place}.{str(name)[:64]}".lstrip("."), one) for name, one in items]
+            if values + len(below) > MOST_VALUES:
+                raise ManifestInvalid((f"(top level): it has more than {MOST_VALUES:,} values, with what aliases stand for",))
+        level, depth, values = below, depth + 1, values + len(below)
 
 
 def _refuse_yaml_type(value: object) -> str:
@@ -642,15 +363,21 @@ def _explain(model: type[BaseModel], problem: Any) -> str:
     path = place_of(problem) or "(top level)"
     message = text_of(problem)
     if problem["type"] == "extra_forbidden":
-        known = _field_names(model, location[:-1])
-        close = difflib.get_close_matches(str(location[-1]), known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(sorted(known))}"
-        message += hint
+        section, name = _section_at(model, location[:-1]), str(location[-1])
+        known = _field_names(section)
+        close = difflib.get_close_matches(name, known, n=1)
+        owners = [owner for owner, inner in _inner_sections(section) if name in _field_names(inner)]
+        if close:
+            message += f"; did you mean {close[0]!r}?"
+        elif owners:
+            message += f"; it is a field of {' and of '.join(owners)}"
+        else:
+            message += f"; known here: {', '.join(sorted(known))}"
     return f"{path}: {message}"
 
 
-def _field_names(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return the aliases that are allowed in the section at this place of the manifest."""
+def _section_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """Return the section at this place of the manifest."""
     current: type[BaseModel] | None = model
     for part in location:
         if isinstance(part, int) or current is None or part.startswith(UNION_MARK):
@@ -659,7 +386,18 @@ def _field_names(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
             (_section_of(field.annotation) for name, field in current.model_fields.items() if part in (name, field.alias)),
             None,
         )
-    return [field.alias or name for name, field in current.model_fields.items()] if current else []
+    return current
+
+
+def _field_names(section: type[BaseModel] | None) -> list[str]:
+    """Return the names that are allowed in a section."""
+    return [field.alias or name for name, field in section.model_fields.items()] if section is not None else []
+
+
+def _inner_sections(section: type[BaseModel] | None) -> list[tuple[str, type[BaseModel]]]:
+    fields = section.model_fields.items() if section is not None else ()
+    found = ((field.alias or name, _section_of(field.annotation)) for name, field in fields)
+    return [(name, inner) for name, inner in found if inner is not None]
 
 
 def _section_of(annotation: Any) -> type[BaseModel] | None:

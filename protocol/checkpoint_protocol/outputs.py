@@ -8,24 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import assert_never
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.patterns import split
-from checkpoint_protocol.records import IcebergTarget, LanceTarget, NoTarget, Target
+from checkpoint_protocol.records import Output, Target
 from checkpoint_protocol.source_paths import Location, identity_of, locate
 from checkpoint_protocol.storage import StorageSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A folder that a write puts files into. `samples` are names such as they have, below it."""
-
-    title: str
-    uri: str
-    samples: tuple[str, ...]
 
 
 def checkpoint_output(uri: str) -> Output:
@@ -34,25 +23,9 @@ def checkpoint_output(uri: str) -> Output:
     return Output("the checkpoint store", uri, samples)
 
 
-def lance_output(uri: str) -> Output:
-    return Output("the sink's dataset", uri, ("data/0.lance",))
-
-
-def iceberg_output(data_location: str) -> Output:
-    return Output("the data of the sink's table", data_location, ("cw-uid/1-0.parquet", "0.parquet", "day=1/0.parquet"))
-
-
 def outputs_of(target: Target | None, checkpoint_uri: str) -> tuple[Output, ...]:
     """Return the places that a write puts files to, but those of a table that is yet to be made."""
-    match target:
-        case IcebergTarget(data_location=location):
-            return iceberg_output(location), checkpoint_output(checkpoint_uri)
-        case LanceTarget(uri=uri):
-            return lance_output(uri), checkpoint_output(checkpoint_uri)
-        case NoTarget() | None:
-            return (checkpoint_output(checkpoint_uri),)
-        case other:
-            assert_never(other)
+    return (*(target.outputs if target is not None else ()), checkpoint_output(checkpoint_uri))
 
 
 def find_path_into(outputs: Sequence[Output], paths: Iterable[str]) -> tuple[str, Output] | None:
@@ -69,7 +42,7 @@ def find_path_into(outputs: Sequence[Output], paths: Iterable[str]) -> tuple[str
 
 
 def find_file_in(outputs: Sequence[Output], files: Iterable[str]) -> tuple[str, Output] | None:
-    """Return a file that lies in an output, also by way of a link, and that output."""
+    """Return a file that lies in an output, also through a link, and that output."""
     places = [(place, output) for output in outputs if (place := _place(output.uri)) is not None]
     folders: dict[str, str] = {}
     for path in files:

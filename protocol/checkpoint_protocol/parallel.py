@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
 _Item = TypeVar("_Item")
@@ -22,23 +23,23 @@ class Mapper(Protocol):
 
 def in_threads(function: Callable[[_Item], _Answer], items: Sequence[_Item], at_once: int = READERS) -> list[_Answer]:
     """Ask many at a time: each answer is a round trip to the store."""
-    if not items:
-        return []
-    with ThreadPoolExecutor(min(at_once, len(items))) as readers:
-        return list(readers.map(function, items))
+    return list(streamed(in_threads, function, items, at_once))
 
 
 def streamed(
     ask_all: Mapper, function: Callable[[_Item], _Answer], items: Sequence[_Item], at_once: int = READERS
-) -> Iterator[_Answer]:
-    """Give the answers in the order of the items, so many at a time: with threads, the next are asked for meanwhile."""
+) -> Generator[_Answer, None, None]:
+    """Give the answers in the order of the items, so many at a time: with threads, the next are asked for meanwhile.
+
+    Whoever stops in the middle waits for nobody: what was asked by then is still answered, in threads that end by themselves.
+    """
     if ask_all is not in_threads:
         for start in range(0, len(items), at_once):
             yield from ask_all(function, items[start : start + at_once])
         return
     if not items:
         return
-    with ThreadPoolExecutor(min(at_once, len(items))) as readers:
+    with _readers(min(at_once, len(items))) as readers:
         asked: deque[Future[_Answer]] = deque()
         for item in items:
             asked.append(readers.submit(function, item))
@@ -46,3 +47,23 @@ def streamed(
                 yield asked.popleft().result()
         while asked:
             yield asked.popleft().result()
+
+
+@contextmanager
+def _readers(at_once: int) -> Iterator[ThreadPoolExecutor]:
+    """Give threads to a generator, and wait for them at its end, but not where it is closed before.
+
+    A generator that was left in the middle is closed by the garbage collector, in any thread and between any two lines, also in
+    the middle of `threading`, which holds locks then that the thread that is waited for needs to end. After that no thread of the
+    process can begin or end any more.
+    """
+    readers = ThreadPoolExecutor(at_once)
+    try:
+        yield readers
+    except GeneratorExit:
+        readers.shutdown(wait=False, cancel_futures=True)
+        raise
+    except BaseException:
+        readers.shutdown(cancel_futures=True)
+        raise
+    readers.shutdown()

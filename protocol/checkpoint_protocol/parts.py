@@ -19,6 +19,7 @@ from typing import Final, TypeVar, overload
 
 from pydantic import TypeAdapter
 
+from checkpoint_protocol.memory import reading
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     InputIndexRecord,
@@ -103,7 +104,8 @@ class FilesInParts(Sequence[SourceFile]):
 
     def __iter__(self) -> Iterator[SourceFile]:
         for part in self._parts:
-            yield from self._load(part)
+            with reading():
+                yield from self._load(part)
 
     def _files_of(self, number: int) -> tuple[SourceFile, ...]:
         for kept, files in self._kept:
@@ -134,8 +136,8 @@ class InputInParts:
         return self.index.arrow_schema
 
     @property
-    def table(self) -> PinnedTable | None:
-        return self.index.table
+    def tables(self) -> tuple[PinnedTable | None, ...]:
+        return self.index.tables
 
     @property
     def keys(self) -> tuple[KeyColumn, ...]:

@@ -8,11 +8,15 @@ file", used where the end is not known before it was read.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.dataclasses import dataclass
+from pydantic_core import CoreSchema
+
+from checkpoint_protocol.plain_values import of_plain_values
 
 _Position = Annotated[int, Field(ge=0)]
 
@@ -31,6 +35,11 @@ class Range:
     def __post_init__(self) -> None:
         if self.end is not None and self.end < self.start:
             raise ValueError(f"range ends at {self.end}, before its start {self.start}")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: CoreSchema = of_plain_values(handler(source))
+        return schema
 
 
 _INFINITE = 1 << 62
@@ -95,6 +104,23 @@ def overlap(ranges: Iterable[Range]) -> tuple[Range, Range] | None:
         if previous is None or previous.file != piece.file or _interval(piece)[1] > _interval(previous)[1]:
             previous = piece
     return None
+
+
+class Cover:
+    """Positions that are asked for piece by piece, in any order: each takes a search, and no pass through all of them."""
+
+    def __init__(self, ranges: Iterable[Range]) -> None:
+        merged = list(_merged(ranges))
+        self._starts = [(file, start) for file, start, _ in merged]
+        self._ends = [end for _, _, end in merged]
+
+    def holds(self, piece: Range) -> bool:
+        """Whether all positions of a piece are among them."""
+        start, end = _interval(piece)
+        if start == end:
+            return True
+        at = bisect_right(self._starts, (piece.file, start)) - 1
+        return at >= 0 and self._starts[at][0] == piece.file and self._ends[at] >= end
 
 
 class Pieces:

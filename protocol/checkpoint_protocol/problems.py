@@ -11,7 +11,9 @@ from typing import Any, Final
 #: Parts of a place that are no field: which member of a union was tried.
 UNION_MARK: Final = "("
 #: An error of our own, whose text is ours.
-NO_SECRET: Final = "no_secret"
+NO_SECRET: Final = "no_secret"  # noqa: S105 a pattern or a word, no secret
+#: One of ours that a section has found in a field further down, whose path from there is `field` of its context.
+AT_FIELD: Final = "at_field"
 
 _KINDS: Final[Mapping[str, str]] = {
     "int": "a whole number is expected, without quotes",
@@ -26,6 +28,7 @@ _KINDS: Final[Mapping[str, str]] = {
 #: What the patterns of fields mean.
 _FORMS: Final[Mapping[str, str]] = {
     r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$": "module:function (or module:Class)",
+    r"^([0-9]{3}|[A-Za-z_][\w.]*)$": "the name of an exception, or a status code of HTTP",
     r"^[^.]+(\.[^.]+)+$": "namespace.table",
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower case letters, digits and '-', with a letter or digit at both ends",
     r"^\S+$": "one word without spaces",
@@ -34,14 +37,15 @@ _FORMS: Final[Mapping[str, str]] = {
 
 def place_of(problem: Mapping[str, Any]) -> str:
     """Return the path of the field, such as spec.steps.0.call."""
-    parts = (str(part) for part in problem["loc"])
-    return ".".join(part for part in parts if not part.startswith(UNION_MARK))
+    inner = (problem.get("ctx") or {}).get("field", "") if problem["type"] == AT_FIELD else ""
+    parts = (str(part) for part in (*problem["loc"], inner))
+    return ".".join(part for part in parts if part and not part.startswith(UNION_MARK))
 
 
 def text_of(problem: Mapping[str, Any]) -> str:
     """Say what is wrong with the field; `problem` is one of pydantic's `ValidationError.errors()`."""
     kind, context = problem["type"], problem.get("ctx") or {}
-    if kind in ("value_error", "assertion_error"):
+    if kind in ("value_error", "assertion_error", AT_FIELD):
         return str(context.get("error", "it is wrong"))
     if kind == "missing":
         return "this field is required"

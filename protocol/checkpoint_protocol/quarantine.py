@@ -95,22 +95,26 @@ def outstanding(epochs: Iterable[Ledger]) -> dict[FileVersion, tuple[tuple[int, 
 
 
 def earlier_epochs(ledger: Ledger) -> list[Ledger]:
-    """Return the epochs before this one, ascending: all are finished, as they follow one another."""
+    """Return the epochs before this one that have a commit, ascending: all are finished, as they follow one another.
+
+    One that has ended by a deletion has none, and its rows are taken by whatever epoch comes after it.
+    """
     uid = ledger.key.uid
-    return [dataclasses.replace(ledger, key=EpochKey(uid, number), _known={}) for number in range(1, ledger.key.epoch)]
+    earlier = [dataclasses.replace(ledger, key=EpochKey(uid, number)) for number in range(1, ledger.key.epoch)]
+    return [one for one in earlier if (commit := one.commits.read_commit()) is None or not commit.was_deleted]
 
 
 def _quarantined_in(ledger: Ledger) -> Iterable[Range]:
-    mark = ledger.read_mark()
-    if mark is None:
-        raise _gone(ledger, ledger.at.mark)
-    if mark.rows_quarantined == 0:
+    commit_record = ledger.commits.read_commit()
+    if commit_record is None:
+        raise _gone(ledger, ledger.at.commit_record)
+    if commit_record.rows_quarantined == 0:
         return
-    launch = ledger.read_launch(mark.attempts)
+    launch = ledger.attempts.read_launch(commit_record.attempts)
     if launch is None:
-        raise _gone(ledger, ledger.at.launch(mark.attempts))
-    for seal in ledger.counted_seals((*launch.counted, mark.attempts)):
-        for row in ledger.quarantined_rows(seal):
+        raise _gone(ledger, ledger.at.launch(commit_record.attempts))
+    for seal in ledger.chains.counted_seals((*launch.counted, commit_record.attempts)):
+        for row in ledger.quarantine.quarantined_rows(seal):
             if not isinstance(row.row, RowPosition):
                 raise Corrupt(
                     reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: epoch {ledger.key.epoch} quarantines rows by their keys"
@@ -119,7 +123,7 @@ def _quarantined_in(ledger: Ledger) -> Iterable[Range]:
 
 
 def _input_of(ledger: Ledger) -> Input:
-    record = ledger.read_committed_input()
+    record = ledger.inputs.read_committed_input()
     if record is None:
         raise _gone(ledger, ledger.at.input)
     return record

@@ -10,11 +10,13 @@ IDENTITY_CHANGED: Final = "IdentityChanged"  # source, sink or checkpoint change
 WRITE_UNKNOWN: Final = "WriteUnknown"  # the store has no write of that name or uid
 NAME_AMBIGUOUS: Final = "NameAmbiguous"  # writes of several namespaces have that name
 WRITE_AT_WORK: Final = "WriteAtWork"  # a run of the write is at work, so that it cannot be forgotten
+ACCESS_NOT_GRANTED: Final = "AccessNotGranted"  # a catalog, table or storage prefix is not granted to the write's namespace
 # the store
 STORE_UNAVAILABLE: Final = "StoreUnavailable"  # the object store did not answer
 CREDENTIALS_REFUSED: Final = "CredentialsRefused"  # the store or catalog refused our credentials
 STORE_UNSAFE: Final = "StoreUnsafe"  # the store ignores put-if-absent
 RECORD_UNREADABLE: Final = "RecordUnreadable"  # an object exists but is not a record we can read
+RECORD_FORGED: Final = "RecordForged"  # a record was put by somebody who does not have the write's key
 DISK_FULL: Final = "DiskFull"  # a disk or a quota of this machine has no room left
 RECORD_TOO_LARGE: Final = "RecordTooLarge"  # a record would be larger than any that is read: nothing was put
 # the source
@@ -30,6 +32,7 @@ ORDER_CHANGED: Final = "OrderChanged"  # a second try of a task met its rows in 
 # the user's code
 CODE_FAILED: Final = "CodeFailed"  # a step raised
 CODE_MISSING: Final = "CodeMissing"  # a step cannot be imported
+SERVICE_UNAVAILABLE: Final = "ServiceUnavailable"  # a service that a step calls does not answer, or refuses most calls
 TOO_MANY_ROW_ERRORS: Final = "TooManyRowErrors"  # more rows failed than spec.quarantine allows
 OUTPUT_SCHEMA_WRONG: Final = "OutputSchemaWrong"  # the steps' output does not fit the table
 # the table
@@ -70,4 +73,12 @@ NO_PROGRESS: Final = "NoProgress"  # a driver sealed nothing for too long
 WRITE_SUSPENDED: Final = "WriteSuspended"  # spec.suspend is set
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"  # the epoch has taken longer than spec.activeDeadlineSeconds
 BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"  # too many attempts failed
+FAILURE_UNKNOWN: Final = "FailureUnknown"  # a driver ended for a reason that this release does not know
 JAVA_UNSUITABLE: Final = "JavaUnsuitable"  # no Java, or not one that Spark runs on (local runner)
+
+_known: Final = frozenset(value for name, value in list(globals().items()) if name.isupper())
+
+
+def is_known(reason: str) -> bool:
+    """Whether a reason is one of these. What drivers say is text of others, and may be of a later release."""
+    return reason in _known

@@ -5,11 +5,23 @@ Manifests name catalogs; how to reach one stands here and only here. Drivers are
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.grants import NamespacePattern, is_named
 from checkpoint_protocol.storage import Secret, SettingsSection, StorageSettings
+
+
+class CatalogGrant(SettingsSection):
+    """Namespaces, and the tables of a catalog that their writes may read and append to."""
+
+    namespaces: tuple[NamespacePattern, ...] = Field(min_length=1, description="E.g. [team-a, etl-*].")
+    tables: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=("*",), min_length=1, description="E.g. [sales.*, raw.events]; * stands for any characters."
+    )
 
 
 class CatalogSettings(SettingsSection):
@@ -21,6 +33,11 @@ class CatalogSettings(SettingsSection):
     credential: Secret | None = Field(default=None, description="REST: client id and secret, as id:secret.")
     token: Secret | None = Field(default=None, description="REST: a bearer token.")
     scope: str | None = None
+    grants: tuple[CatalogGrant, ...] = Field(
+        default=(),
+        description="Cluster: whose writes may use which of its tables. Without it, those of the only namespace that is watched "
+        "may use all; where several are, nobody any.",
+    )
 
     @model_validator(mode="after")
     def _has_what_its_type_needs(self) -> CatalogSettings:
@@ -36,6 +53,37 @@ class Settings(StorageSettings):
 
     catalogs: dict[str, CatalogSettings] = Field(default_factory=dict)
 
+    def catalog(self, name: str) -> CatalogSettings:
+        """Return how to reach a catalog. NeedsChange if there is none of this name."""
+        entry = self.catalogs.get(name)
+        if entry is None:
+            known = ", ".join(sorted(name for name, catalog in self.catalogs.items() if self._may_use_some_of(catalog))) or "none"
+            raise NeedsChange(
+                reasons.MANIFEST_INVALID,
+                f"there is no catalog {name!r} (there are: {known}); add it to {self.place.name('catalogs')}",
+            )
+        return entry
+
+    def check_grant(self, catalog: str, table: str) -> None:
+        """Refuse a table that is not granted to whom the settings are used for, or whose catalog there is not: NeedsChange."""
+        entry, tenant = self.catalog(catalog), self.tenant
+        if tenant is None or (tenant.is_only and not entry.grants):
+            return
+        if not any(tenant.is_granted(grant.namespaces) and is_named(table, grant.tables) for grant in entry.grants):
+            raise NeedsChange(
+                reasons.ACCESS_NOT_GRANTED,
+                f"writes of the namespace {tenant.namespace} may not use the table {table} of the catalog {catalog!r}; whoever "
+                f"installed the operator grants it: {{namespaces: [{tenant.namespace}], tables: [{table}]}} in "
+                f"{self.place.name(f'catalogs.{catalog}.grants')}",
+            )
+
+    def _may_use_some_of(self, catalog: CatalogSettings) -> bool:
+        tenant = self.tenant
+        if tenant is None or (tenant.is_only and not catalog.grants):
+            return True
+        return any(tenant.is_granted(grant.namespaces) for grant in catalog.grants)
+
     def for_drivers(self) -> StorageSettings:
         """Return what a driver may know: storage, no catalogs."""
-        return StorageSettings(storage=self.storage).standing_in(self.place)
+        storage = StorageSettings(storage=self.storage).found_in(self.place)
+        return storage if self._allows_paths else storage.in_buckets_only()

@@ -14,10 +14,8 @@ from typing import Final
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.uris import SAME_STORE, scheme_of, why_not_opened
 
-_BUCKET_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
-#: Names by which different libraries call one store.
-_SAME_STORE: Final = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
 _AZURE_HOST: Final = re.compile(r"([^.]+)\.(?:dfs|blob)\.core\.windows\.net")
 
 
@@ -42,19 +40,15 @@ def locate(path: str) -> Location:
 
     NeedsChange(ManifestInvalid) for a scheme that is not supported.
     """
-    scheme, separator, rest = path.partition("://")
+    scheme, _, rest = path.partition("://")
     if path.startswith("file:"):
         # Not urlparse: an unescaped # or ? in a name would be taken for a fragment or query, and cut off.
         return Location("", _absolute(re.sub(r"^file:(//[^/]*)?", "", path)))
-    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+    if scheme_of(path) is None:
         return Location("", _absolute(path))
+    if (why := why_not_opened(path)) is not None:
+        raise NeedsChange(reasons.MANIFEST_INVALID, f"source: {why}")
     bucket, _, key = rest.partition("/")
-    if scheme not in _BUCKET_SCHEMES or not bucket:
-        raise NeedsChange(
-            reasons.MANIFEST_INVALID,
-            f"source: {path} cannot be read: a path on disk, file: or one of {', '.join(s + '://' for s in _BUCKET_SCHEMES)} "
-            "with a bucket is expected",
-        )
     if key.startswith("/") or "//" in key:
         raise NeedsChange(reasons.MANIFEST_INVALID, f"source: {path} has an empty folder name (//); such keys cannot be read")
     return Location(f"{scheme}://{bucket}", key)
@@ -82,7 +76,7 @@ def identity_of(location: Location, storage: StorageSettings) -> str:
     if not location.root:
         return location.key
     scheme, _, bucket = location.root.partition("://")
-    store, account = _SAME_STORE.get(scheme, scheme), ""
+    store, account = SAME_STORE.get(scheme, scheme), ""
     entry = storage.entry_for(location.text)
     if store == "az":
         bucket, _, host = bucket.partition("@")

@@ -16,8 +16,10 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, S
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.grants import NamespacePattern, Tenant
 from checkpoint_protocol.problems import NO_SECRET, UNION_MARK
 from checkpoint_protocol.settings_place import SETTINGS_FILE, SettingsPlace
+from checkpoint_protocol.uris import SAME_STORE, local_path, why_not_opened
 
 _MAX_CONNECT_S = 5
 _MAX_RETRY_S = 30
@@ -94,6 +96,11 @@ class StorageEntry(SettingsSection):
         description="Instead of keys. ambient: the identity of the machine or pod (environment, instance role, IRSA, workload "
         "identity); anonymous: none, for public buckets.",
     )
+    namespaces: tuple[NamespacePattern, ...] = Field(
+        default=(),
+        description="Cluster: whose writes may use it, e.g. [team-a, etl-*]. Without it, those of the only namespace that is "
+        "watched; where several are, nobody's.",
+    )
 
     @model_validator(mode="after")
     def _has_one_kind_of_credentials(self) -> StorageEntry:
@@ -123,17 +130,40 @@ class StorageSettings(SettingsSection):
 
     storage: tuple[StorageEntry, ...] = ()
     _place: SettingsPlace = PrivateAttr(default=SETTINGS_FILE)
+    _tenant: Tenant | None = PrivateAttr(default=None)
+    _allows_paths: bool = PrivateAttr(default=True)
 
     @property
     def place(self) -> SettingsPlace:
         """Where these settings stand, for messages."""
         return self._place
 
-    def standing_in(self, place: SettingsPlace) -> Self:
+    def found_in(self, place: SettingsPlace) -> Self:
         """Return the same settings, of which messages say that they stand there."""
         copied = self.model_copy()
         copied._place = place
         return copied
+
+    @property
+    def tenant(self) -> Tenant | None:
+        """Whom they are used for; None where nobody else could be."""
+        return self._tenant
+
+    def used_by(self, tenant: Tenant) -> Self:
+        """Return the same settings, which then give nothing that is not granted to this namespace."""
+        copied = self.model_copy()
+        copied._tenant = tenant
+        return copied
+
+    def in_buckets_only(self) -> Self:
+        """Return the same settings, by which nothing on this machine's disk is opened, whoever names it."""
+        copied = self.model_copy()
+        copied._allows_paths = False
+        return copied
+
+    def beside(self, location: str) -> Self:
+        """Return the settings for what the metadata of a table name: paths on disk only if the table itself lies there."""
+        return self if local_path(location) is not None else self.in_buckets_only()
 
     def entry_for(self, uri: str) -> StorageEntry | None:
         """Return the entry with the longest prefix that holds this URI."""
@@ -141,13 +171,30 @@ class StorageSettings(SettingsSection):
         return max(matching, key=lambda entry: len(entry.prefix), default=None)
 
 
+def disk_path(uri: str, settings: StorageSettings) -> Path | None:
+    """Return where on this machine's disk a URI is to be opened; None for what is in a bucket.
+
+    NeedsChange(ManifestInvalid) if it is not to be opened at all. Everything that opens something asks this, or `entry_of`.
+    """
+    if (why := why_not_opened(uri)) is not None:
+        raise NeedsChange(reasons.MANIFEST_INVALID, why)
+    path = local_path(uri)
+    if path is not None and not settings._allows_paths:
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"{uri} is a path, and nothing on disk is opened here; use an object store (s3://, gs://, az://)",
+        )
+    return path
+
+
 def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
-    """Return the entry to reach a URI by; None for what is in no bucket. NeedsChange if a bucket has none, or one without keys.
+    """Return the entry to reach a URI by; None for what is on disk. NeedsChange if it is not to be opened (see `disk_path`), or
+    if a bucket has no entry, one without keys, or one that is not granted to whom the settings are used for.
 
     Left to themselves the libraries ask the instance's metadata address for the identity of this machine, and use it for
     whatever bucket a manifest names.
     """
-    if _scheme(uri) not in _BUCKETS:
+    if disk_path(uri, settings) is not None:
         return None
     entry = settings.entry_for(uri)
     example = f"storage: [{{prefix: {uri.partition('://')[0]}://{urlparse(uri).netloc}/, credentials: ambient}}]"
@@ -155,6 +202,13 @@ def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
     place = settings.place.name("storage")
     if entry is None:
         raise NeedsChange(reasons.MANIFEST_INVALID, f"no storage entry covers {uri}: add one to {place}, with {ways}")
+    tenant = settings.tenant
+    if tenant is not None and not tenant.is_granted(entry.namespaces):
+        raise NeedsChange(
+            reasons.ACCESS_NOT_GRANTED,
+            f"writes of the namespace {tenant.namespace} may not use {uri}: the storage entry {entry.prefix} is not granted to "
+            f"it; whoever installed the operator adds {tenant.namespace} to its namespaces, in {place}",
+        )
     if entry.credentials is None and not entry.has_keys:
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
@@ -172,18 +226,14 @@ def _texts(**values: str | SecretRef | SecretStr | None) -> dict[str, str]:
     return {name: value if isinstance(value, str) else reveal(value) for name, value in values.items() if value is not None}
 
 
-_ALIASES: Final = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
-_BUCKETS: Final = ("s3", "gs", "az")
-
-
 def _scheme(uri: str) -> str:
     scheme = urlparse(uri).scheme
-    return _ALIASES.get(scheme, scheme)
+    return SAME_STORE.get(scheme, scheme)
 
 
 def _by_its_first_name(uri: str) -> str:
     scheme, separator, rest = uri.partition("://")
-    return f"{_ALIASES.get(scheme, scheme)}{separator}{rest}"
+    return f"{SAME_STORE.get(scheme, scheme)}{separator}{rest}"
 
 
 def _is_plain_http(entry: StorageEntry) -> bool:

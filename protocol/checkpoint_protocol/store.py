@@ -8,9 +8,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
 
@@ -19,10 +17,13 @@ import obstore.exceptions as obstore_errors
 from obstore.store import LocalStore, from_url
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.memory import MemoryBudget, room_for_stored
+from checkpoint_protocol.parallel import in_threads, streamed
 from checkpoint_protocol.settings_place import SettingsPlace
-from checkpoint_protocol.storage import StorageSettings, obstore_options
+from checkpoint_protocol.storage import StorageSettings, disk_path, obstore_options
+from checkpoint_protocol.uris import local_path as local_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,11 @@ class ObjectStore(Protocol):
         answer was lost and that was sent again) or one that is still being made and may never appear. Read it back to know.
         """
 
-    def get(self, path: str) -> bytes | None:
-        """Return an object's bytes, or None if there surely is none."""
+    def get(self, path: str, most_bytes: int) -> bytes | None:
+        """Return an object's bytes, or None if there surely is none.
+
+        Corrupt, naming the object, its size and the bound, for one of more than `most_bytes`: of that no more is read.
+        """
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         """Give every object whose path starts with `folder` (which ends in a slash), in any order.
@@ -71,9 +75,16 @@ class ObjectStore(Protocol):
 class ObstoreStore:
     """The port over obstore."""
 
-    def __init__(self, uri: str, store: obstore.store.ObjectStore, settings: SettingsPlace | None = None) -> None:
-        """`settings`: where those stand that the store is reached with, for messages."""
+    def __init__(
+        self,
+        uri: str,
+        store: obstore.store.ObjectStore,
+        settings: SettingsPlace | None = None,
+        memory: MemoryBudget | None = None,
+    ) -> None:
+        """`settings`: where those stand that the store is reached with, for messages. `memory`: for what is read, if bounded."""
         self._uri = uri
+        self._memory = memory
         self._settings = settings
         self._store = store
 
@@ -98,9 +109,17 @@ class ObstoreStore:
         except (obstore_errors.BaseError, OSError) as error:
             raise self._translated(error, path) from error
 
-    def get(self, path: str) -> bytes | None:
+    def get(self, path: str, most_bytes: int) -> bytes | None:
+        where = f"{self._uri}/{path}"
         try:
-            return bytes(obstore.get(self._store, path).bytes())
+            found = obstore.get(self._store, path)
+            # Told before the body comes: of what is too large nothing is read.
+            size_bytes = found.meta["size"]
+            refuse_larger(size_bytes, most_bytes, where)
+            with room_for_stored(self._memory, size_bytes):
+                if isinstance(self._store, LocalStore):
+                    return bytes(found.bytes())
+                return read_to_end(found.stream(), size_bytes, where)
         except (obstore_errors.BaseError, OSError) as error:
             if _says_only_that_it_is_absent(error):
                 return None
@@ -125,6 +144,30 @@ class ObstoreStore:
 
     def _translated(self, error: Exception, path: str) -> CheckpointError:
         return translate_store_error(error, f"{self._uri}/{path}", self._settings)
+
+
+def refuse_larger(size_bytes: int, most_bytes: int, where: str) -> None:
+    """Raise Corrupt, naming an object, its size and the bound, for one that is larger than what is ever put there."""
+    if size_bytes > most_bytes:
+        raise Corrupt(
+            reasons.RECORD_UNREADABLE,
+            f"{where} has {size_bytes:,} bytes, and what this program puts there has {most_bytes:,} at the most: it was written "
+            "by something else",
+        )
+
+
+def read_to_end(chunks: Iterable[obstore.Bytes | bytes], size_bytes: int, where: str) -> bytes:
+    """Return a body of as many bytes as its head has told. Corrupt for one that goes on: no more than that is held."""
+    held: list[bytes] = []
+    length = 0
+    for chunk in chunks:
+        length += len(chunk)
+        if length > size_bytes:
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE, f"{where} goes on after the {size_bytes:,} bytes that the store has told for it"
+            )
+        held.append(bytes(chunk))
+    return b"".join(held)
 
 
 def list_objects(
@@ -155,9 +198,8 @@ def list_objects(
     rest = sorted(border for border in borders if last is None or border > last)
     starts = [last, *(rest[len(rest) * part // most] for part in range(1, most) if rest)]
     parts = list(zip(starts, [*starts[1:], None], strict=True))
-    with ThreadPoolExecutor(_LISTERS) as listers:
-        for found in listers.map(lambda part: _list_part(store, folder, *part), parts):
-            yield from found
+    for found in streamed(in_threads, lambda part: _list_part(store, folder, *part), parts, _LISTERS):
+        yield from found
 
 
 def _list_part(
@@ -191,8 +233,6 @@ _EACH_TIME_ANOTHER = re.compile(
     r"|,? (?:request_?id|x-amz-request-id)[:=] ?\S+",
     re.IGNORECASE,
 )
-_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|disk is full|\(os error (?:28|122)\)")
 _REFUSALS = (
     "InvalidAccessKeyId",
@@ -253,22 +293,16 @@ def _gist(error: Exception) -> str:
 
 #: Under how many names a store may say that a fresh one is taken.
 _PROBED_NAMES: Final = 3
-
-
-def local_path(uri: str) -> Path | None:
-    """Return the folder or file that a path or a file: URI means; None for any other scheme.
-
-    Nothing is unquoted: Hadoop, Spark and pyiceberg take file:/a%20b for a folder named "a%20b", and so must we.
-    """
-    if uri.startswith("file:"):
-        rest = uri.removeprefix("file:")
-        return Path(rest.removeprefix("//")) if rest.startswith("//") else Path(rest)
-    return None if _SCHEME.match(uri) else Path(uri)
+#: A probe's object is a token.
+_PROBE_BYTES: Final = 1 << 10
 
 
 def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectStore:
-    """Return obstore's store rooted at a URI. Nothing is asked of the store yet (a local folder is made)."""
-    folder = local_path(uri)
+    """Return obstore's store rooted at a URI. Nothing is asked of the store yet (a local folder is made).
+
+    NeedsChange(ManifestInvalid) for a URI that is not to be opened by these settings.
+    """
+    folder = disk_path(uri, storage)
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -279,10 +313,6 @@ def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectSt
     bucket, _, path = rest.partition("/")
     if {"", ".", ".."} & set(path.split("/")) and path:
         raise NeedsChange(reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: an empty name, . or .. is in it")
-    if scheme not in _SCHEMES:
-        raise NeedsChange(
-            reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: s3://, gs://, az:// or a path is expected"
-        )
     try:
         # Quoted, so that no character of a name has a meaning of its own: "a#b" and "a?b" would be "a", and "a%20b" "a b".
         return from_url(f"{scheme}://{bucket}/{quote(path)}", **obstore_options(uri, storage))
@@ -290,10 +320,10 @@ def open_raw_store(uri: str, storage: StorageSettings) -> obstore.store.ObjectSt
         raise NeedsChange(reasons.MANIFEST_INVALID, f"{uri} is not a store URI that can be used: {_gist(error)}") from error
 
 
-def open_store(uri: str, storage: StorageSettings) -> ObstoreStore:
-    """Return the store at a checkpoint URI."""
+def open_store(uri: str, storage: StorageSettings, memory: MemoryBudget | None = None) -> ObstoreStore:
+    """Return the store at a checkpoint URI. `memory`: of the process, for what it reads; without it, as much as there is."""
     uri = uri.rstrip("/")
-    return ObstoreStore(uri, open_raw_store(uri, storage), storage.place)
+    return ObstoreStore(uri, open_raw_store(uri, storage), storage.place, memory)
 
 
 def probe(store: ObjectStore) -> None:
@@ -308,7 +338,7 @@ def probe(store: ObjectStore) -> None:
         first, second = new_token().encode(), new_token().encode()
         made = store.put_if_absent(path, first)
         again = store.put_if_absent(path, second)
-        found = store.get(path)
+        found = store.get(path, _PROBE_BYTES)
         store.delete([path])
         if found == first and not again:
             return

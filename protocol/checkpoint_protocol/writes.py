@@ -1,4 +1,7 @@
-"""The records of writes: which uid a name means, who a write is, whether it was deleted, which epochs it has."""
+"""The records of writes: which uid a name means, who a write is, whether it was deleted, which epochs it has.
+
+A name's `scope` is its namespace, on one machine; in a cluster it is that of `layout.scope_in_cluster`.
+"""
 
 from __future__ import annotations
 
@@ -13,47 +16,47 @@ from checkpoint_protocol.records import DeletedRecord, NameRecord, WriteRecord
 from checkpoint_protocol.store import ObjectStore
 
 
-def name_write(store: ObjectStore, namespace: str, name: str, uid: str) -> str:
+def name_write(store: ObjectStore, scope: str, name: str, uid: str) -> str:
     """Return the uid that this name means from now on: the given one, unless the name has one already."""
-    first = put_once(store, layout.name_path(namespace, name), NameRecord(token=new_token(), uid=uid))
-    return _latest(store, namespace, name, first)[0]
+    first = put_once(store, layout.name_path(scope, name), NameRecord(token=new_token(), uid=uid))
+    return _latest(store, scope, name, first)[0]
 
 
-def look_up_name(store: ObjectStore, namespace: str, name: str) -> str | None:
+def look_up_name(store: ObjectStore, scope: str, name: str) -> str | None:
     """Return the uid of a name, or None."""
-    first = read(store, layout.name_path(namespace, name), NameRecord)
-    return _latest(store, namespace, name, first)[0] if first else None
+    first = read(store, layout.name_path(scope, name), NameRecord)
+    return _latest(store, scope, name, first)[0] if first else None
 
 
-def rename(store: ObjectStore, namespace: str, name: str, uid: str, new_uid: str) -> str:
+def rename(store: ObjectStore, scope: str, name: str, uid: str, new_uid: str) -> str:
     """Have a name mean another uid than this one from now on; return which.
 
     No record is changed or removed for that: the name gets one more. So it is idempotent, and whoever was slow, and would do it
     once more, finds that the name does not mean that uid any more.
     """
-    first = read(store, layout.name_path(namespace, name), NameRecord)
+    first = read(store, layout.name_path(scope, name), NameRecord)
     if first is None:
-        return name_write(store, namespace, name, new_uid)
-    known, times = _latest(store, namespace, name, first)
+        return name_write(store, scope, name, new_uid)
+    known, times = _latest(store, scope, name, first)
     if known != uid:
         return known
-    return put_once(store, layout.name_path(namespace, name, times + 1), NameRecord(token=new_token(), uid=new_uid)).uid
+    return put_once(store, layout.name_path(scope, name, times + 1), NameRecord(token=new_token(), uid=new_uid)).uid
 
 
-def _latest(store: ObjectStore, namespace: str, name: str, first: NameRecord) -> tuple[str, int]:
-    """Return the uid that a name means now, and how often it was forgotten. A listing is only where the search begins."""
+def _latest(store: ObjectStore, scope: str, name: str, first: NameRecord) -> tuple[str, int]:
+    """Return the uid that a name means now, and how often that was changed. A listing is only where the search begins."""
 
     def meant(times: int) -> str | None:
-        record = read(store, layout.name_path(namespace, name, times), NameRecord)
+        record = read(store, layout.name_path(scope, name, times), NameRecord)
         return record.uid if record else None
 
     if meant(1) is None:
         return first.uid, 0
-    folder = layout.names_folder(namespace, name)
+    folder = layout.names_folder(scope, name)
     times = max((layout.number_of(stored.path, folder) or 1 for stored in store.list(folder)), default=1)
     uid = meant(times)
     if uid is None:
-        where = layout.name_path(namespace, name, times)
+        where = layout.name_path(scope, name, times)
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{store.uri}/{where} is gone: records of names must not be removed")
     while (later := meant(times + 1)) is not None:
         uid, times = later, times + 1
@@ -71,7 +74,7 @@ def put_write(store: ObjectStore, record: WriteRecord) -> WriteRecord:
 def put_deleted(store: ObjectStore, uid: str, pause: Callable[[float], None] = time.sleep) -> DeletedRecord:
     """Note that a write is deleted; from then on no new claim of it leads to a commit.
 
-    Idempotent. Claims that were put before must be looked for afterwards, by `Ledger.read_claim`: see `Ledger.is_deleted`.
+    Idempotent. Claims that were put before must be looked for afterwards: see `Commits.is_deleted`.
     """
     return put_once(store, layout.deleted_path(uid), DeletedRecord(token=new_token(), uid=uid), pause)
 

@@ -124,14 +124,24 @@ def telling(
         ended.set()
 
 
+@dataclass(frozen=True, slots=True)
+class CallCounts:
+    """How many calls a task has made of steps that wait, how many are on their way, and how many were made again."""
+
+    ended: int = 0
+    in_flight: int = 0
+    tries_again: int = 0
+
+
 @dataclass(slots=True)
 class InHand:
-    """The segment that a task works on: its link, rows and positions so far.
+    """The segment that a task works on: its link, rows and positions so far; and the calls of the task.
 
-    Changed by one assignment, so that another thread never sees a half.
+    `now` is changed by one assignment, so that another thread never sees a half.
     """
 
     now: tuple[int, int, int] = (0, 0, 0)
+    count_calls: Callable[[], CallCounts] = CallCounts
 
     def begin(self, link: int) -> None:
         self.now = (link, 0, 0)
@@ -154,13 +164,21 @@ def telling_of_task(
     ended = threading.Event()
 
     def run() -> None:
-        told: tuple[int, int, int] | None = None
+        told: Work | None = None
         while not ended.wait(interval_s):
-            now = in_hand.now
-            if now == told or now[2] == 0:
+            (link, rows, positions), calls = in_hand.now, in_hand.count_calls()
+            work = Work(
+                task=task,
+                link=link,
+                rows=rows,
+                positions=positions,
+                calls=calls.ended,
+                calls_in_flight=calls.in_flight,
+                tries_again=calls.tries_again,
+            )
+            if work == told or not (positions or calls.ended or calls.in_flight):
                 continue
-            told = now
-            work = Work(task=task, link=now[0], rows=now[1], positions=now[2])
+            told = work
             with suppress(CheckpointError):
                 overwrite(path, encode_advice(work))
         if told is not None:

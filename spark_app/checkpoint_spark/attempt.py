@@ -1,6 +1,6 @@
-"""One attempt, as its driver does it: fix the input, plan, get to know the table, ship the tasks.
+"""One attempt, as its driver does it: fix the input, plan, get to know the table, run the tasks.
 
-How tasks are shipped is the caller's: Spark in production.
+How tasks are run is the caller's: Spark in production.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.planning import plan_tasks
 from checkpoint_formats.port import Reader
 from checkpoint_formats.readers import reader_for
 from checkpoint_formats.selecting import SelectingReader
@@ -29,13 +30,15 @@ from checkpoint_spark.advising import Activity
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.code import use_code
 from checkpoint_spark.executor import TaskOrder
-from checkpoint_spark.input import fix_input, look_at_source
+from checkpoint_spark.input import fix_input, list_source
 from checkpoint_spark.output import await_target, later_columns
-from checkpoint_spark.planning import plan_tasks
 from checkpoint_spark.reading import refuse_moved_rows, schema_to_read
-from checkpoint_spark.row_isolation import schema_without_failures
-from checkpoint_spark.staging import ranges_of
-from checkpoint_spark.steps import Pipeline, Place, declared_output
+from checkpoint_spark.rows_by_position import ranges_of
+from checkpoint_spark.steps.columns import declared_output
+from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.places import Place
+from checkpoint_spark.steps.row_errors import END_TASK
+from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
 
 #: Of each file, so many chunks are looked at for a first row that `where` takes.
 _SAMPLE_CHUNKS: Final = 16
@@ -44,19 +47,19 @@ _SAMPLE_CHUNKS: Final = 16
 _MOST_LOOKED_AT: Final = 1_000
 
 #: Runs `executor.execute` on each of the orders, in any order and place, and returns when all have ended.
-Ship = Callable[[Sequence[str]], None]
-#: Does an attempt of the DataFrame way to its end.
+RunTasks = Callable[[Sequence[str]], None]
+#: Does an attempt on a source by key to its end.
 RunDataFrames = Callable[[Ledger, LaunchRecord, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SmallInput:
-    """How to ship the tasks of input that is not worth the start of executors: less than so many bytes.
+    """How to run the tasks of input that is not worth the start of executors: less than so many bytes.
 
     Not after the first attempt: the one before may have died because the driver alone was too small for it.
     """
 
-    ship: Ship
+    run_tasks: RunTasks
     most_bytes: int
 
 
@@ -65,41 +68,41 @@ def run_attempt(
     attempt: int,
     storage: StorageSettings,
     parallelism: int,
-    ship: Ship,
+    run_tasks: RunTasks,
     run_dataframes: RunDataFrames | None = None,
     small: SmallInput | None = None,
     activity: Activity | None = None,
 ) -> None:
     """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned.
 
-    `small`: if given, the way of small input, which is then taken where it is.
+    `small`: if given, how the tasks of a small input are run, where it is one.
     """
-    launch = ledger.read_launch(attempt)
+    launch = ledger.attempts.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri} has no launch record of attempt {attempt}")
     use_code(ledger.store, ledger.key.uid, launch.code)
-    if launch.source.is_dataframe:
+    if launch.source.keyed is not None:
         assert run_dataframes is not None
         run_dataframes(ledger, launch, parallelism)
         return
-    input_record = fix_input(ledger, launch, partial(look_at_source, launch, storage, ledger.store.uri))
+    input_record = fix_input(ledger, launch, partial(list_source, launch, storage, ledger.store.uri))
     if activity is not None:
         activity.know(input_record.files)
-    reader = reader_for(launch.source, storage, input_record.table, sets_apart=launch.on_row_error == "Quarantine")
+    reader = reader_for(launch.source, storage, input_record.tables, sets_apart=launch.on_row_error == "Quarantine")
     refuse_moved_rows(ledger, launch, input_record)
     plan = _plan(ledger, launch, input_record, reader, parallelism)
     if small is not None and attempt == 1 and _is_small(plan, input_record, small.most_bytes):
-        plan, ship = plan.model_copy(update={"in_driver": True}), small.ship
+        plan, run_tasks = plan.model_copy(update={"in_driver": True}), small.run_tasks
     if not plan.tasks:
-        ledger.put_plan(plan)
+        ledger.plans.put_plan(plan)
         return
     _refuse_changed_files(plan, input_record, reader)
     target = launch.target or await_target(ledger, launch.attempt, _output_schema(launch, input_record, reader))
     later = later_columns(ledger, launch, target)
     # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
-    ledger.put_plan(plan)
+    ledger.plans.put_plan(plan)
     with bundling(ledger, attempt, plan.token):
-        ship(
+        run_tasks(
             [
                 TaskOrder(
                     uri=ledger.store.uri,
@@ -110,6 +113,7 @@ def run_attempt(
                     pieces=pieces,
                     target=target,
                     later=later,
+                    at_once=min(parallelism, len(plan.tasks)),
                 ).model_dump_json()
                 for number, pieces in enumerate(plan.tasks)
             ]
@@ -118,7 +122,7 @@ def run_attempt(
 
 def _plan(ledger: Ledger, launch: LaunchRecord, input_record: Input, reader: Reader, parallelism: int) -> PlanRecord:
     covered, done_rows = Pieces(), 0
-    for seal in ledger.counted_seals(launch.counted):
+    for seal in ledger.chains.counted_seals(launch.counted):
         covered.add(ranges_of(seal))
         done_rows += seal.rows_read
     # In memory: planning goes through them several times, and the parts of a large input are read once.
@@ -174,6 +178,4 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
             sample = chunk.batch.slice(0, BatchSizing(launch.interval_s).rows)
             place = Place(file.path, file.unit, chunk.start, chunk.kept)
             break
-    if launch.on_row_error == "Quarantine":
-        return schema_without_failures(pipeline, sample, place)
-    return pipeline.schema_of(sample, place)
+    return pipeline.schema_of(sample, place, pass_over_failed_rows() if launch.on_row_error == "Quarantine" else END_TASK)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkpoint_protocol.bundles import MOST_BYTES, MOST_SEALS, BundledSeal
+from checkpoint_protocol.bundles import MOST_BYTES, MOST_BYTES_OF_A_SEAL, MOST_SEALS, BundledSeal
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parallel import streamed
@@ -43,19 +43,23 @@ class Bundler:
         Only what can be read back is copied, under the etag that the listing shows: never what a task says that it has put.
         Raises CheckpointError where the store does not answer; what was not bundled then is, the next time.
         """
-        listing = self.ledger.list_seals(self.attempt)
+        listing = self.ledger.seals.list_seals(self.attempt)
         new = [
             (task, link, stored)
             for task, length in sorted(listing.lengths().items())
             for link in range(self._bundled.get(task, 0), length)
-            if (stored := listing.get(task, link)) is not None
+            if (stored := listing.get(task, link)) is not None and stored[0] <= MOST_BYTES_OF_A_SEAL
         ]
         rest = len(new) % MOST_SEALS
         new = new[: len(new) - rest] if rest < at_least else new
         pending: list[tuple[BundledSeal, bytes]] = []
         size_bytes = copied = 0
         ledger = self.ledger
-        texts = streamed(ledger.ask_all, lambda seal: ledger.store.get(ledger.at.seal(self.attempt, seal[0], seal[1])), new)
+        texts = streamed(
+            ledger.ask_all,
+            lambda seal: ledger.store.get(ledger.at.seal(self.attempt, seal[0], seal[1]), MOST_BYTES_OF_A_SEAL),
+            new,
+        )
         for (task, link, stored), data in zip(new, texts, strict=True):
             if data is None or stored[1] is None or len(data) != stored[0]:
                 continue  # whoever closes will read it, and say what is wrong
@@ -67,7 +71,7 @@ class Bundler:
         return copied + (self._put(pending) if pending else 0)
 
     def _put(self, seals: list[tuple[BundledSeal, bytes]]) -> int:
-        self._next_number = self.ledger.put_bundle(self._next_number, self.attempt, self.plan_token, seals) + 1
+        self._next_number = self.ledger.bundles.put_bundle(self._next_number, self.attempt, self.plan_token, seals) + 1
         for header, _ in seals:
             self._bundled[header.task] = max(self._bundled.get(header.task, 0), header.link + 1)
         return len(seals)

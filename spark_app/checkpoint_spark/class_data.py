@@ -118,7 +118,7 @@ def make(home: Path) -> Path:
 
 
 def _use_spark(class_path: Path, archive: Path) -> None:
-    """Do once what drivers and executors of both ways do, in a Java that writes its classes into the archive when it ends."""
+    """Do once what drivers and executors do, in a Java that writes its classes into the archive when it ends."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -149,7 +149,7 @@ def _use_spark(class_path: Path, archive: Path) -> None:
 
 
 def _use_frames(session: SparkSession, folder: str) -> None:
-    """Read, join, hand to Python and count, as the DataFrame way does."""
+    """Read, join, hand to Python and count, as a source by key does."""
     session.range(100).selectExpr("id", "cast(id as string) as text").write.parquet(f"{folder}/rows")
     session.range(10).selectExpr("id").write.parquet(f"{folder}/keys")
     rows = session.read.parquet(f"{folder}/rows")

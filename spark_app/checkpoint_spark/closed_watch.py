@@ -20,7 +20,7 @@ _INTERVAL_S: Final = 10.0
 def is_given_up(ledger: Ledger, attempt: int) -> bool:
     """Whether the attempt was closed before all was sealed. What cannot be read says nothing: the next look may."""
     try:
-        closed = ledger.read_closed(attempt)
+        closed = ledger.attempts.read_closed(attempt)
     except CheckpointError:
         return False
     # Closed because all is sealed, it ends on its own within a moment.

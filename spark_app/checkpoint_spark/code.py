@@ -73,7 +73,7 @@ def have_code(store: ObjectStore, uid: str, digest: str, folder: Path) -> Path:
     whole = folder / digest
     if _is_whole(whole):
         return whole / _FILES
-    data = store.get(layout.code_path(uid, digest))
+    data = store.get(layout.code_path(uid, digest), archives.MAX_ARCHIVE_BYTES)
     if data is None:
         message = f"the code {digest[:12]} is not in {store.uri}; the next attempt puts it there again"
         raise Retryable(reasons.CODE_MISSING, message)

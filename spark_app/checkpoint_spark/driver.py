@@ -1,4 +1,4 @@
-"""The driver of one attempt: fix the input, plan, ship the tasks, end. It stages and seals; it never commits.
+"""The driver of one attempt: fix the input, plan, run the tasks, end. It stages and seals; it never commits.
 
     python -m checkpoint_spark.driver --uri URI --uid UID --epoch N --attempt N --master MASTER --parallelism N
 
@@ -13,7 +13,6 @@ import argparse
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -27,8 +26,11 @@ from checkpoint_protocol.store import open_store
 from checkpoint_spark.advising import Activity, telling
 from checkpoint_spark.attempt import SmallInput, run_attempt
 from checkpoint_spark.closed_watch import ending_when_closed
+from checkpoint_spark.conf_variables import with_variables
 from checkpoint_spark.executor import storage_settings
-from checkpoint_spark.spark_runner import dataframes_by_spark, fast_start, ship_by_spark
+from checkpoint_spark.record_keys import authenticated, record_keys
+from checkpoint_spark.said import log_traceback, masked, sayable
+from checkpoint_spark.spark_runner import dataframes_by_spark, fast_start, run_tasks_with_spark
 
 #: spark.task.maxFailures of a cluster; in a local master it is part of the name.
 _TRIES: Final = 4
@@ -61,7 +63,7 @@ def main() -> int:
 
 def say(text: str) -> None:
     """Say a line in the driver's log."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{sayable(text)}\n")
     sys.stderr.flush()
 
 
@@ -70,21 +72,21 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
     try:
         storage = storage_settings()
         store = open_store(orders.uri, storage)
-        ledger, activity = Ledger(store, orders.key), Activity()
+        ledger, activity = Ledger(authenticated(store, record_keys()), orders.key), Activity()
     except CheckpointError as error:
         tell(f"{error.reason}: {error.message}")
         return EXIT_FAILED
     try:
         application = f"checkpointed-write {orders.key}"
-        conf = fast_start(orders.spark_conf, os.environ)
-        ship = ship_by_spark(application, orders.master, conf, activity.enter)
+        conf = fast_start(with_variables(orders.spark_conf, os.environ), os.environ)
+        run_tasks = run_tasks_with_spark(application, orders.master, conf, activity.enter)
         small = _for_small_input(orders, application, conf, activity)
         frames = dataframes_by_spark(application, orders.master, conf, activity.enter)
         with (
             ending_when_closed(ledger, orders.attempt, lambda why: _give_up(why, tell)),
             telling(store, store.overwrite, ledger.at, orders.attempt, activity),
         ):
-            run_attempt(ledger, orders.attempt, storage, orders.parallelism, ship, frames, small, activity)
+            run_attempt(ledger, orders.attempt, storage, orders.parallelism, run_tasks, frames, small, activity)
     except Superseded as superseded:
         tell(superseded.message)
         return EXIT_SUPERSEDED
@@ -96,7 +98,7 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         raise
     except BaseException as error:
         # Not foreseen: a defect of ours, or a library's. The whole of it goes to the log, the gist to the store.
-        traceback.print_exc()
+        log_traceback(error)
         gist = f"the driver ended unexpectedly: {type(error).__name__}: {error}; the driver's log has the whole of it"
         _leave_failure(ledger, orders.attempt, Retryable(reasons.DRIVER_FAILED, gist))
         return EXIT_FAILED
@@ -106,8 +108,8 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
 def _for_small_input(orders: Orders, application: str, conf: dict[str, str], activity: Activity) -> SmallInput | None:
     if not orders.small_input_bytes:
         return None
-    ship = ship_by_spark(application, in_driver(orders.small_input_cores), conf, activity.enter)
-    return SmallInput(ship, orders.small_input_bytes)
+    run_tasks = run_tasks_with_spark(application, in_driver(orders.small_input_cores), conf, activity.enter)
+    return SmallInput(run_tasks, orders.small_input_bytes)
 
 
 def _give_up(why: str, tell: Callable[[str], None]) -> None:
@@ -118,11 +120,9 @@ def _give_up(why: str, tell: Callable[[str], None]) -> None:
 
 def _leave_failure(ledger: Ledger, attempt: int, error: CheckpointError) -> None:
     try:
-        ledger.put_failure(
-            FailureRecord(
-                token=new_token(), attempt=attempt, family=family_of(error), reason=error.reason, message=error.message[:30_000]
-            )
-        )
+        message = masked(error.message)[:30_000]
+        record = FailureRecord(token=new_token(), attempt=attempt, family=family_of(error), reason=error.reason, message=message)
+        ledger.attempts.put_failure(record)
     except CheckpointError as second:
         say(f"the failure could not be recorded: {second.message}")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.store import disk_full
 from checkpoint_spark.begun import what_had_begun
+from checkpoint_spark.said import log_traceback, masked
 
 _MARK: Final = "checkpointed-write-error:"
 _INVALID_VALUE: Final = re.compile(
@@ -27,8 +28,14 @@ class TaskFailed(Exception):
 
 def wrap(error: CheckpointError) -> TaskFailed:
     """Return an exception whose text survives the way through the JVM."""
-    plain = {"family": error.family, "reason": error.reason, "message": error.message[:8_000]}
+    plain = {"family": error.family, "reason": error.reason, "message": masked(error.message)[:8_000]}
     return TaskFailed(f"{_MARK}{json.dumps(plain)}")
+
+
+def end_task(error: CheckpointError) -> NoReturn:
+    """Raise what a task of Spark ends with. Alone: Spark logs causes as they are, and one of a step may quote a secret."""
+    log_traceback(error)
+    raise wrap(error) from None
 
 
 def unwrap(text: str) -> CheckpointError | None:
@@ -36,7 +43,9 @@ def unwrap(text: str) -> CheckpointError | None:
     for mark in reversed(list(re.finditer(_MARK, text))):
         try:
             plain, _ = json.JSONDecoder().raw_decode(text, mark.end())
-            return _FAMILIES[plain["family"]](str(plain["reason"]), str(plain["message"]))
+            if not reasons.is_known(plain["reason"]):  # text of a step that looks like ours
+                continue
+            return _FAMILIES[plain["family"]](plain["reason"], str(plain["message"]))
         except (ValueError, KeyError, TypeError):
             continue
     return None
@@ -47,7 +56,7 @@ def of_spark(error: BaseException, conf: Mapping[str, str] | None = None) -> Che
 
     `conf`: the properties that Spark was given, if it is their values that may have kept it from starting.
     """
-    text = str(error)
+    text = masked(str(error))
     if (own := unwrap(text)) is not None:
         return own
     if (wrong := _wrong_property(text, conf or {})) is not None:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import assert_never
+
+import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.recorded import Identify, find_moved, under_recorded_names
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.port import FileReader
+from checkpoint_formats.port import Described, FileReader
 from checkpoint_formats.readers import file_reader_for
-from checkpoint_formats.selecting import as_read, condition_of
+from checkpoint_formats.selecting import Selection, selection_of
+from checkpoint_formats.uniting import unite
 from checkpoint_formats.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.outputs import outputs_of
 from checkpoint_protocol.parts import Input
 from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstanding
-from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, SourceFile
+from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
+from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource
 from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.where import Condition
 from checkpoint_spark.reading import refuse_moved_rows_of_earlier_epochs
 
 
@@ -30,80 +36,153 @@ from checkpoint_spark.reading import refuse_moved_rows_of_earlier_epochs
 class Earlier:
     """What the epochs before had as their input, and of it the rows that are to be tried again, from and to."""
 
-    inputs: Sequence[Input]
+    inputs: Sequence[Input] = ()
+    again: Mapping[FileVersion, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierOf:
+    """The same of one source; a union has several. `epochs` are the files of each epoch and the table that they are of."""
+
+    epochs: Sequence[tuple[Sequence[SourceFile], PinnedTable | None]]
     again: Mapping[FileVersion, tuple[tuple[int, int], ...]]
 
     @property
     def files(self) -> dict[str, SourceFile]:
-        return {file.path: file for record in self.inputs for file in record.files}
+        return {file.path: file for files, _ in self.epochs for file in files}
+
+    @property
+    def table(self) -> PinnedTable | None:
+        return self.epochs[-1][1] if self.epochs else None
 
 
-#: Looks at the source, and returns what no earlier epoch had, and the rows of these that are to be tried again.
-Look = Callable[[Earlier], InputRecord]
+#: Lists the source, and returns what no earlier epoch had, and the rows of these that are to be tried again.
+ListSource = Callable[[Earlier], InputRecord]
 
 
-def fix_input(ledger: Ledger, launch: LaunchRecord, look: Look) -> Input:
+def fix_input(ledger: Ledger, launch: LaunchRecord, list_source: ListSource) -> Input:
     """Return the epoch's input: the record that stands, or what the source holds now and no earlier epoch had."""
-    standing = ledger.read_input(launch.input_since)
-    if standing is not None:
-        return standing
+    recorded = ledger.inputs.read_input(launch.input_since)
+    if recorded is not None:
+        return recorded
     epochs = earlier_epochs(ledger)
     again = outstanding(epochs) if launch.quarantine.retry != "Never" else {}
-    found = look(Earlier(_inputs_of_earlier_epochs(ledger), again))
+    found = list_source(Earlier(_inputs_of_earlier_epochs(ledger), again))
     refuse_moved_rows_of_earlier_epochs(epochs, launch, found)
-    return ledger.put_input(found, launch.input_since)
+    return ledger.inputs.put_input(found, launch.input_since)
 
 
-def look_at_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: str, earlier: Earlier) -> InputRecord:
-    """Return what of the source of a launch the epoch takes."""
-    source = as_read(launch.source)
-    match source.format:
-        case "iceberg":
-            return _look_at_iceberg(launch, source, storage, earlier)
-        case "lance":
-            return _look_at_lance(launch, source, storage, earlier)
-        case _:
-            outputs = outputs_of(launch.target, checkpoint_uri)
-            reader = file_reader_for(launch.source, storage, outputs=outputs, sets_apart=launch.on_row_error == "Quarantine")
-            return look_at_files(launch, reader, SourceFiles(storage).identify, earlier)
+def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: str, earlier: Earlier) -> InputRecord:
+    """Return what of the source of a launch the epoch takes: of a union, what it takes of each member."""
+    selection, members = selection_of(launch.source), launch.source.members
+    files = SourceFiles(storage, outputs_of(launch.target, checkpoint_uri))
+    there = [files.expand(member.paths) if isinstance(member, FilesSource) else () for member in members]
+    _refuse_shared_files(there)
+    found: list[Described] = []
+    tables: list[PinnedTable | None] = []
+    for number, member in enumerate(members):
+        before = earlier_of(earlier, number, launch)
+        match member:
+            case FilesSource():
+                sets_apart = launch.on_row_error == "Quarantine"
+                reader = file_reader_for(member, selection, storage, sets_apart=sets_apart)
+                found.append(take_of_files(launch, reader, there[number], files.identify, before))
+                tables.append(None)
+            case IcebergSource():
+                described, iceberg = _take_of_iceberg(launch, number, selection, storage, before)
+                found.append(described)
+                tables.append(iceberg)
+            case LanceSource():
+                described, lance = _take_of_lance(launch, member, selection, storage, before)
+                found.append(described)
+                tables.append(lance)
+            case other:
+                assert_never(other)
+    schema = unite(found, selection)
+    if selection.condition is not None:
+        Filter(selection.condition, schema)
+    return InputRecord(
+        token=new_token(),
+        files=_of_all(found),
+        arrow_schema=encode_schema(schema),
+        tables=tuple(tables) if any(tables) else (),
+    )
 
 
-def look_at_files(launch: LaunchRecord, reader: FileReader, identify: Identify, earlier: Earlier) -> InputRecord:
-    """Return what the epoch takes of the files that a source's paths mean now."""
-    files, schema = reader.describe(launch.source.all_paths)
+def earlier_of(earlier: Earlier, number: int, launch: LaunchRecord) -> EarlierOf:
+    if launch.source.union is None:
+        return EarlierOf([(record.files, _table_of(record, 0)) for record in earlier.inputs], earlier.again)
+    epochs = [([file for file in record.files if file.source == number], _table_of(record, number)) for record in earlier.inputs]
+    versions = {(file.path, file.etag) for files, _ in epochs for file in files}
+    return EarlierOf(epochs, {version: rows for version, rows in earlier.again.items() if version in versions})
+
+
+def _table_of(record: Input, number: int) -> PinnedTable | None:
+    return record.tables[number] if record.tables else None
+
+
+def _refuse_shared_files(there: Sequence[Sequence[FoundFile]]) -> None:
+    """NeedsChange(ManifestInvalid) if two members of a union have one file, under whatever name: its rows would come twice."""
+    taken: dict[tuple[str, str], tuple[int, str]] = {}
+    for number, files in enumerate(there):
+        for file in files:
+            before, path = taken.setdefault((file.identity, file.etag), (number, file.path))
+            if before != number:
+                same = "" if path == file.path else f" (the file {path})"
+                raise NeedsChange(
+                    reasons.MANIFEST_INVALID,
+                    f"source.union: the sources {before} and {number} both have the file {file.path}{same}, so that its rows "
+                    "would come twice; name it in one of them",
+                )
+
+
+def _of_all(found: Sequence[Described]) -> tuple[SourceFile, ...]:
+    if len(found) == 1:
+        return found[0].files
+    return tuple(replace(file, source=number) for number, member in enumerate(found) for file in member.files)
+
+
+def take_of_files(
+    launch: LaunchRecord, reader: FileReader, found: Sequence[FoundFile], identify: Identify, earlier: EarlierOf
+) -> Described:
+    """Return what the epoch takes of the files that are there now."""
+    described = reader.describe(found)
     known = earlier.files
-    files = under_recorded_names(files, known, identify)
+    files = under_recorded_names(described.files, known, identify)
     moved: Mapping[str, SourceFile] = {}
     if known and launch.on_replaced != "Process" and launch.quarantine.retry != "Only":
-        recorded = (file for record in earlier.inputs for file in record.files)
+        recorded = (file for files, _ in earlier.epochs for file in files)
         moved = find_moved([file for file in files if file.path not in known], recorded, partial(_is_gone, reader))
-    files = _taken(files, lambda file: _is_new(file, known, moved, launch.on_replaced), earlier, launch)
-    return InputRecord(token=new_token(), files=files, arrow_schema=encode_schema(schema))
+    taken = _taken(files, lambda file: _is_new(file, known, moved, launch.on_replaced), earlier, launch, are_files=True)
+    return replace(described, files=taken)
 
 
-def _look_at_iceberg(launch: LaunchRecord, source: Source, storage: StorageSettings, earlier: Earlier) -> InputRecord:
-    from checkpoint_formats.iceberg.plan import columns_of, find_files
+def _take_of_iceberg(
+    launch: LaunchRecord, number: int, selection: Selection, storage: StorageSettings, earlier: EarlierOf
+) -> tuple[Described, PinnedIceberg]:
+    from checkpoint_formats.iceberg.plan import columns_of, described, find_files
 
-    table = launch.source_table
+    table = launch.source_tables[number] if launch.source_tables else None
     if table is None:
         raise Corrupt(
             reasons.RECORD_UNREADABLE,
             f"the launch record of attempt {launch.attempt} does not name a snapshot of its source table; it was written by "
             "another release: use that one, or start a new write",
         )
-    had = earlier.inputs[-1].table if earlier.inputs else None
-    before = had if isinstance(had, PinnedIceberg) else None
-    condition = condition_of(source)
+    before = earlier.table if isinstance(earlier.table, PinnedIceberg) else None
+    condition = selection.condition
+    if launch.source.union is not None and condition is not None and not _applies(condition, columns_of(table)):
+        condition = None
     new: tuple[SourceFile, ...] = ()
     if launch.quarantine.retry == "Only":
         # The next epoch takes what came after this one's snapshot, so that must be the one up to which all was taken.
         table = before or table.model_copy(update={"snapshot_id": None})
     else:
         new = find_files(table, condition, storage, before, launch.on_replaced)
-    standing: tuple[SourceFile, ...] = ()
+    present: tuple[SourceFile, ...] = ()
     if earlier.again:
         try:
-            standing = find_files(table, condition, storage, None, launch.on_replaced)
+            present = find_files(table, condition, storage, None, launch.on_replaced)
         except Retryable as error:
             if launch.quarantine.retry != "Only" or error.reason != reasons.SOURCE_CHANGED:
                 raise
@@ -112,30 +191,42 @@ def _look_at_iceberg(launch: LaunchRecord, source: Source, storage: StorageSetti
                 f"{error.message}; quarantine.retry: Only reads the snapshot of the epoch before, which the table no longer has: "
                 "set quarantine.retry: Also, which reads the one of now, or Never",
             ) from error
-    files = {file.path: file for file in (*standing, *new)}
+    files = {file.path: file for file in (*present, *new)}
     names = {file.path for file in new}
     taken = _taken([files[path] for path in sorted(files)], lambda file: file.path in names, earlier, launch)
-    schema = columns_of(table, source)
-    return InputRecord(token=new_token(), files=taken, arrow_schema=encode_schema(schema), table=table)
+    return described(table, taken, selection.columns_to_read), table
 
 
-def _look_at_lance(launch: LaunchRecord, source: Source, storage: StorageSettings, earlier: Earlier) -> InputRecord:
+def _applies(condition: Condition, schema: pa.Schema) -> bool:
+    """Whether files of a member can be left out by a condition, which is one on the columns of all members together."""
+    try:
+        Filter(condition, schema)
+    except NeedsChange:
+        return False
+    return True
+
+
+def _take_of_lance(
+    launch: LaunchRecord, source: LanceSource, selection: Selection, storage: StorageSettings, earlier: EarlierOf
+) -> tuple[Described, PinnedLance]:
     from checkpoint_formats.lance.reader import find_fragments
 
-    had = [(record.table, record.files) for record in earlier.inputs if isinstance(record.table, PinnedLance)]
-    fragments, schema, table = find_fragments(source, storage, had, launch.on_replaced)
-    if (condition := condition_of(source)) is not None:
-        Filter(condition, schema)
+    had = [(table, files) for files, table in earlier.epochs if isinstance(table, PinnedLance)]
+    described, table = find_fragments(source, selection.columns_to_read, storage, had, launch.on_replaced)
     known = earlier.files
-    files = _taken(fragments, lambda file: file.path not in known, earlier, launch)
-    return InputRecord(token=new_token(), files=files, arrow_schema=encode_schema(schema), table=table)
+    return replace(described, files=_taken(described.files, lambda file: file.path not in known, earlier, launch)), table
 
 
 def _taken(
-    files: Sequence[SourceFile], is_new: Callable[[SourceFile], bool], earlier: Earlier, launch: LaunchRecord
+    files: Sequence[SourceFile],
+    is_new: Callable[[SourceFile], bool],
+    earlier: EarlierOf,
+    launch: LaunchRecord,
+    *,
+    are_files: bool = False,
 ) -> tuple[SourceFile, ...]:
     """Return what of the source's files the epoch takes: all of a new one, of a known one the rows that are tried again."""
-    _refuse_lost_rows(earlier, files, launch)
+    _refuse_lost_rows(earlier, files, launch, are_files=are_files)
     taken = []
     for file in files:
         if rows := earlier.again.get((file.path, file.etag)):
@@ -145,13 +236,13 @@ def _taken(
     return tuple(taken)
 
 
-def _refuse_lost_rows(earlier: Earlier, files: Sequence[SourceFile], launch: LaunchRecord) -> None:
+def _refuse_lost_rows(earlier: EarlierOf, files: Sequence[SourceFile], launch: LaunchRecord, *, are_files: bool) -> None:
     """Rows can be tried again only in the file in which they failed; with onReplaced, the others are passed over."""
     now = {file.path: file.etag for file in files}
     for (path, etag), rows in earlier.again.items():
         if launch.on_replaced != "Fail" or now.get(path) == etag:
             continue
-        if launch.source.all_paths:
+        if are_files:
             found = f"it now has etag {now[path]}" if path in now else "it is not there any more"
             found, way_out = f"with etag {etag}, and {found}", "put the old file back"
         else:
@@ -167,7 +258,7 @@ def _refuse_lost_rows(earlier: Earlier, files: Sequence[SourceFile], launch: Lau
 def _inputs_of_earlier_epochs(ledger: Ledger) -> list[Input]:
     found = []
     for earlier in earlier_epochs(ledger):
-        record = earlier.read_committed_input()
+        record = earlier.inputs.read_committed_input()
         if record is None:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,

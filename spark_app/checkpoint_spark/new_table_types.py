@@ -4,7 +4,7 @@ What pyarrow infers of the first values is the narrowest that holds these: decim
 that keeps its name through the steps has the type that it came with, where the values fit; else the widest of its kind. What a
 step declares (its `output`) goes before both. Arrow columns, and numbers and times of pandas, have types of their own.
 
-Called by steps.py and row_isolation.py, for the sample of which a table is made (`sink.create`) only: rows of which no table
+Called by the step engine (steps/), for the sample of which a table is made (`sink.create`) only: rows of which no table
 is made become what the table has.
 """
 

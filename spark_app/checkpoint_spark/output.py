@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from itertools import count
 from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import decode_schema, encode_schema
+from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.stagers import columns_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import IcebergTarget, LanceTarget, LaunchRecord, NoTarget, OutputRecord, Target
+from checkpoint_protocol.records import LaunchRecord, OutputRecord, Target
 
 _TARGET_POLL_S: Final = 0.2
 _TARGET_PATIENCE_S: Final = 600.0
@@ -29,10 +29,10 @@ def await_target(ledger: Ledger, attempt: int, schema: pa.Schema) -> Target:
                 f"the type of the column {field.name!r} is unknown: it is NULL in all of the first rows; "
                 "give it a type in the step, or create the table yourself",
             )
-    ledger.put_output(attempt, OutputRecord(token=new_token(), arrow_schema=encode_schema(schema)))
+    ledger.attempts.put_output(attempt, OutputRecord(token=new_token(), arrow_schema=encode_schema(schema)))
     waited_until = time.monotonic() + _TARGET_PATIENCE_S
     while time.monotonic() < waited_until:
-        if (record := ledger.read_target(attempt)) is not None:
+        if (record := ledger.attempts.read_target(attempt)) is not None:
             return record.target
         time.sleep(_TARGET_POLL_S)
     raise Retryable(reasons.TABLE_MISSING, f"nobody made the table for attempt {attempt} within {_TARGET_PATIENCE_S:.0f} s")
@@ -44,28 +44,18 @@ def later_columns(ledger: Ledger, launch: LaunchRecord, target: Target) -> tuple
     if is_first or not launch.steps or launch.steps[-1].input != "row":
         return ()
     first = _first_target(Ledger(ledger.store, EpochKey(ledger.key.uid, 1)))
-    known = _columns_of(first) if first is not None else _columns_of(target)
-    return tuple(name for name in _columns_of(target) if name not in known)
+    known = columns_of(first) if first is not None else columns_of(target)
+    return tuple(name for name in columns_of(target) if name not in known)
 
 
 def _first_target(ledger: Ledger) -> Target | None:
     """Return the table as the first attempt that had one saw it, or had it made."""
     for attempt in count(1):
-        launch = ledger.read_launch(attempt)
+        launch = ledger.attempts.read_launch(attempt)
         if launch is None:
             return None
-        made = ledger.read_target(attempt) if launch.target is None else None
+        made = ledger.attempts.read_target(attempt) if launch.target is None else None
         target = launch.target if made is None else made.target
         if target is not None:
             return target
     raise AssertionError("attempts end")
-
-
-def _columns_of(target: Target) -> tuple[str, ...]:
-    match target:
-        case IcebergTarget():
-            return tuple(field["name"] for field in json.loads(target.table_schema_json)["fields"])
-        case LanceTarget():
-            return tuple(decode_schema(target.arrow_schema).names)
-        case NoTarget():
-            return ()

@@ -181,7 +181,7 @@ def _become_executor(environment: Mapping[str, str]) -> NoReturn:
         raise WrongCall("this image has no pyspark: install it, or set SPARK_HOME")
     command = executor_command(environment, _java(environment), str(spark_home))
     # Java takes our place: it gets the signals, and its end is the container's. Its Python workers look for $SPARK_HOME.
-    os.execve(command[0], command, {**environment, "SPARK_HOME": str(spark_home)})
+    os.execve(command[0], command, {**environment, "SPARK_HOME": str(spark_home)})  # noqa: S606 a shell is what is left out
 
 
 def _java(environment: Mapping[str, str]) -> str:
@@ -207,6 +207,10 @@ def _in_brackets(host: str) -> str:
 
 
 def _tell(text: str) -> None:
+    # Not at the top: an executor has nothing to say, and starts faster without.
+    from checkpoint_spark.said import sayable
+
+    text = sayable(text)
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
     with contextlib.suppress(OSError):

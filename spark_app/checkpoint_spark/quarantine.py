@@ -12,11 +12,14 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.parts import Input
+from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import (
     MAX_ERROR_MESSAGE_LENGTH,
     MAX_ERROR_TYPE_LENGTH,
     MAX_STEP_LENGTH,
     MAX_TRACEBACK_LENGTH,
+    LaunchRecord,
     Quarantined,
     QuarantinedRow,
     QuarantineObject,
@@ -24,6 +27,7 @@ from checkpoint_protocol.records import (
     RowKey,
     RowPosition,
 )
+from checkpoint_spark.said import masked
 
 #: The label of what is no step: reading a row.
 SOURCE: Final = "(source)"
@@ -40,6 +44,13 @@ class Allowance:
     limit: str = ""
     rows_of_a_seal: int = 10
     rows_of_an_object: int = 1000
+
+    @classmethod
+    def of(cls, launch: LaunchRecord, record: Input | None) -> Allowance | None:
+        """Return what the write allows; None if the first row that fails ends the task."""
+        if launch.on_row_error != "Quarantine":
+            return None
+        return cls(most_rows(launch.quarantine, record), describe_limit(launch.quarantine, record))
 
 
 @dataclass(slots=True)
@@ -87,7 +98,7 @@ class QuarantineOfSegment:
     def _put_waiting(self) -> None:
         # A fresh token each time: nothing is overwritten, and what no seal names exists for nobody.
         record = QuarantineRecord(token=new_token(), rows=tuple(self._waiting))
-        self.ledger.put_quarantine(self.attempt, record)
+        self.ledger.quarantine.put_quarantine(self.attempt, record)
         self._objects.append(QuarantineObject(token=record.token, rows=len(record.rows)))
         self._waiting = []
 
@@ -131,7 +142,7 @@ def _traceback_of(error: BaseException) -> str:
 
 def _storable(text: str) -> str:
     # Before it is cut: surrogates, which cannot be stored, become longer.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return masked(text).encode("utf-8", "backslashreplace").decode()
 
 
 def _after_ours(frames: TracebackType | None) -> TracebackType | None:

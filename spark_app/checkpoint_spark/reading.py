@@ -5,14 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import decode_schema
-from checkpoint_formats.selecting import as_read
+from checkpoint_formats.selecting import selection_of
 from checkpoint_formats.type_names import parse_type
+from checkpoint_formats.uniting import united_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import TEXT_FORMATS, Source
 from checkpoint_protocol.parts import Input
 from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.source import CsvOptions, FilesSource, Source
 
 
 def schema_to_read(source: Source, record: Input) -> pa.Schema:
@@ -21,16 +22,17 @@ def schema_to_read(source: Source, record: Input) -> pa.Schema:
     A field of JSON that only the types name is one more column: rows that were read before had none, or they would have failed.
     """
     schema = decode_schema(record.arrow_schema)
-    if source.format not in TEXT_FORMATS:
-        return schema
-    chosen = as_read(source).columns
-    for name, text in source.types.items():
-        field = pa.field(name, parse_type(name, text))
-        index = schema.get_field_index(name)
-        if index >= 0:
-            schema = schema.set(index, field)
-        elif source.format == "json" and (chosen is None or name in chosen):
-            schema = schema.append(field)
+    chosen = selection_of(source).columns_to_read
+    texts = [member for member in source.members if isinstance(member, FilesSource) and member.is_text]
+    for member in texts:
+        for name, text in member.types.items():
+            kind, index = parse_type(name, text), schema.get_field_index(name)
+            if index >= 0:
+                # Of a union, the column is another source's too, and was united with it.
+                united = united_type(schema.field(index).type, kind) if len(source.members) > 1 else None
+                schema = schema.set(index, pa.field(name, united or kind))
+            elif member.format == "json" and (chosen is None or name in chosen):
+                schema = schema.append(pa.field(name, kind))
     return schema
 
 
@@ -43,7 +45,7 @@ def refuse_moved_rows(ledger: Ledger, launch: LaunchRecord, record: Input) -> No
     if all(file.unit != "records" for file in record.files):
         return
     for number in launch.counted:
-        before, closed = ledger.read_launch(number), ledger.read_closed(number)
+        before, closed = ledger.attempts.read_launch(number), ledger.attempts.read_closed(number)
         if before is None or closed is None or not any(closed.chain_lengths):
             continue
         _refuse_other_characters(launch, before, record)
@@ -54,19 +56,27 @@ def refuse_moved_rows_of_earlier_epochs(earlier: list[Ledger], launch: LaunchRec
     if all(file.unit != "records" or file.only is None for file in record.files):
         return
     for ledger in earlier:
-        mark = ledger.read_mark()
-        before = ledger.read_launch(mark.attempts) if mark is not None else None
+        commit_record = ledger.commits.read_commit()
+        before = ledger.attempts.read_launch(commit_record.attempts) if commit_record is not None else None
         if before is not None:
             _refuse_other_characters(launch, before, record)
 
 
 def _refuse_other_characters(launch: LaunchRecord, before: LaunchRecord, record: Input) -> None:
-    path = next(file.path for file in record.files if file.unit == "records")
-    for option in ("delimiter", "quote"):
-        now, then = getattr(launch.source.options, option), getattr(before.source.options, option)
-        if now != then:
-            raise NeedsChange(
-                reasons.MANIFEST_INVALID,
-                f"source.options.{option} is {now!r}, and was {then!r} when rows of {path} were sealed: rows of such a file are "
-                f"known by their number, which depends on it; set it back to {then!r}, or start a new write under another name",
-            )
+    for file in record.files:
+        if file.unit != "records":
+            continue
+        now, then = _csv_options(launch.source, file.source), _csv_options(before.source, file.source)
+        for option in ("delimiter", "quote"):
+            if getattr(now, option) != getattr(then, option):
+                raise NeedsChange(
+                    reasons.MANIFEST_INVALID,
+                    f"source.files.csv.{option} is {getattr(now, option)!r}, and was {getattr(then, option)!r} when rows of "
+                    f"{file.path} were sealed: rows of such a file are known by their number, which depends on it; set it "
+                    f"back to {getattr(then, option)!r}, or start a new write under another name",
+                )
+
+
+def _csv_options(source: Source, member: int) -> CsvOptions:
+    files = source.members[member]
+    return files.csv_options if isinstance(files, FilesSource) else CsvOptions()

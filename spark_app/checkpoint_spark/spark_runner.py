@@ -1,4 +1,4 @@
-"""Ship task orders with Spark: one partition a task, tried again by Spark where one fails."""
+"""RunTasks task orders with Spark: one partition a task, tried again by Spark where one fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark import class_data, python_workers
-from checkpoint_spark.attempt import RunDataFrames, Ship
+from checkpoint_spark.attempt import RunDataFrames, RunTasks
 from checkpoint_spark.executor import execute
 from checkpoint_spark.failures import of_spark
 
@@ -28,10 +28,10 @@ def fast_start(conf: Mapping[str, str], environment: Mapping[str, str]) -> dict[
     return class_data.driver_conf(python_workers.conf(conf), class_data.home_of_spark(environment))
 
 
-def ship_by_spark(application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay) -> Ship:
-    """Return a Ship that starts Spark when it is called, and not before: a plan without tasks needs none."""
+def run_tasks_with_spark(application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay) -> RunTasks:
+    """Return what runs tasks, which starts Spark when it is called, and not before: a plan without tasks needs none."""
 
-    def ship(orders: Sequence[str]) -> None:
+    def run_tasks(orders: Sequence[str]) -> None:
         from py4j.protocol import Py4JError
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
@@ -54,11 +54,11 @@ def ship_by_spark(application: str, master: str, conf: Mapping[str, str], enter:
         finally:
             context.stop()
 
-    return ship
+    return run_tasks
 
 
 def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay) -> RunDataFrames:
-    """Return what runs an attempt of the DataFrame way; Spark's SQL is loaded when it is called, and not before."""
+    """Return what runs an attempt on a source by key; Spark's SQL is loaded when it is called, and not before."""
 
     def run(ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
         from checkpoint_spark.dataframes.attempt import run_dataframe_attempt

@@ -56,17 +56,19 @@ class Installation:
         storage = [
             {
                 "prefix": "s3://",
+                "namespaces": ["*"],
                 "endpoint": self.lake.s3.endpoint,
                 "region": self.lake.s3.region,
                 "access_key_id": self.lake.s3.access_key,
                 "secret_access_key": self.lake.s3.secret_key,
             }
         ]
+        catalogs = {CATALOG: {"type": "rest", "uri": self.lake.gate.uri, "grants": [{"namespaces": ["*"]}]}}
         return {
             "image": {"repository": operator, "tag": operator_tag, "pullPolicy": "Never"},
             "workloads": {"image": {"repository": spark, "tag": spark_tag, "pullPolicy": "Never"}, "storage": storage},
             "watch": {"namespaces": [WORKLOADS]},
-            "settings": {"catalogs": {CATALOG: {"type": "rest", "uri": self.lake.gate.uri}}, "storage": storage},
+            "settings": {"catalogs": catalogs, "storage": storage},
             "resyncSeconds": 60,
         }
 

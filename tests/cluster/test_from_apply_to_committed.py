@@ -27,9 +27,10 @@ def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each
         status = user.status()
         assert status["rowsCommitted"] == 500
         assert status["commit"]["key"] == user.place.keys()[0]
-        assert user.events() == []
+        assert user.warnings() == []
+        assert {event["reason"] for event in user.events()} == {"Started", "Sealed", "Committed"}
         kubectl_get_shows(user, rows=500)
-        plan = user.ledger().read_plan(1)
+        plan = user.ledger().plans.read_plan(1)
         assert plan is not None
         assert plan.in_driver is (user is both["lance"])
 

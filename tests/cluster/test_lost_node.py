@@ -52,6 +52,11 @@ def node_of(cluster: Cluster, user: User, pod: str) -> str:
     return node
 
 
+def is_lost(cluster: Cluster) -> bool:
+    conditions = cluster.get("node", NODE)["status"]["conditions"]
+    return any((each["type"], each["status"]) == ("Ready", "Unknown") for each in conditions)
+
+
 def test_a_driver_runs_on_unseen_while_the_next_takes_over_and_no_row_is_there_twice(user: User, second_node: str) -> None:
     cluster = user.installation.cluster
     user.make_place("iceberg")
@@ -64,8 +69,9 @@ def test_a_driver_runs_on_unseen_while_the_next_takes_over_and_no_row_is_there_t
     user.wait_until_sealed(ROWS // 20)
 
     cluster.stop_second_kubelet()
-    user.until(lambda: user.status().get("attempt") == 2, 200, "the next attempt has begun")
+    user.until(lambda: is_lost(cluster), 100, "the node is lost")
     assert first_process(first) is not None, "it runs on where nobody sees it"
+    user.until(lambda: user.status().get("attempt") == 2, 100, "the next attempt has begun")
     closed = user.rows_sealed_by(1)
     # Nobody can end it, and what it does now counts no more; it may have seen that and ended itself.
     user.until(

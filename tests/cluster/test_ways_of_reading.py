@@ -30,7 +30,7 @@ def picky(row):
 
 def test_a_program_whose_driver_dies_goes_on_by_keys(user: User) -> None:
     user.make_place("lance")
-    source = {"format": "program", "program": "steps:main", "keyColumns": ["id"]}
+    source = {"program": {"call": "steps:main", "keyColumns": ["id"]}}
     manifest = user.write("", SECONDS, source=source)
     user.put_code(SLOW + PROGRAM, f"{user.name}-code")
     user.apply(manifest)
@@ -50,11 +50,13 @@ def test_a_file_that_is_mounted_into_the_pods_is_read_by_spark_with_sql(user: Us
     data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{user.name}-data"}, "data": {"rows.csv": text}}
     user.kubectl("apply", "-n", user.namespace, "-f", "-", manifest=json.dumps(data))
     source = {
-        "format": "csv",
-        "path": "/data/rows.csv",
-        "readerOptions": {"inferSchema": "true"},
-        "keyColumns": ["_c0"],
-        "sql": "SELECT _c0, CAST(_c0 AS bigint) AS id, upper(_c1) AS text FROM input WHERE _c1 = 'even'",
+        "spark": {
+            "format": "csv",
+            "paths": ["/data/rows.csv"],
+            "options": {"inferSchema": "true"},
+            "sql": "SELECT _c0, CAST(_c0 AS bigint) AS id, upper(_c1) AS text FROM input WHERE _c1 = 'even'",
+            "keyColumns": ["_c0"],
+        }
     }
     drop = {"call": "steps:without_key", "input": "row"}
     manifest = user.write("", source=source, steps=[drop])
@@ -82,7 +84,7 @@ def test_a_table_of_the_catalog_is_read_as_it_was_at_the_first_attempt(user: Use
     catalog.create_namespace(f"src{user.name}")
     table = catalog.create_table(name, SCHEMA, location=f"{place.base_uri}/source-table")
     table.append(pa.table({"id": list(range(ROWS)), "text": [None] * ROWS}, schema=SCHEMA))
-    source = {"format": "iceberg", "iceberg": {"catalog": CATALOG, "table": name}, "where": "id >= 100"}
+    source = {"iceberg": {"catalog": CATALOG, "table": name}, "where": "id >= 100"}
     user.apply(user.write("", SECONDS, source=source))
     user.wait_until_sealed(ROWS // 4)
 

@@ -90,7 +90,7 @@ class User:
         assert self.place is not None
         steps = [{"call": "steps:slowly", "input": "row", "arguments": {"seconds": seconds}}]
         sections = {
-            "source": {"format": "parquet", "path": source},
+            "source": {"files": {"format": "parquet", "paths": [source]}},
             "code": spec.get("code") or {"configMap": {"name": self.put_code()}},
             "steps": steps,
             "sink": self.place.sink(),
@@ -171,24 +171,24 @@ class User:
 
     def sealed_rows(self) -> int:
         """Rows in all seals of all attempts that exist now."""
-        return sum(self.rows_sealed_by(attempt) for attempt in self.ledger().list_attempts())
+        return sum(self.rows_sealed_by(attempt) for attempt in self.ledger().attempts.list_attempts())
 
     def rows_sealed_by(self, attempt: int) -> int:
         ledger = self.ledger()
-        chains = ledger.read_seals(attempt, ledger.list_links(attempt)).values()
+        chains = ledger.seals.read_seals(attempt, ledger.seals.list_links(attempt)).values()
         return sum(seal.rows_read for chain in chains for seal in chain)
 
     def rows_sealed_twice(self) -> int:
         """Rows that were computed and sealed by more than one attempt."""
         ledger = self.ledger()
-        (last,) = ledger.list_attempts()[-1:]
-        launch = ledger.read_launch(last)
+        (last,) = ledger.attempts.list_attempts()[-1:]
+        launch = ledger.attempts.read_launch(last)
         assert launch is not None
-        counted = sum(seal.rows_read for seal in ledger.counted_seals((*launch.counted, last)))
+        counted = sum(seal.rows_read for seal in ledger.chains.counted_seals((*launch.counted, last)))
         return self.sealed_rows() - counted
 
     def rows_taken_over(self, attempt: int) -> int:
-        plan = self.ledger().read_plan(attempt)
+        plan = self.ledger().plans.read_plan(attempt)
         assert plan is not None
         return plan.done_rows
 
@@ -218,6 +218,9 @@ class User:
     def events(self) -> list[dict[str, Any]]:
         items = self.installation.cluster.get("events.events.k8s.io", "-n", self.namespace)["items"]
         return [event for event in items if event.get("regarding", {}).get("name") == self.name]
+
+    def warnings(self) -> list[dict[str, Any]]:
+        return [event for event in self.events() if event["type"] != "Normal"]
 
     def report(self) -> str:
         """What a person would look at, for a test that failed."""

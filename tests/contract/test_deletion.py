@@ -17,11 +17,11 @@ from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol import layout
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Sink
 from checkpoint_protocol.records import IcebergTarget, LanceTarget, StagedFile, Target
+from checkpoint_protocol.sink import Sink
 from checkpoint_protocol.store import open_store
 from tests.support.places import Place, on_disk, on_s3
-from tests.support.records import DIGEST, KEY, launch, seal
+from tests.support.records import DIGEST, KEY, appended, launch, seal
 from tests.support.writes import SCHEMA, rows_of
 
 SECOND = EpochKey(KEY.uid, 2)
@@ -41,11 +41,11 @@ class World:
         """Launch an attempt, write a data file for each number, and seal it."""
         ledger = Ledger(self.store, key)
         target = self.sink.describe()
-        ledger.put_launch(launch(target=target))
+        ledger.attempts.put_launch(launch(target=target))
         files = [self._file(target, number, key) for number in numbers]
         for link, file in enumerate(files):
-            ledger.put_seal(seal(0, link, [(0, link, link + 1)], files=[file], last=link == len(files) - 1))
-        return Results(tuple(files), (target,), len(files), len(files), 1, (DIGEST,))
+            ledger.seals.put_seal(seal(0, link, [(0, link, link + 1)], files=[file], last=link == len(files) - 1))
+        return Results(appended(tuple(files)), (target,), len(files), len(files), 1, (DIGEST,))
 
     def _file(self, target: Target, number: int, key: EpochKey) -> StagedFile:
         storage = self.place.settings.for_drivers()
@@ -77,7 +77,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 def data_files_of(world: World, results: Results) -> int:
     """Return how many data files deletion removes: those of a Lance dataset stay."""
-    return len(results.files) if isinstance(results.targets[0], IcebergTarget) else 0
+    return len(results.change) if isinstance(results.targets[0], IcebergTarget) else 0
 
 
 def test_an_unclaimed_write_leaves_its_control_records_and_nothing_else(world: World) -> None:

@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from obstore.store import MemoryStore as ObstoreMemory
 from pydantic import SecretStr
 
 from checkpoint_protocol import layout, reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.put_once import put_once
 from checkpoint_protocol.records import NameRecord
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
-from checkpoint_protocol.store import ObjectStore, ObstoreStore, open_store, probe
+from checkpoint_protocol.store import ObjectStore, ObstoreStore, open_store, probe, read_to_end
 from devtools.s3_server import S3Server
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore
@@ -35,6 +35,9 @@ from tests.support.stores import (
     SaysExists,
     SaysMade,
 )
+
+#: More than anything here has.
+MOST = 4 << 20
 
 STORES = ("folder", "s3", "obstore memory", "fake", "simulated")
 #: The simulated one is for one actor at a time.
@@ -92,7 +95,7 @@ def paths(store: ObjectStore, folder: str) -> list[str]:
 def test_the_first_put_makes_the_object_and_a_second_changes_nothing(store: ObjectStore) -> None:
     assert store.put_if_absent("a/b.json", b"first") is True
     assert store.put_if_absent("a/b.json", b"second") is False
-    assert store.get("a/b.json") == b"first"
+    assert store.get("a/b.json", MOST) == b"first"
 
 
 def test_of_many_threads_that_put_one_object_exactly_one_wins_and_its_bytes_stand(shared_store: ObjectStore) -> None:
@@ -106,14 +109,14 @@ def test_of_many_threads_that_put_one_object_exactly_one_wins_and_its_bytes_stan
 
             winners = [winner for winner in pool.map(put, range(writers)) if winner is not None]
             assert len(winners) == 1
-            assert shared_store.get(path) == b"%d" % winners[0] * 5_000
+            assert shared_store.get(path, MOST) == b"%d" % winners[0] * 5_000
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00\xff\n", b"x" * (3 << 20)], ids=["empty", "binary", "3 MiB"])
 def test_any_bytes_come_back_as_they_were_put(store: ObjectStore, data: bytes) -> None:
     assert store.put_if_absent("some/object.json", data)
 
-    assert store.get("some/object.json") == data
+    assert store.get("some/object.json", MOST) == data
     assert [(stored.path, stored.size_bytes) for stored in store.list("some/")] == [("some/object.json", len(data))]
 
 
@@ -122,7 +125,7 @@ def test_an_object_that_was_removed_can_be_put_again(store: ObjectStore) -> None
     store.delete(["a.json"])
 
     assert store.put_if_absent("a.json", b"2")
-    assert store.get("a.json") == b"2"
+    assert store.get("a.json", MOST) == b"2"
 
 
 def test_a_put_whose_client_sent_it_twice_is_recognised_by_its_token(store: ObjectStore) -> None:
@@ -149,10 +152,36 @@ def test_what_was_never_put_is_none(store: ObjectStore, path: str) -> None:
     store.put_if_absent("a/b.json", b"1")
     store.put_if_absent("a/b/c.json", b"1")
 
-    assert store.get(path) is None
+    assert store.get(path, MOST) is None
 
 
 # --- list -----------------------------------------------------------------------------------------------------------------
+
+
+def test_an_object_of_as_many_bytes_as_are_expected_is_read_and_of_one_with_more_only_its_size(store: ObjectStore) -> None:
+    store.put_if_absent("a/seal.json", b"x" * 1_000)
+
+    assert store.get("a/seal.json", 1_000) == b"x" * 1_000
+    with pytest.raises(Corrupt) as refused:
+        store.get("a/seal.json", 999)
+
+    assert refused.value.reason == reasons.RECORD_UNREADABLE
+    assert f"{store.uri}/a/seal.json has 1,000 bytes" in refused.value.message
+    assert "999 at the most" in refused.value.message
+
+
+def test_a_body_that_goes_on_after_what_the_store_has_told_is_not_read_to_its_end() -> None:
+    taken: list[int] = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            taken.append(1)
+            yield b"x" * 100
+
+    with pytest.raises(Corrupt, match="goes on after the 250 bytes"):
+        read_to_end(endless(), 250, "s3://b/o")
+
+    assert len(taken) == 3
 
 
 def test_a_folder_that_is_not_there_is_empty(store: ObjectStore) -> None:
@@ -201,7 +230,7 @@ def test_a_completed_put_is_seen_by_the_next_listing_and_get(store: ObjectStore)
     for number in range(20):
         store.put_if_absent(f"f/{number}.json", b"1")
         assert len(paths(store, "f/")) == number + 1
-        assert store.get(f"f/{number}.json") == b"1"
+        assert store.get(f"f/{number}.json", MOST) == b"1"
 
 
 # --- delete ---------------------------------------------------------------------------------------------------------------
@@ -234,10 +263,10 @@ def test_a_record_with_an_awkward_name_is_put_found_listed_and_removed_under_tha
     assert store.put_if_absent(path, b"1")
     assert not store.put_if_absent(path, b"2")
 
-    assert store.get(path) == b"1"
+    assert store.get(path, MOST) == b"1"
     assert paths(store, f"names/{name}/") == [path]
     store.delete([path])
-    assert store.get(path) is None
+    assert store.get(path, MOST) is None
 
 
 def awkward_stores(kind: str, folder: Path, request: pytest.FixtureRequest) -> dict[str, ObjectStore]:
@@ -256,7 +285,7 @@ def test_each_uri_is_a_store_of_its_own_however_awkward(kind: str, tmp_path: Pat
         assert store.put_if_absent("names/a/b.json", name.encode()), name
 
     for name, store in stores.items():
-        assert store.get("names/a/b.json") == name.encode()
+        assert store.get("names/a/b.json", MOST) == name.encode()
         assert paths(store, "names/") == ["names/a/b.json"]
 
 
@@ -264,7 +293,7 @@ def test_each_uri_is_a_store_of_its_own_however_awkward(kind: str, tmp_path: Pat
 def test_a_folder_is_the_same_store_in_every_form_of_its_uri(tmp_path: Path, form: str) -> None:
     open_store(str(tmp_path / "cp"), StorageSettings()).put_if_absent("a.json", b"1")
 
-    assert open_store(form.format(tmp_path / "cp"), StorageSettings()).get("a.json") == b"1"
+    assert open_store(form.format(tmp_path / "cp"), StorageSettings()).get("a.json", MOST) == b"1"
 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/cp", "s3://bucket/cp/", "s3://bucket/cp//"])
@@ -331,7 +360,7 @@ def test_two_probes_at_once_do_not_meet(shared_store: ObjectStore) -> None:
 Call = Callable[[ObjectStore], object]
 CALLS: dict[str, Call] = {
     "put": lambda store: store.put_if_absent("a/b.json", b"1"),
-    "get": lambda store: store.get("a/b.json"),
+    "get": lambda store: store.get("a/b.json", MOST),
     "list": lambda store: list(store.list("a/")),
     "delete": lambda store: store.delete(["a/b.json"]),
 }
@@ -406,7 +435,7 @@ def test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything(
         assert isinstance(failure("get", store), Retryable)
         server.start()
 
-        assert store.get("a/b.json") == b"1"
+        assert store.get("a/b.json", MOST) == b"1"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -432,4 +461,4 @@ def test_a_full_disk_or_any_other_trouble_of_a_folder_is_never_an_absent_object(
     (tmp_path / "cp" / "a" / "loop").symlink_to("loop")
 
     with pytest.raises(CheckpointError):
-        store.get("a/loop")
+        store.get("a/loop", MOST)

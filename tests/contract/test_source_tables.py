@@ -34,19 +34,21 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from checkpoint_formats.batch_sizing import BatchSizing
-from checkpoint_formats.iceberg.plan import columns_of, find_files
+from checkpoint_formats.iceberg.plan import described, find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.readers import reader_for
-from checkpoint_formats.selecting import as_read, condition_of
+from checkpoint_formats.selecting import selection_of
+from checkpoint_formats.uniting import unite
 from checkpoint_operator.source_tables import describe
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import IcebergSource, LanceSource, Source
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, PinnedTable, SourceFile
+from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
+from checkpoint_protocol.source import IcebergSource, Source
 from checkpoint_protocol.storage import StorageSettings
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.conditions import COLUMNS, conditions
+from tests.support.sources import source_of
 
 Row = dict[str, Any]
 STORAGE = StorageSettings()
@@ -84,6 +86,20 @@ def judged(table: pa.Table, where: str | None, columns: Sequence[str] | None) ->
     return counted((taken.select(columns) if columns else taken).to_pylist())
 
 
+def columns_to_read(table: PinnedIceberg, source: Source) -> pa.Schema:
+    """Return the columns of a table that are recorded for a source."""
+    selection = selection_of(source)
+    return unite([described(table, (), selection.columns_to_read)], selection)
+
+
+def fragments_of(source: Source) -> tuple[tuple[SourceFile, ...], pa.Schema, PinnedLance]:
+    """Return what the first epoch takes of a dataset, under which columns, and at which version."""
+    assert source.lance is not None
+    selection = selection_of(source)
+    found, table = find_fragments(source.lance, selection.columns_to_read, STORAGE, (), "Fail")
+    return found.files, unite([found], selection), table
+
+
 def read_in_pieces(
     source: Source, table: PinnedTable | None, files: Sequence[SourceFile], schema: pa.Schema, data: st.DataObject
 ) -> list[str]:
@@ -95,13 +111,13 @@ def read_in_pieces(
         assert file.end is not None
         cuts = [any_of.randint(0, file.end) for _ in range(any_of.randint(0, 2))]
         slack = any_of.randint(0, file.end)
-        reader = reader_for(source, STORAGE, table)
+        reader = reader_for(source, STORAGE, (table,))
         borders = sorted({0, file.end, *(reader.align(file, cut, slack) for cut in cuts)})
         for start, end in itertools.pairwise(borders):
             while start < end:
                 stop_after = any_of.randint(1, 4)
                 sizing = BatchSizing(60.0, scale=any_of.choice([2**-16, 2**-15, 1.0]))
-                chunks = reader_for(source, STORAGE, table).read(file, Range(file=index, start=start, end=end), schema, sizing)
+                chunks = reader_for(source, STORAGE, (table,)).read(file, Range(file=index, start=start, end=end), schema, sizing)
                 for chunk in itertools.islice(chunks, stop_after):
                     assert chunk.start == start
                     assert chunk.end is not None
@@ -131,14 +147,14 @@ def pinned_in(catalog: Catalog, source: Source) -> PinnedIceberg:
 
 
 def iceberg_source(**more: Any) -> Source:
-    return Source(format="iceberg", iceberg=IcebergSource(catalog="test", table="db.source"), **more)
+    return Source(iceberg=IcebergSource(catalog="test", table="db.source"), **more)
 
 
 def read_iceberg(source: Source, catalog: Catalog, data: st.DataObject) -> list[str]:
     table = pinned_in(catalog, source)
-    condition = condition_of(source)
+    condition = selection_of(source).condition
     files = find_files(table, condition, STORAGE, None, "Fail")
-    return read_in_pieces(source, table, files, columns_of(table, as_read(source)), data)
+    return read_in_pieces(source, table, files, columns_to_read(table, source), data)
 
 
 EVOLUTIONS: dict[str, Callable[[Any], None]] = {
@@ -200,7 +216,7 @@ def test_files_and_manifests_are_pruned_by_partitions_and_by_statistics(tmp_path
 
     def count(where: str | None) -> int:
         source = iceberg_source(where=where)
-        return len(find_files(pinned_in(catalog, source), condition_of(source), STORAGE, None, "Fail"))
+        return len(find_files(pinned_in(catalog, source), selection_of(source).condition, STORAGE, None, "Fail"))
 
     assert count(None) == 4
     assert count("s = 'a'") == 2
@@ -218,10 +234,10 @@ def test_a_condition_on_a_partition_whose_value_is_null_is_judged_row_by_row(tmp
     source = iceberg_source(where=where)
     pinned = pinned_in(catalog, source)
 
-    (file,) = find_files(pinned, condition_of(source), STORAGE, None, "Fail")
+    (file,) = find_files(pinned, selection_of(source).condition, STORAGE, None, "Fail")
 
-    chunks = reader_for(source, STORAGE, pinned).read(
-        file, Range(file=0, start=0, end=1), columns_of(pinned, as_read(source)), BatchSizing(60.0)
+    chunks = reader_for(source, STORAGE, (pinned,)).read(
+        file, Range(file=0, start=0, end=1), columns_to_read(pinned, source), BatchSizing(60.0)
     )
     assert sum(chunk.batch.num_rows for chunk in chunks) == 1
 
@@ -248,7 +264,7 @@ def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_p
     expected = [n for n in range(50) if n not in (*gone, 13)]
 
     for cut in range(51):
-        reader, found = reader_for(source, STORAGE, table), []
+        reader, found = reader_for(source, STORAGE, (table,)), []
         for start, end in ((0, cut), (cut, 50)):
             piece = Range(file=0, start=start, end=end)
             for chunk in reader.read(file, piece, schema, BatchSizing(60.0, scale=2**-14)):
@@ -260,7 +276,7 @@ def test_position_deletes_are_applied_wherever_the_file_is_cut(parts: int, tmp_p
 
     Path(f"{tmp_path}/deletes-0.parquet").unlink()
     with pytest.raises(NeedsChange, match=r"deletes-0\.parquet of snapshot") as lost:
-        list(reader_for(source, STORAGE, table).read(file, Range(file=0, start=0, end=50), schema, BatchSizing(60.0)))
+        list(reader_for(source, STORAGE, (table,)).read(file, Range(file=0, start=0, end=50), schema, BatchSizing(60.0)))
     assert lost.value.reason == reasons.SOURCE_CHANGED
 
 
@@ -313,8 +329,8 @@ def test_a_column_that_a_file_does_not_have_is_its_initial_default(tmp_path: Pat
     pinned = pinned.model_copy(update={"table_schema_json": with_default.model_dump_json()})
     (file,) = find_files(pinned_in(catalog, source), None, STORAGE, None, "Fail")
 
-    chunks = reader_for(source, STORAGE, pinned).read(
-        file, Range(file=0, start=0, end=2), columns_of(pinned, source), BatchSizing(60.0)
+    chunks = reader_for(source, STORAGE, (pinned,)).read(
+        file, Range(file=0, start=0, end=2), columns_to_read(pinned, source), BatchSizing(60.0)
     )
 
     assert [row for chunk in chunks for row in chunk.batch.to_pylist()] == [{"n": 1, "kind": "old"}, {"n": 2, "kind": "old"}]
@@ -339,8 +355,8 @@ def test_a_column_that_a_file_does_not_have_is_its_partition_value(tmp_path: Pat
         iceberg=IcebergSourceFile(spec_id=1, partition=("AQAAAA==",), deletes=()),
     )
 
-    chunks = reader_for(source, STORAGE, pinned).read(
-        file, Range(file=0, start=0, end=2), columns_of(pinned, source), BatchSizing(60.0)
+    chunks = reader_for(source, STORAGE, (pinned,)).read(
+        file, Range(file=0, start=0, end=2), columns_to_read(pinned, source), BatchSizing(60.0)
     )
 
     day = datetime.date(1970, 1, 2)
@@ -357,14 +373,12 @@ def test_files_of_a_partition_whose_column_was_dropped_are_read(tmp_path: Path, 
     catalog.load_table("db.source").update_schema().delete_column("s").commit()
     source = iceberg_source(where=where)
     pinned = pinned_in(catalog, source)
-    reader = reader_for(source, STORAGE, pinned)
+    reader = reader_for(source, STORAGE, (pinned,))
 
     rows = [
         row
-        for file in find_files(pinned, condition_of(source), STORAGE, None, "Fail")
-        for chunk in reader.read(
-            file, Range(file=0, start=0, end=file.end), columns_of(pinned, as_read(source)), BatchSizing(60.0)
-        )
+        for file in find_files(pinned, selection_of(source).condition, STORAGE, None, "Fail")
+        for chunk in reader.read(file, Range(file=0, start=0, end=file.end), columns_to_read(pinned, source), BatchSizing(60.0))
         for row in chunk.batch.to_pylist()
     ]
 
@@ -391,8 +405,8 @@ def test_a_file_with_finer_times_than_the_table_is_judged_by_what_is_read_of_the
         iceberg=IcebergSourceFile(spec_id=0, partition=(), deletes=()),
     )
 
-    chunks = reader_for(source, STORAGE, pinned).read(
-        file, Range(file=0, start=0, end=1), columns_of(pinned, as_read(source)), BatchSizing(60.0)
+    chunks = reader_for(source, STORAGE, (pinned,)).read(
+        file, Range(file=0, start=0, end=1), columns_to_read(pinned, source), BatchSizing(60.0)
     )
 
     assert [str(at) for chunk in chunks for at in chunk.batch.column("at").to_pylist()] == ["2026-01-01 00:00:00"]
@@ -441,7 +455,7 @@ def test_deletes_that_spark_has_merged_on_read_are_applied(tmp_path: Path) -> No
         table = describe(IcebergSource(catalog="test", table="db.source"), StaticTable.from_metadata(str(newest)))
         source = iceberg_source()
         files = find_files(table, None, STORAGE, None, "Fail")
-        schema, reader = columns_of(table, source), reader_for(source, STORAGE, table)
+        schema, reader = columns_to_read(table, source), reader_for(source, STORAGE, (table,))
 
         rows = []
         for number, file in enumerate(files):
@@ -476,8 +490,8 @@ def test_a_lance_dataset_gives_what_its_own_scan_gives(data: st.DataObject) -> N
                 case "add" if "late" not in dataset.schema.names:
                     dataset.add_columns({"late": "i + 1"})
         where, columns = data.draw(WHERE), data.draw(CHOSEN)
-        source = Source(format="lance", lance=LanceSource(uri=uri), where=where, columns=tuple(columns) if columns else None)
-        files, schema, table = find_fragments(as_read(source), STORAGE, (), "Fail")
+        source = source_of({"lance": {"uri": uri}, "columns": columns, "where": where})
+        files, schema, table = fragments_of(source)
 
         found = read_in_pieces(source, table, files, schema, data)
 
@@ -489,12 +503,12 @@ def test_a_range_of_a_fragment_is_read_without_the_rest(tmp_path: Path) -> None:
     rows = pa.table({"n": list(range(100_000)), "text": [f"{n:0100}" for n in range(100_000)]})
     dataset = lance.write_dataset(rows, uri)
     dataset.delete("n % 7 = 0")
-    source = Source(format="lance", lance=LanceSource(uri=uri))
-    (file,), schema, table = find_fragments(source, STORAGE, (), "Fail")
+    source = source_of({"lance": {"uri": uri}})
+    (file,), schema, table = fragments_of(source)
     before = _bytes_read()
 
     piece = Range(file=0, start=90_000, end=91_000)
-    chunks = list(reader_for(source, STORAGE, table).read(file, piece, schema, BatchSizing(60.0, scale=1.0)))
+    chunks = list(reader_for(source, STORAGE, (table,)).read(file, piece, schema, BatchSizing(60.0, scale=1.0)))
 
     assert [n for chunk in chunks for n in chunk.batch.column(0).to_pylist()] == [n for n in range(90_000, 91_000) if n % 7]
     assert _bytes_read() - before < file.size_bytes / 5

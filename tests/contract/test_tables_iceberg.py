@@ -37,16 +37,16 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.commit import iceberg
-from checkpoint_operator.commit.iceberg import IcebergLook, IcebergTable
+from checkpoint_operator.commit.iceberg import IcebergState, IcebergTable
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
-from checkpoint_operator.commit.outcomes import Buried, Committed, Landed, Refused, Rejected
+from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected
 from checkpoint_operator.commit.staged_files import sizes_in
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parallel import in_threads
-from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
+from checkpoint_protocol.records import Append, ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.store import open_raw_store
 from devtools.s3_server import S3Server
@@ -54,7 +54,7 @@ from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles
 from tests.support.places import IcebergPlace, on_disk, on_s3
-from tests.support.records import KEY, iceberg_file, ledger_over
+from tests.support.records import KEY, appended, iceberg_file, ledger_over
 from tests.support.stores import MemoryStore
 from tests.support.tables import FakeIceberg
 from tests.support.writes import SCHEMA, rows_of
@@ -81,15 +81,15 @@ class World(ABC):
     @abstractmethod
     def expire_all_but_the_head(self) -> None: ...
 
-    def looked(self, key: EpochKey = KEY) -> tuple[IcebergTable, IcebergLook]:
+    def loaded(self, key: EpochKey = KEY) -> tuple[IcebergTable, IcebergState]:
         port = self.port()
-        look = port.look(key)
-        assert look is not None
-        return port, look
+        state = port.load(key)
+        assert state is not None
+        return port, state
 
     def commit(self, *numbers: int, key: EpochKey = KEY) -> int:
-        port, look = self.looked(key)
-        landed = port.swap(look, key, self.stage(*numbers))
+        port, state = self.loaded(key)
+        landed = port.swap(state, key, appended(self.stage(*numbers)))
         assert isinstance(landed, Landed)
         return landed.commit_id
 
@@ -217,19 +217,19 @@ def bare(request: pytest.FixtureRequest, tmp_path: Path) -> RealWorld:
 
 
 def test_an_empty_table_has_no_head_and_a_whole_history(world: World) -> None:
-    _, look = world.looked()
+    _, state = world.loaded()
 
-    assert (look.head, look.committed, look.ancestry, look.ancestry_is_whole) == (None, None, (), True)
-    assert look.reaches(None)
+    assert (state.head, state.committed, state.ancestry, state.ancestry_is_whole) == (None, None, (), True)
+    assert state.reaches(None)
 
 
 def test_a_swap_lands_and_is_found_by_every_later_look(world: World) -> None:
     landed = world.commit(1, 2, 3)
 
-    _, look = world.looked()
-    assert look.committed == look.head == landed == KEY.snapshot_id
+    _, state = world.loaded()
+    assert state.committed == state.head == landed == KEY.snapshot_id
     world.append_as_stranger()
-    _, later = world.looked()
+    _, later = world.loaded()
     assert later.committed == landed
     assert later.head != landed
     assert later.ancestry == (later.head, landed)
@@ -238,15 +238,15 @@ def test_a_swap_lands_and_is_found_by_every_later_look(world: World) -> None:
 def test_another_writes_key_and_a_later_epoch_are_not_found(world: World) -> None:
     world.commit(1)
 
-    assert world.looked(OTHER)[1].committed is None
-    assert world.looked(SECOND)[1].committed is None
+    assert world.loaded(OTHER)[1].committed is None
+    assert world.loaded(SECOND)[1].committed is None
 
 
 def test_an_earlier_epoch_is_found_after_a_later_one_and_both_keep_their_rows(world: World) -> None:
     first, second = world.commit(1), world.commit(2, key=SECOND)
 
-    assert world.looked()[1].committed == first
-    assert world.looked(SECOND)[1].committed == second
+    assert world.loaded()[1].committed == first
+    assert world.loaded(SECOND)[1].committed == second
     assert first != second
     if isinstance(world, RealWorld):
         assert world.ids() == [1, 2]
@@ -254,89 +254,89 @@ def test_an_earlier_epoch_is_found_after_a_later_one_and_both_keep_their_rows(wo
 
 def test_of_two_swaps_from_one_look_one_lands_and_one_is_refused(world: World) -> None:
     world.append_as_stranger()
-    one, other = world.looked(), world.looked()
+    one, other = world.loaded(), world.loaded()
     files, rivals = world.stage(1), world.stage(1)
 
-    assert isinstance(one[0].swap(one[1], KEY, files), Landed)
-    assert isinstance(other[0].swap(other[1], KEY, rivals), Refused)
+    assert isinstance(one[0].swap(one[1], KEY, appended(files)), Landed)
+    assert isinstance(other[0].swap(other[1], KEY, appended(rivals)), Refused)
     if isinstance(world, RealWorld):
         assert world.ids() == [1, 1_000_000]
 
 
 def test_of_two_swaps_to_an_empty_table_one_lands_and_one_is_refused(world: World) -> None:
-    one, other = world.looked(), world.looked(OTHER)
+    one, other = world.loaded(), world.loaded(OTHER)
 
-    assert isinstance(one[0].swap(one[1], KEY, world.stage(1)), Landed)
-    assert isinstance(other[0].swap(other[1], OTHER, world.stage(2)), Refused)
-    assert world.looked(OTHER)[1].committed is None
+    assert isinstance(one[0].swap(one[1], KEY, appended(world.stage(1))), Landed)
+    assert isinstance(other[0].swap(other[1], OTHER, appended(world.stage(2))), Refused)
+    assert world.loaded(OTHER)[1].committed is None
 
 
 def test_a_swap_from_a_look_that_a_stranger_has_made_old_is_refused(world: World) -> None:
-    port, look = world.looked()
+    port, state = world.loaded()
     world.append_as_stranger()
 
-    assert isinstance(port.swap(look, KEY, world.stage(1)), Refused)
-    assert world.looked()[1].committed is None
+    assert isinstance(port.swap(state, KEY, appended(world.stage(1))), Refused)
+    assert world.loaded()[1].committed is None
 
 
 def test_a_swap_that_is_sent_again_after_it_landed_is_refused(world: World) -> None:
-    port, look = world.looked()
+    port, state = world.loaded()
     files = world.stage(1)
-    assert isinstance(port.swap(look, KEY, files), Landed)
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
 
-    assert isinstance(port.swap(look, KEY, files), Refused)
+    assert isinstance(port.swap(state, KEY, appended(files)), Refused)
     if isinstance(world, RealWorld):
         assert world.ids() == [1]
 
 
 def test_a_staged_file_is_referenced_after_the_swap_and_not_before(world: World) -> None:
     files = world.stage(1)
-    port, look = world.looked()
-    assert not port.references_any(look, files)
-    port.swap(look, KEY, files)
+    port, state = world.loaded()
+    assert not port.references_any(state, appended(files))
+    port.swap(state, KEY, appended(files))
 
-    port, look = world.looked()
-    assert port.references_any(look, files)
-    assert not port.references_any(look, world.stage(2))
+    port, state = world.loaded()
+    assert port.references_any(state, appended(files))
+    assert not port.references_any(state, appended(world.stage(2)))
     world.append_as_stranger()
-    port, look = world.looked()
-    assert port.references_any(look, files)
+    port, state = world.loaded()
+    assert port.references_any(state, appended(files))
 
 
 def test_the_key_is_found_in_the_property_after_its_snapshot_has_expired(world: World) -> None:
     world.commit(1)
-    base = world.looked()[1].head
+    base = world.loaded()[1].head
     world.append_as_stranger()
     world.append_as_stranger()
     world.expire_all_but_the_head()
 
-    _, look = world.looked()
-    assert look.committed == KEY.snapshot_id
-    assert KEY.snapshot_id not in look.ancestry
-    assert not look.ancestry_is_whole
-    assert not look.reaches(base)
-    assert world.looked(SECOND)[1].committed is None
+    _, state = world.loaded()
+    assert state.committed == KEY.snapshot_id
+    assert KEY.snapshot_id not in state.ancestry
+    assert not state.ancestry_is_whole
+    assert not state.reaches(base)
+    assert world.loaded(SECOND)[1].committed is None
 
 
 def test_history_that_was_expired_below_the_base_still_reaches_it(world: World) -> None:
     for _ in range(3):
         world.append_as_stranger()
-    head = world.looked()[1].head
+    head = world.loaded()[1].head
     world.expire_all_but_the_head()
     world.append_as_stranger()
 
-    _, look = world.looked()
-    assert look.reaches(head)
-    assert not look.reaches(None)
-    assert not look.reaches(12345)
+    _, state = world.loaded()
+    assert state.reaches(head)
+    assert not state.reaches(None)
+    assert not state.reaches(12345)
 
 
 def test_staged_files_fit_the_table_that_they_were_staged_for(world: World) -> None:
     files = world.stage(1)
-    port, look = world.looked()
+    port, state = world.loaded()
     targets = [world.target()] if isinstance(world, RealWorld) else []
 
-    assert port.find_incompatibility(look, targets, files) is None
+    assert port.find_incompatibility(state, targets, appended(files)) is None
 
 
 @pytest.mark.parametrize("value", ["garbage", "-1", "²", "", "1.5"])
@@ -347,7 +347,7 @@ def test_a_property_that_somebody_has_written_over_is_no_evidence_and_does_not_s
     with bare.place.table().transaction() as change:
         change.set_properties({KEY.property_name: value})
 
-    assert bare.looked()[1].committed is None
+    assert bare.loaded()[1].committed is None
     bare.commit(1)
     assert bare.place.table().properties[KEY.property_name] == "1"
 
@@ -357,87 +357,87 @@ def test_a_property_that_somebody_has_written_over_is_no_evidence_and_does_not_s
 
 def test_a_tombstone_is_found_as_one_by_every_later_look_of_that_epoch_and_of_no_other(world: World) -> None:
     world.append_as_stranger()
-    port, look = world.looked()
+    port, state = world.loaded()
 
-    assert port.bury(look, KEY) == Landed(KEY.snapshot_id)
+    assert port.block_commit(state, KEY) == Landed(KEY.snapshot_id)
 
     world.append_as_stranger()
-    _, later = world.looked()
+    _, later = world.loaded()
     assert (later.committed, later.is_tombstone) == (KEY.snapshot_id, True)
-    assert world.looked(OTHER)[1].committed is None
-    assert world.looked(SECOND)[1].committed is None
+    assert world.loaded(OTHER)[1].committed is None
+    assert world.loaded(SECOND)[1].committed is None
 
 
 def test_a_swap_that_was_prepared_before_a_tombstone_is_refused_after_it(world: World) -> None:
     world.append_as_stranger()
-    stale, look = world.looked()
+    stale, state = world.loaded()
     files = world.stage(1)
-    port, fresh = world.looked()
-    assert isinstance(port.bury(fresh, KEY), Landed)
+    port, fresh = world.loaded()
+    assert isinstance(port.block_commit(fresh, KEY), Landed)
 
-    assert isinstance(stale.swap(look, KEY, files), Refused)
-    assert world.looked()[1].is_tombstone
+    assert isinstance(stale.swap(state, KEY, appended(files)), Refused)
+    assert world.loaded()[1].is_tombstone
 
 
 def test_a_swap_to_an_empty_table_is_refused_after_a_tombstone(world: World) -> None:
-    stale, look = world.looked()
-    port, fresh = world.looked()
-    assert isinstance(port.bury(fresh, KEY), Landed)
+    stale, state = world.loaded()
+    port, fresh = world.loaded()
+    assert isinstance(port.block_commit(fresh, KEY), Landed)
 
-    assert isinstance(stale.swap(look, KEY, world.stage(1)), Refused)
+    assert isinstance(stale.swap(state, KEY, appended(world.stage(1))), Refused)
 
 
 def test_a_tombstone_that_was_prepared_before_the_commit_landed_is_refused(world: World) -> None:
-    port, look = world.looked()
+    port, state = world.loaded()
     world.commit(1)
 
-    assert isinstance(port.bury(look, KEY), Refused)
-    _, later = world.looked()
+    assert isinstance(port.block_commit(state, KEY), Refused)
+    _, later = world.loaded()
     assert (later.committed, later.is_tombstone) == (KEY.snapshot_id, False)
 
 
 def test_a_tombstone_of_a_later_epoch_leaves_the_earlier_one_committed(world: World) -> None:
     world.commit(1)
-    port, look = world.looked(SECOND)
-    assert isinstance(port.bury(look, SECOND), Landed)
+    port, state = world.loaded(SECOND)
+    assert isinstance(port.block_commit(state, SECOND), Landed)
 
-    assert not world.looked()[1].is_tombstone
-    assert world.looked()[1].committed == KEY.snapshot_id
-    assert world.looked(SECOND)[1].is_tombstone
+    assert not world.loaded()[1].is_tombstone
+    assert world.loaded()[1].committed == KEY.snapshot_id
+    assert world.loaded(SECOND)[1].is_tombstone
     world.append_as_stranger()
     world.expire_all_but_the_head()
-    assert not world.looked()[1].is_tombstone
-    assert world.looked(SECOND)[1].is_tombstone
+    assert not world.loaded()[1].is_tombstone
+    assert world.loaded(SECOND)[1].is_tombstone
 
 
 def test_a_tombstone_is_found_in_the_property_after_its_snapshot_has_expired(world: World) -> None:
-    port, look = world.looked()
-    port.bury(look, KEY)
+    port, state = world.loaded()
+    port.block_commit(state, KEY)
     world.append_as_stranger()
     world.expire_all_but_the_head()
 
-    _, later = world.looked()
+    _, later = world.loaded()
     assert (later.committed, later.is_tombstone) == (KEY.snapshot_id, True)
     assert KEY.snapshot_id not in later.ancestry
 
 
-def claimed_ledger(base: IcebergLook) -> Ledger:
+def claimed_ledger(base: IcebergState) -> Ledger:
     ledger = ledger_over(MemoryStore())
     claimed = IcebergBase(table_uuid=base.table_uuid, snapshot_id=base.head)
-    ledger.put_claim(ClaimRecord(token=new_token(), index=0, base=claimed))
+    ledger.commits.put_claim(ClaimRecord(token=new_token(), index=0, base=claimed))
     return ledger
 
 
 def test_the_protocol_buries_a_claimed_epoch_once_and_readers_see_no_change(world: World) -> None:
     world.append_as_stranger()
-    stale, look = world.looked()
-    files, ledger = world.stage(1), claimed_ledger(look)
+    stale, state = world.loaded()
+    files, ledger = world.stage(1), claimed_ledger(state)
 
     for _ in range(2):
-        assert iceberg.bury(world.port(), ledger, lambda _: None) == Buried(look.table_uuid)
+        assert iceberg.block_commit(world.port(), ledger, lambda _: None) == CommitBlocked(state.table_uuid)
 
-    assert isinstance(stale.swap(look, KEY, files), Refused)
-    assert world.looked()[1].ancestry == (KEY.snapshot_id, look.head)
+    assert isinstance(stale.swap(state, KEY, appended(files)), Refused)
+    assert world.loaded()[1].ancestry == (KEY.snapshot_id, state.head)
     if isinstance(world, RealWorld):
         assert world.ids() == [1_000_000]
         snapshot = world.place.table().current_snapshot()
@@ -451,11 +451,11 @@ def test_the_protocol_buries_a_claimed_epoch_once_and_readers_see_no_change(worl
 
 
 def test_the_protocol_finds_a_commit_that_has_landed_and_does_not_bury_it(world: World) -> None:
-    _, base = world.looked()
+    _, base = world.loaded()
     world.commit(1, 2)
     world.append_as_stranger()
 
-    outcome = iceberg.bury(world.port(), claimed_ledger(base), lambda _: None)
+    outcome = iceberg.block_commit(world.port(), claimed_ledger(base), lambda _: None)
 
     assert outcome == Committed(base.table_uuid, KEY.snapshot_id, by_us=False)
     if isinstance(world, RealWorld):
@@ -465,22 +465,24 @@ def test_the_protocol_finds_a_commit_that_has_landed_and_does_not_bury_it(world:
 def test_a_table_that_was_rolled_back_behind_its_tombstone_still_refuses_the_swap(real: RealWorld) -> None:
     """The head is where the stale swap had looked; the snapshot id is taken."""
     real.append_as_stranger()
-    stale, look = real.looked()
+    stale, state = real.loaded()
     files = real.stage(1)
-    port, fresh = real.looked()
-    port.bury(fresh, KEY)
-    assert look.head is not None
+    port, fresh = real.loaded()
+    port.block_commit(fresh, KEY)
+    assert state.head is not None
     with real.place.table().manage_snapshots() as manage:
-        manage.rollback_to_snapshot(look.head)
+        manage.rollback_to_snapshot(state.head)
 
-    assert real.looked()[1].head == look.head
-    assert not isinstance(stale.swap(look, KEY, files), Landed)
-    assert real.looked()[1].is_tombstone
+    assert real.loaded()[1].head == state.head
+    assert not isinstance(stale.swap(state, KEY, appended(files)), Landed)
+    assert real.loaded()[1].is_tombstone
     assert real.ids() == [1_000_000]
 
 
 def test_no_table_has_nothing_to_bury(bare: RealWorld) -> None:
-    assert iceberg.bury(bare.port(), claimed_ledger(IcebergLook("u", None, None, (), True)), lambda _: None) == Buried(None)
+    assert iceberg.block_commit(
+        bare.port(), claimed_ledger(IcebergState("u", None, None, (), True)), lambda _: None
+    ) == CommitBlocked(None)
 
 
 # --- data files of a deleted write ------------------------------------------------------------------------------------------
@@ -552,45 +554,45 @@ def test_metrics_of_staged_files_do_not_hide_rows_from_a_filter(real: RealWorld)
 
 
 def test_a_commit_of_nothing_moves_the_head_and_carries_the_key(real: RealWorld) -> None:
-    port, look = real.looked()
+    port, state = real.loaded()
 
-    assert isinstance(port.swap(look, KEY, ()), Landed)
-    assert real.looked()[1].committed == KEY.snapshot_id
+    assert isinstance(port.swap(state, KEY, appended(())), Landed)
+    assert real.loaded()[1].committed == KEY.snapshot_id
     assert real.ids() == []
 
 
 def test_no_table_is_none(bare: RealWorld) -> None:
-    assert bare.port().look(KEY) is None
+    assert bare.port().load(KEY) is None
     assert bare.port().describe() is None
 
 
 def test_a_swap_on_a_table_that_was_dropped_and_made_again_does_not_land(real: RealWorld) -> None:
-    port, look = real.looked()
+    port, state = real.loaded()
     files = real.stage(1)
     real.place.opened().drop_table(real.place.name)
     real.place.create(SCHEMA)
 
-    assert not isinstance(port.swap(look, KEY, files), Landed)
-    assert real.looked()[1].committed is None
-    assert real.looked()[1].table_uuid != look.table_uuid
+    assert not isinstance(port.swap(state, KEY, appended(files)), Landed)
+    assert real.loaded()[1].committed is None
+    assert real.loaded()[1].table_uuid != state.table_uuid
 
 
 def test_a_swap_after_the_schema_has_moved_on_is_refused(real: RealWorld) -> None:
-    port, look = real.looked()
+    port, state = real.loaded()
     files = real.stage(1)
     with real.place.table().update_schema() as update:
         update.add_column("more", StringType())
 
-    assert isinstance(port.swap(look, KEY, files), Refused)
+    assert isinstance(port.swap(state, KEY, appended(files)), Refused)
 
 
 def test_a_swap_after_the_default_spec_has_moved_on_is_refused(real: RealWorld) -> None:
-    port, look = real.looked()
+    port, state = real.loaded()
     files = real.stage(1)
     with real.place.table().update_spec() as update:
         update.add_identity("text")
 
-    assert isinstance(port.swap(look, KEY, files), Refused)
+    assert isinstance(port.swap(state, KEY, appended(files)), Refused)
 
 
 def test_files_that_were_staged_under_two_specs_are_committed_together(real: RealWorld) -> None:
@@ -600,28 +602,28 @@ def test_files_that_were_staged_under_two_specs_are_committed_together(real: Rea
         update.add_identity("text")
     second = real.target()
     files += real.stage(2)
-    port, look = real.looked()
+    port, state = real.loaded()
 
     assert {file.spec_id for file in files} == {0, 1}
-    assert port.find_incompatibility(look, [first, second], files) is None
-    assert isinstance(port.swap(look, KEY, files), Landed)
+    assert port.find_incompatibility(state, [first, second], appended(files)) is None
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
     assert real.ids() == [1, 2]
     assert real.place.table().scan(row_filter="text == 'zeile 2'").to_arrow().num_rows == 1
 
 
-def test_only_the_latest_look_of_a_port_can_be_acted_on(real: RealWorld) -> None:
-    port, look = real.looked()
-    port.look(KEY)
+def test_only_the_state_that_a_port_has_loaded_last_can_be_acted_on(real: RealWorld) -> None:
+    port, state = real.loaded()
+    port.load(KEY)
 
-    with pytest.raises(Corrupt, match="not the latest look"):
-        port.swap(look, KEY, real.stage(1))
+    with pytest.raises(Corrupt, match="not the state that was loaded last"):
+        port.swap(state, KEY, appended(real.stage(1)))
 
 
 def test_manifests_of_a_commit_that_was_refused_stay_and_those_that_landed_are_never_removed(real: RealWorld) -> None:
     """pyiceberg's own commit removes the manifest list of one that was answered 409; it may have landed."""
-    one, other = real.looked(), real.looked()
-    one[0].swap(one[1], KEY, real.stage(1))
-    other[0].swap(other[1], KEY, real.stage(1))
+    one, other = real.loaded(), real.loaded()
+    one[0].swap(one[1], KEY, appended(real.stage(1)))
+    other[0].swap(other[1], KEY, appended(real.stage(1)))
 
     assert real.ids() == [1]
 
@@ -633,10 +635,10 @@ def test_a_table_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: S3
     world = RealWorld(IcebergPlace(tmp_path, settings, place.checkpoint_uri, place.base_uri))
     world.place.create(SCHEMA)
     files = world.stage(1, 2)
-    port, look = world.looked()
+    port, state = world.loaded()
 
-    assert port.find_incompatibility(look, [world.target()], files) is None
-    assert isinstance(port.swap(look, KEY, files), Landed)
+    assert port.find_incompatibility(state, [world.target()], appended(files)) is None
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
     assert world.ids() == [1, 2]
 
 
@@ -685,9 +687,9 @@ _OF_ANOTHER_KIND = {"a spec that the table does not have"}
 @pytest.mark.parametrize("lie", HOSTILE)
 def test_a_seal_that_names_what_it_must_not_name_is_refused(real: RealWorld, lie: str) -> None:
     (honest,) = real.stage(1)
-    port, look = real.looked()
+    port, state = real.loaded()
 
-    refused = port.find_incompatibility(look, [real.target()], [honest, HOSTILE[lie](honest)])
+    refused = port.find_incompatibility(state, [real.target()], appended([honest, HOSTILE[lie](honest)]))
 
     assert isinstance(refused, Rejected)
     assert refused.reason == reasons.STAGED_RESULT_REFUSED
@@ -698,19 +700,19 @@ def test_a_seal_that_names_a_file_of_another_write_is_refused(real: RealWorld) -
     (honest,) = real.stage(1)
     stager = IcebergStager(real.target(), OTHER, "1-0", 1 << 20, real.place.settings.for_drivers())
     theirs = stager.stage(iter([rows_of([2]).to_batches()[0].cast(stager.arrow_schema)]))
-    port, look = real.looked()
+    port, state = real.loaded()
 
-    assert isinstance(port.find_incompatibility(look, [real.target()], [honest, *theirs]), Rejected)
+    assert isinstance(port.find_incompatibility(state, [real.target()], appended([honest, *theirs])), Rejected)
 
 
 def test_a_staged_file_that_is_gone_or_has_another_size_is_named(real: RealWorld) -> None:
     (honest,) = real.stage(1)
-    port, look = real.looked()
+    port, state = real.loaded()
     gone = changed(honest, path=honest.path.replace(".parquet", "-gone.parquet"))
     longer = changed(honest, size_bytes=honest.size_bytes + 1)
 
     for lie, says in ((gone, "is gone"), (longer, f"and not {longer.size_bytes}")):
-        missing = port.find_incompatibility(look, [real.target()], [lie])
+        missing = port.find_incompatibility(state, [real.target()], appended([lie]))
         assert isinstance(missing, Rejected)
         assert missing.reason == reasons.STAGED_FILE_MISSING
         assert lie.path in missing.message
@@ -719,12 +721,12 @@ def test_a_staged_file_that_is_gone_or_has_another_size_is_named(real: RealWorld
 
 def test_many_staged_files_are_checked_by_one_listing(real: RealWorld) -> None:
     files = [file for number in range(40) for file in real.stage(number)]
-    port, look = real.looked()
+    port, state = real.loaded()
     target = real.target()
 
-    assert port.find_incompatibility(look, [target], files) is None
+    assert port.find_incompatibility(state, [target], appended(files)) is None
     gone = changed(files[-1], path=files[-1].path.replace(".parquet", "-gone.parquet"))
-    missing = port.find_incompatibility(look, [target], [*files, gone])
+    missing = port.find_incompatibility(state, [target], appended([*files, gone]))
     assert isinstance(missing, Rejected)
     assert missing.reason == reasons.STAGED_FILE_MISSING
 
@@ -736,19 +738,19 @@ def test_the_look_after_packing_takes_the_table_as_it_was_loaded_unless_that_is_
     """A claim should not name a head that the table has left, and may have expired."""
     now = [100.0]
     port = PyicebergTable(real.place.catalog, real.place.name, real.place.settings, clock=lambda: now[0])
-    before = real.port().look(KEY)
+    before = real.port().load(KEY)
     assert before is not None
-    port.pack(KEY, [real.target()], real.stage(1))
+    port.pack(Append(), KEY, [real.target()], real.stage(1))
     real.append_as_stranger()
     now[0] += age_s
 
-    look, after = port.look(KEY), real.port().look(KEY)
+    state, after = port.load(KEY), real.port().load(KEY)
 
-    assert look is not None
+    assert state is not None
     assert after is not None
-    assert look.head == (after if sees_the_stranger else before).head
+    assert state.head == (after if sees_the_stranger else before).head
     assert before.head != after.head
-    assert port.look(KEY) == after
+    assert port.load(KEY) == after
 
 
 @pytest.mark.parametrize("names", [999, 1_000, 2_500])
@@ -786,22 +788,22 @@ def test_a_partition_that_is_not_of_the_specs_types_is_corrupt_and_nothing_lands
 ) -> None:
     world = partitioned(bare, IdentityTransform())
     (honest,) = world.stage_batch(pa.record_batch({"id": [1], "text": ["x"], "n": pa.array([1], pa.int32())}))
-    port, look = world.looked()
+    port, state = world.loaded()
 
     with pytest.raises(Corrupt) as caught:
-        port.swap(look, KEY, [changed(honest, partition=partition)])
+        port.swap(state, KEY, appended([changed(honest, partition=partition)]))
 
     assert caught.value.reason == reasons.STAGED_RESULT_REFUSED
-    assert world.looked()[1].head is None
+    assert world.loaded()[1].head is None
 
 
 def test_a_partition_text_that_is_no_text_is_corrupt(bare: RealWorld) -> None:
     world = partitioned(bare, IdentityTransform(), column=2)
     (honest,) = world.stage_batch(pa.record_batch({"id": [1], "text": ["x"], "n": pa.array([1], pa.int32())}))
-    port, look = world.looked()
+    port, state = world.loaded()
 
     with pytest.raises(Corrupt):
-        port.swap(look, KEY, [changed(honest, partition=(base64.b64encode(b"\xff").decode(),))])
+        port.swap(state, KEY, appended([changed(honest, partition=(base64.b64encode(b"\xff").decode(),))]))
 
 
 # --- tables that are refused before any work ------------------------------------------------------------------------------
@@ -847,15 +849,15 @@ def test_a_table_of_format_version_3_is_refused(on_rest: RealWorld) -> None:
 
 def test_a_table_that_became_version_3_is_not_buried_in_and_a_person_is_told(on_rest: RealWorld) -> None:
     on_rest.create(FLAT)
-    _, look = on_rest.looked()
+    _, state = on_rest.loaded()
     table = on_rest.place.table()
     table.catalog.commit_table(table, (), (UpgradeFormatVersionUpdate(**{"format-version": 3}),))
 
-    outcome = iceberg.bury(on_rest.port(), claimed_ledger(look), lambda _: None)
+    outcome = iceberg.block_commit(on_rest.port(), claimed_ledger(state), lambda _: None)
 
     assert isinstance(outcome, Rejected)
     assert outcome.reason == reasons.TABLE_UNSUPPORTED
-    assert on_rest.looked()[1].head is None
+    assert on_rest.loaded()[1].head is None
 
 
 def test_a_table_that_became_version_3_while_the_write_was_running_is_refused(on_rest: RealWorld) -> None:
@@ -863,10 +865,10 @@ def test_a_table_that_became_version_3_while_the_write_was_running_is_refused(on
     target, files = on_rest.target(), on_rest.stage(1)
     table = on_rest.place.table()
     table.catalog.commit_table(table, (), (UpgradeFormatVersionUpdate(**{"format-version": 3}),))
-    port, look = on_rest.looked()
+    port, state = on_rest.loaded()
 
     with pytest.raises(NeedsChange, match="format version 3"):
-        port.find_incompatibility(look, [target], files)
+        port.find_incompatibility(state, [target], appended(files))
 
 
 @pytest.fixture
@@ -890,9 +892,9 @@ def test_a_table_that_asks_for_a_class_to_be_imported_is_refused_and_nothing_is_
     table.catalog.commit_table(table, (), (SetPropertiesUpdate(updates={name: hostile}),))
 
     assert name in refused(on_rest)
-    port, look = on_rest.looked()
+    port, state = on_rest.loaded()
     with pytest.raises(NeedsChange, match=re.escape(name)):
-        port.find_incompatibility(look, [target], files)
+        port.find_incompatibility(state, [target], appended(files))
     assert not trace.exists()
 
 
@@ -921,11 +923,11 @@ def test_data_goes_where_the_table_wants_it(bare: RealWorld) -> None:
     wanted = f"file://{bare.place.folder}/somewhere-else"
     bare.create(FLAT, properties={"write.data.path": f"{wanted}/"})
     (staged,) = bare.stage(1)
-    port, look = bare.looked()
+    port, state = bare.loaded()
 
     assert staged.path.startswith(f"{wanted}/cw-{KEY.uid}/")
-    assert port.find_incompatibility(look, [bare.target()], [staged]) is None
-    assert isinstance(port.swap(look, KEY, [staged]), Landed)
+    assert port.find_incompatibility(state, [bare.target()], appended([staged])) is None
+    assert isinstance(port.swap(state, KEY, appended([staged])), Landed)
     assert bare.ids() == [1]
 
 
@@ -983,10 +985,10 @@ def test_rows_of_a_partitioned_table_are_read_back_right_and_found_by_their_part
     with table.update_spec() as update:
         update.add_field(column, transform, "p")
     files = world.stage_batch(data.to_batches()[0])
-    port, look = world.looked()
+    port, state = world.loaded()
 
-    assert port.find_incompatibility(look, [world.target()], files) is None
-    assert isinstance(port.swap(look, KEY, files), Landed)
+    assert port.find_incompatibility(state, [world.target()], appended(files)) is None
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
 
     table = world.place.table()
     assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == data.to_pylist()
@@ -1008,9 +1010,9 @@ def test_a_table_partitioned_by_several_columns_is_read_back_right(bare: RealWor
         update.add_field("at", DayTransform(), "d")
         update.add_field("text", IdentityTransform(), "t")
     files = bare.stage_batch(data.to_batches()[0])
-    port, look = bare.looked()
+    port, state = bare.loaded()
 
-    assert isinstance(port.swap(look, KEY, files), Landed)
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
     assert sorted(bare.place.rows(), key=lambda row: row["id"]) == data.to_pylist()
 
 
@@ -1022,7 +1024,7 @@ def test_a_table_of_format_version_1_is_written(bare: RealWorld) -> None:
 
     assert bare.place.table().metadata.format_version == 1
     assert bare.ids() == [1, 2, 1_000_000, 1_000_000]
-    assert bare.looked()[1].committed == KEY.snapshot_id
+    assert bare.loaded()[1].committed == KEY.snapshot_id
 
 
 def test_a_partition_field_that_was_dropped_is_void_and_the_table_is_still_written(bare: RealWorld) -> None:

@@ -20,22 +20,22 @@ import pytest
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_operator.arrow_schema import encode_schema
 from checkpoint_operator.commit import lance as lance_protocol
-from checkpoint_operator.commit.lance import LanceLook, LanceTable
+from checkpoint_operator.commit.lance import LanceState, LanceTable
 from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
 from checkpoint_operator.commit.lance_table import PylanceTable
-from checkpoint_operator.commit.outcomes import Buried, Committed, Landed, Refused, Rejected, RequestOutcome
+from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected, RequestOutcome
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import LanceSink, Sink
 from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
+from checkpoint_protocol.sink import LanceSink, Sink
 from devtools.s3_server import S3Server
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles
 from tests.support.places import LancePlace, on_disk, on_s3
-from tests.support.records import KEY, TOKEN, lance_fragment, ledger_over
+from tests.support.records import KEY, TOKEN, appended, lance_fragment, ledger_over
 from tests.support.stores import MemoryStore
 from tests.support.tables import FakeLance
 from tests.support.writes import SCHEMA, rows_of
@@ -62,10 +62,10 @@ class World(ABC):
     @abstractmethod
     def clean_all_but_the_latest(self) -> None: ...
 
-    def looked(self, key: EpochKey = KEY, since: int = 1, up_to: int | None = None) -> LanceLook:
-        look = self.port().look(key, since, up_to)
-        assert look is not None
-        return look
+    def loaded(self, key: EpochKey = KEY, since: int = 1, up_to: int | None = None) -> LanceState:
+        state = self.port().load(key, since, up_to)
+        assert state is not None
+        return state
 
     @property
     def latest(self) -> int:
@@ -74,7 +74,7 @@ class World(ABC):
         return latest
 
     def append(self, based_on: int, *numbers: int, key: EpochKey = KEY) -> RequestOutcome:
-        return self.port().append(based_on, key, self.stage(*numbers))
+        return self.port().append(based_on, key, appended(self.stage(*numbers)))
 
 
 @dataclass
@@ -259,8 +259,8 @@ def test_a_fence_changes_neither_rows_nor_columns_nor_identity(real: RealWorld) 
     assert fence == Landed(after.at_version)
     assert (after.identity, after.fields, after.arrow_schema) == (before.identity, before.fields, before.arrow_schema)
     assert real.ids() == [1, 2]
-    look = real.looked()
-    assert real.port().find_incompatibility(look, [before], real.stage(3)) is None
+    state = real.loaded()
+    assert real.port().find_incompatibility(state, [before], appended(real.stage(3))) is None
 
 
 def test_of_many_committers_that_fence_and_append_at_once_one_copy_lands(real: RealWorld) -> None:
@@ -273,9 +273,9 @@ def test_of_many_committers_that_fence_and_append_at_once_one_copy_lands(real: R
         fence = port.fence(real.latest)
         if not isinstance(fence, Landed):
             return False
-        look = port.look(KEY, since, fence.commit_id)
-        assert look is not None
-        return look.committed is None and isinstance(port.append(fence.commit_id, KEY, files), Landed)
+        state = port.load(KEY, since, fence.commit_id)
+        assert state is not None
+        return state.committed is None and isinstance(port.append(fence.commit_id, KEY, appended(files)), Landed)
 
     with ThreadPoolExecutor(4) as committers:
         landed = sum(committers.map(take_over, range(8)))
@@ -289,24 +289,24 @@ def test_of_many_committers_that_fence_and_append_at_once_one_copy_lands(real: R
 
 def test_a_tombstone_is_found_as_one_by_every_later_look_of_that_epoch_and_of_no_other(world: World) -> None:
     base = world.latest
-    landed = world.port().bury(base, KEY)
+    landed = world.port().block_commit(base, KEY)
     assert isinstance(landed, Landed)
 
     world.append_as_stranger()
-    look = world.looked(since=base)
-    assert (look.committed, look.is_tombstone, look.history_reaches_back) == (landed.commit_id, True, True)
-    assert world.looked(OTHER, since=base).committed is None
-    assert world.looked(SECOND, since=base).committed is None
+    state = world.loaded(since=base)
+    assert (state.committed, state.is_tombstone, state.history_reaches_back) == (landed.commit_id, True, True)
+    assert world.loaded(OTHER, since=base).committed is None
+    assert world.loaded(SECOND, since=base).committed is None
 
 
 def test_an_append_or_a_fence_that_was_prepared_before_a_tombstone_is_refused_after_it(world: World) -> None:
     based_on = world.latest
-    assert isinstance(world.port().bury(based_on, KEY), Landed)
+    assert isinstance(world.port().block_commit(based_on, KEY), Landed)
     world.append_as_stranger()
 
     assert isinstance(world.append(based_on, 1), Refused)
     assert isinstance(world.port().fence(based_on), Refused)
-    assert isinstance(world.port().bury(based_on, KEY), Refused)
+    assert isinstance(world.port().block_commit(based_on, KEY), Refused)
     if isinstance(world, RealWorld):
         assert world.ids() == [1_000_000]
 
@@ -314,7 +314,7 @@ def test_an_append_or_a_fence_that_was_prepared_before_a_tombstone_is_refused_af
 def test_an_append_that_is_based_on_a_fence_is_refused_after_a_tombstone(world: World) -> None:
     fence = world.port().fence(world.latest)
     assert isinstance(fence, Landed)
-    assert isinstance(world.port().bury(fence.commit_id, KEY), Landed)
+    assert isinstance(world.port().block_commit(fence.commit_id, KEY), Landed)
 
     assert isinstance(world.append(fence.commit_id, 1), Refused)
 
@@ -324,42 +324,42 @@ def test_a_tombstone_that_was_prepared_before_the_commit_landed_is_refused(world
     landed = world.append(base, 1)
     assert isinstance(landed, Landed)
 
-    assert isinstance(world.port().bury(base, KEY), Refused)
-    look = world.looked(since=base)
-    assert (look.committed, look.is_tombstone) == (landed.commit_id, False)
+    assert isinstance(world.port().block_commit(base, KEY), Refused)
+    state = world.loaded(since=base)
+    assert (state.committed, state.is_tombstone) == (landed.commit_id, False)
 
 
 def test_a_real_commit_goes_before_a_tombstone_that_is_newer(world: World) -> None:
     base = world.latest
     landed = world.append(base, 1)
     assert isinstance(landed, Landed)
-    assert isinstance(world.port().bury(landed.commit_id, KEY), Landed)
+    assert isinstance(world.port().block_commit(landed.commit_id, KEY), Landed)
 
-    look = world.looked(since=base)
-    assert (look.committed, look.is_tombstone) == (landed.commit_id, False)
+    state = world.loaded(since=base)
+    assert (state.committed, state.is_tombstone) == (landed.commit_id, False)
 
 
-def claimed_ledger(look: LanceLook) -> Ledger:
+def claimed_ledger(state: LanceState) -> Ledger:
     ledger = ledger_over(MemoryStore())
-    base = LanceBase(identity=look.identity or "", at_version=look.at_version)
-    ledger.put_claim(ClaimRecord(token=new_token(), index=0, base=base))
+    base = LanceBase(identity=state.identity or "", at_version=state.at_version)
+    ledger.commits.put_claim(ClaimRecord(token=new_token(), index=0, base=base))
     return ledger
 
 
 def test_the_protocol_buries_a_claimed_epoch_once_and_readers_see_no_change(world: World) -> None:
     world.append_as_stranger()
-    base = world.looked()
+    base = world.loaded()
     files, ledger = world.stage(1), claimed_ledger(base)
 
     for _ in range(2):
-        assert lance_protocol.bury(world.port(), ledger, lambda _: None) == Buried(base.identity)
+        assert lance_protocol.block_commit(world.port(), ledger, lambda _: None) == CommitBlocked(base.identity)
 
     assert world.latest == base.at_version + 1
-    assert isinstance(world.port().append(base.at_version, KEY, files), Refused)
+    assert isinstance(world.port().append(base.at_version, KEY, appended(files)), Refused)
     if isinstance(world, RealWorld):
         assert world.ids() == [1_000_000]
         target = world.target()
-        assert world.port().find_incompatibility(world.looked(), [target], files) is None
+        assert world.port().find_incompatibility(world.loaded(), [target], appended(files)) is None
         assert world.port().find_schema_change(world.latest, [target]) is None
         properties = world.place.dataset().read_transaction(world.latest).transaction_properties
         assert properties["checkpointed-write.key"] == str(KEY)
@@ -367,13 +367,13 @@ def test_the_protocol_buries_a_claimed_epoch_once_and_readers_see_no_change(worl
 
 
 def test_the_protocol_finds_a_commit_that_has_landed_and_does_not_bury_it(world: World) -> None:
-    base = world.looked()
+    base = world.loaded()
     landed = world.append(base.at_version, 1, 2)
     assert isinstance(landed, Landed)
     world.append_as_stranger()
     before = world.latest
 
-    outcome = lance_protocol.bury(world.port(), claimed_ledger(base), lambda _: None)
+    outcome = lance_protocol.block_commit(world.port(), claimed_ledger(base), lambda _: None)
 
     assert outcome == Committed(base.identity or "", landed.commit_id, by_us=False)
     assert world.latest == before
@@ -382,7 +382,7 @@ def test_the_protocol_finds_a_commit_that_has_landed_and_does_not_bury_it(world:
 
 
 def test_a_strangers_append_lands_after_a_tombstone_and_another_writes_commit_too(world: World) -> None:
-    world.port().bury(world.latest, KEY)
+    world.port().block_commit(world.latest, KEY)
     world.append_as_stranger()
 
     assert isinstance(world.append(world.latest, 2, key=OTHER), Landed)
@@ -391,16 +391,16 @@ def test_a_strangers_append_lands_after_a_tombstone_and_another_writes_commit_to
 
 
 def test_no_dataset_has_nothing_to_bury(bare: RealWorld) -> None:
-    ledger = claimed_ledger(LanceLook(TOKEN, 3, None, True))
+    ledger = claimed_ledger(LanceState(TOKEN, 3, None, True))
 
-    assert lance_protocol.bury(bare.port(), ledger, lambda _: None) == Buried(None)
+    assert lance_protocol.block_commit(bare.port(), ledger, lambda _: None) == CommitBlocked(None)
 
 
 def test_data_files_of_a_deleted_write_are_left_to_lances_own_cleaner(real: RealWorld) -> None:
     files = real.stage(1)
 
     assert real.port().discard(KEY, [real.target()], files) == 0
-    assert isinstance(real.port().append(real.latest, KEY, files), Landed)
+    assert isinstance(real.port().append(real.latest, KEY, appended(files)), Landed)
     assert real.ids() == [1]
 
 
@@ -409,7 +409,7 @@ def test_data_files_of_a_deleted_write_are_left_to_lances_own_cleaner(real: Real
 
 def test_no_dataset_is_none(bare: RealWorld) -> None:
     assert bare.port().latest_version() is None
-    assert bare.port().look(KEY, 0) is None
+    assert bare.port().load(KEY, 0) is None
     assert bare.port().describe() is None
 
 
@@ -417,8 +417,8 @@ def test_a_dataset_without_a_commit_of_ours_has_none(world: World) -> None:
     base = world.latest
     world.append_as_stranger()
 
-    look = world.looked(since=base)
-    assert (look.at_version, look.committed, look.history_reaches_back) == (base + 1, None, True)
+    state = world.loaded(since=base)
+    assert (state.at_version, state.committed, state.history_reaches_back) == (base + 1, None, True)
 
 
 def test_a_commit_is_found_at_its_version_by_every_later_look(world: World) -> None:
@@ -428,10 +428,10 @@ def test_a_commit_is_found_at_its_version_by_every_later_look(world: World) -> N
     for _ in range(3):
         world.append_as_stranger()
 
-    look = world.looked(since=base)
-    assert look.committed == landed.commit_id
-    assert look.at_version == landed.commit_id + 3
-    assert look.history_reaches_back
+    state = world.loaded(since=base)
+    assert state.committed == landed.commit_id
+    assert state.at_version == landed.commit_id + 3
+    assert state.history_reaches_back
 
 
 def test_a_look_sees_only_the_versions_after_since_and_up_to_its_end(world: World) -> None:
@@ -441,21 +441,21 @@ def test_a_look_sees_only_the_versions_after_since_and_up_to_its_end(world: Worl
     assert isinstance(landed, Landed)
     world.append_as_stranger()
 
-    assert world.looked(since=base, up_to=landed.commit_id - 1).committed is None
-    assert world.looked(since=base, up_to=landed.commit_id).committed == landed.commit_id
-    assert world.looked(since=base, up_to=landed.commit_id).at_version == landed.commit_id
-    assert world.looked(since=landed.commit_id).committed is None
+    assert world.loaded(since=base, up_to=landed.commit_id - 1).committed is None
+    assert world.loaded(since=base, up_to=landed.commit_id).committed == landed.commit_id
+    assert world.loaded(since=base, up_to=landed.commit_id).at_version == landed.commit_id
+    assert world.loaded(since=landed.commit_id).committed is None
 
 
 def test_another_writes_key_and_a_later_epoch_are_not_found(world: World) -> None:
     base = world.latest
     world.append(base, 1)
 
-    assert world.looked(OTHER, since=base).committed is None
-    assert world.looked(SECOND, since=base).committed is None
+    assert world.loaded(OTHER, since=base).committed is None
+    assert world.loaded(SECOND, since=base).committed is None
     assert isinstance(world.append(world.latest, 2, key=SECOND), Landed)
-    assert world.looked(SECOND, since=base).committed == base + 2
-    assert world.looked(since=base).committed == base + 1
+    assert world.loaded(SECOND, since=base).committed == base + 2
+    assert world.loaded(since=base).committed == base + 1
 
 
 def test_versions_that_were_cleaned_up_after_the_base_are_no_knowledge(world: World) -> None:
@@ -464,21 +464,21 @@ def test_versions_that_were_cleaned_up_after_the_base_are_no_knowledge(world: Wo
         world.append_as_stranger()
     world.clean_all_but_the_latest()
 
-    assert not world.looked(since=base).history_reaches_back
-    assert world.looked(since=world.latest).history_reaches_back
-    assert world.looked(since=world.latest - 1).history_reaches_back, "the latest version is never cleaned up"
+    assert not world.loaded(since=base).history_reaches_back
+    assert world.loaded(since=world.latest).history_reaches_back
+    assert world.loaded(since=world.latest - 1).history_reaches_back, "the latest version is never cleaned up"
 
 
 def test_a_staged_file_is_referenced_after_the_append_and_not_before(world: World) -> None:
     files = world.stage(1)
-    assert not world.port().references_any(world.looked(), files)
+    assert not world.port().references_any(world.loaded(), appended(files))
     before = world.latest
-    world.port().append(before, KEY, files)
+    world.port().append(before, KEY, appended(files))
     world.append_as_stranger()
 
-    assert world.port().references_any(world.looked(), files)
-    assert not world.port().references_any(world.looked(), world.stage(2))
-    assert not world.port().references_any(world.looked(up_to=before), files)
+    assert world.port().references_any(world.loaded(), appended(files))
+    assert not world.port().references_any(world.loaded(), appended(world.stage(2)))
+    assert not world.port().references_any(world.loaded(up_to=before), appended(files))
 
 
 # --- describing and making ------------------------------------------------------------------------------------------------
@@ -492,7 +492,7 @@ def test_a_dataset_gets_an_identity_at_first_touch_and_keeps_it(bare: RealWorld)
 
     assert first.identity == second.identity
     assert second.at_version == first.at_version + 1
-    assert bare.looked().identity == first.identity
+    assert bare.loaded().identity == first.identity
 
 
 def test_of_many_that_touch_a_dataset_first_all_see_one_identity(bare: RealWorld) -> None:
@@ -527,7 +527,7 @@ def test_a_dataset_that_cannot_be_made_of_the_output_says_why(bare: RealWorld) -
 
 
 def incompatibility(world: RealWorld, target: LanceTarget, *files: LanceFragment) -> Rejected:
-    found = world.port().find_incompatibility(world.looked(), [target], files)
+    found = world.port().find_incompatibility(world.loaded(), [target], appended(files))
     assert isinstance(found, Rejected), found
     return found
 
@@ -537,7 +537,7 @@ def test_staged_fragments_fit_the_dataset_that_they_were_staged_for(world: World
         return  # its sizes are its own
     targets = [world.target()] if isinstance(world, RealWorld) else []
 
-    assert world.port().find_incompatibility(world.looked(), targets, world.stage(1)) is None
+    assert world.port().find_incompatibility(world.loaded(), targets, appended(world.stage(1))) is None
 
 
 def changed(fragment: LanceFragment, rows: int | None = None, **fields: Any) -> LanceFragment:
@@ -587,7 +587,7 @@ def test_a_fragment_without_a_data_file_is_refused(real: RealWorld) -> None:
 def test_a_fragment_that_is_in_the_dataset_already_is_refused(real: RealWorld) -> None:
     """Of a stranger, or of another write."""
     theirs = real.stage(1)
-    real.port().append(real.latest, OTHER, theirs)
+    real.port().append(real.latest, OTHER, appended(theirs))
 
     assert incompatibility(real, real.target(), *theirs).reason == reasons.STAGED_RESULT_REFUSED
 
@@ -604,10 +604,10 @@ def test_a_staged_file_that_is_gone_or_has_another_size_is_named(real: RealWorld
 def test_a_dataset_that_was_made_again_is_replaced_although_all_else_fits(real: RealWorld) -> None:
     target = real.target()
     files = real.stage(1)
-    look = real.looked()
-    other = look.__class__("f" * 32, look.at_version, None, True)
+    state = real.loaded()
+    other = state.__class__("f" * 32, state.at_version, None, True)
 
-    found = real.port().find_incompatibility(other, [target], files)
+    found = real.port().find_incompatibility(other, [target], appended(files))
     assert isinstance(found, Rejected)
     assert found.reason == reasons.TABLE_REPLACED
 
@@ -656,7 +656,7 @@ def test_a_change_in_the_moment_of_the_append_shows_at_the_version_that_it_made(
     alter, column = CHANGES[change]
     alter(real)
 
-    landed = real.port().append(before, KEY, files)
+    landed = real.port().append(before, KEY, appended(files))
 
     if isinstance(landed, Landed):
         found = real.port().find_schema_change(landed.commit_id, [target])
@@ -672,11 +672,11 @@ def test_what_staged_fragments_fit_after_a_change_of_the_dataset(real: RealWorld
     alter, column = CHANGES[change]
     alter(real)
 
-    found = real.port().find_incompatibility(real.looked(), [target], files)
+    found = real.port().find_incompatibility(real.loaded(), [target], appended(files))
 
     if column is None:
         assert found is None
-        assert isinstance(real.port().append(real.latest, KEY, files), Landed)
+        assert isinstance(real.port().append(real.latest, KEY, appended(files)), Landed)
         assert real.ids() == [1, 1_000_000]
     else:
         assert isinstance(found, Rejected)
@@ -690,12 +690,12 @@ def test_a_dataset_that_vanished_between_look_and_incompatibility_is_looked_at_a
     world = make_world("disk", tmp_path, request)
     assert isinstance(world, RealWorld)
     world.place.create(SCHEMA)
-    target, files, look = world.target(), world.stage(1), world.looked()
+    target, files, state = world.target(), world.stage(1), world.loaded()
     shutil.rmtree(world.place.uri)
 
     with pytest.raises(Retryable):
-        world.port().find_incompatibility(look, [target], files)
-    assert world.port().look(KEY, 1) is None
+        world.port().find_incompatibility(state, [target], appended(files))
+    assert world.port().load(KEY, 1) is None
 
 
 # --- real datasets: what readers see --------------------------------------------------------------------------------------
@@ -714,7 +714,7 @@ def test_rows_of_strangers_and_ours_are_all_there(real: RealWorld) -> None:
 def test_a_column_that_was_added_after_staging_reads_as_null(real: RealWorld) -> None:
     files = real.stage(1)
     add_column(real)
-    assert isinstance(real.port().append(real.latest, KEY, files), Landed)
+    assert isinstance(real.port().append(real.latest, KEY, appended(files)), Landed)
 
     assert real.place.rows() == [{"id": 1, "text": "zeile 1", "more": None}]
 
@@ -727,8 +727,8 @@ def test_a_dataset_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: 
     world.place.create(SCHEMA)
     target, files = world.target(), world.stage(1, 2)
 
-    assert world.port().find_incompatibility(world.looked(), [target], files) is None
-    assert isinstance(world.port().append(world.latest, KEY, files), Landed)
+    assert world.port().find_incompatibility(world.loaded(), [target], appended(files)) is None
+    assert isinstance(world.port().append(world.latest, KEY, appended(files)), Landed)
     assert world.ids() == [1, 2]
 
 

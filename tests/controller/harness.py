@@ -14,17 +14,23 @@ from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
 from checkpoint_operator.cluster.controller import Controller
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.object_status import status_of
+from checkpoint_operator.cluster.record_keys import RecordKeys
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
 from checkpoint_operator.status_model import Condition, Status
+from checkpoint_protocol.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore, open_store
 from tests.support.fake_cluster import FakeApi, FakeKubelet
 from tests.support.places import Place
 
 WORKLOADS = WorkloadDefaults(image="spark:1", storage_secret_name="storage")
 _EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+#: Of the operator, with the keys for records.
+KEYS_SECRET = "record-keys"
 
 
 @dataclass
@@ -50,25 +56,25 @@ class Operator:
     queue: WorkQueue[WriteName]
     clock: FakeClock
     controller: Controller
-    looks: int = 0
+    turns: int = 0
 
-    def work(self, is_enough: Any, kubelet: FakeKubelet, most_looks: int = 400) -> None:
-        """Look at what is due, let time pass where nothing is, until it is enough."""
-        for _ in range(most_looks):
+    def work(self, is_enough: Any, kubelet: FakeKubelet, most_turns: int = 400) -> None:
+        """Reconcile what is due, let time pass where nothing is, until it is enough."""
+        for _ in range(most_turns):
             if is_enough():
                 return
             if self.queue.count_due():
                 key = self.queue.take()
                 assert key is not None
-                delay_s = self.controller.look(key)
+                delay_s = self.controller.reconcile(key)
                 self.queue.done(key)
-                self.looks += 1
+                self.turns += 1
                 if delay_s is not None:
                     self.queue.add(key, delay_s)
             else:
-                # A driver at work is waited for in real time, which passes here too: it may itself wait for a look.
+                # A driver at work is waited for in real time, which passes here too: it may itself wait for a round.
                 self.clock.now_s += 0.05 if kubelet.join() else 1.0
-        raise AssertionError(f"not enough after {most_looks} looks: {[body.get('status') for body in self.api.writes.values()]}")
+        raise AssertionError(f"not enough after {most_turns} turns: {[body.get('status') for body in self.api.writes.values()]}")
 
 
 @dataclass
@@ -84,6 +90,7 @@ class World:
     api: FakeApi = field(init=False)
     kubelet: FakeKubelet = field(init=False)
     operator: Operator = field(init=False)
+    record_keys: RecordKeys = field(init=False)
     manifest: dict[str, Any] = field(default_factory=dict)
     key: WriteName = field(default_factory=lambda: WriteName("default", "write"))
 
@@ -92,6 +99,7 @@ class World:
         self.api = FakeApi(self.cache, queue.add)
         self.kubelet = FakeKubelet(self.api, self.place.settings)
         self.api.on_pod = self.kubelet.run
+        self.api.put_secret(self.config.own_namespace, KEYS_SECRET)
         self.operator = self._operator(queue)
 
     def restart_operator(self) -> None:
@@ -106,26 +114,33 @@ class World:
             self.cache.put_pod(pod)
         self.operator = self._operator(queue)
 
-    def _operator(self, queue: WorkQueue[WriteName]) -> Operator:
-        settings = self.place.settings
+    def store(self, uri: str | None = None) -> ObjectStore:
+        """The checkpoint store as the operator has it: what is put there is signed."""
+        return AuthenticatedStore(open_store(uri or self.place.checkpoint_uri, self.place.settings), self.record_keys)
 
-        def store_at(uri: str) -> ObjectStore:
-            return open_store(uri, settings)
+    def _operator(self, queue: WorkQueue[WriteName]) -> Operator:
+        self.record_keys = RecordKeys(self.api, self.config.own_namespace, KEYS_SECRET)
+        self.record_keys.load()
+        self.api.writes_made.clear()
+
+        def settings_of(namespace: str) -> Settings:
+            return self.place.settings.used_by(self.config.tenant(namespace))
 
         controller = Controller(
             api=self.api,
             cache=self.cache,
             config=self.config,
-            settings=settings,
             metrics=Metrics(),
-            open_store=store_at,
-            open_sink=lambda spec: open_sink(spec, settings),
-            open_source=lambda source: open_source(source, settings),
-            code_source=CodeSource(self.api, settings, self.config.workloads),
+            open_store=lambda namespace, uri: AuthenticatedStore(open_store(uri, settings_of(namespace)), self.record_keys),
+            open_sink=lambda namespace, spec: open_sink(spec, settings_of(namespace)),
+            open_source=lambda namespace, source: open_source(source, settings_of(namespace)),
+            code_source=CodeSource(self.api, settings_of, self.config.workloads),
             instance="operator-0",
             clock=self.clock,
             now=self.clock.moment,
             jitter=lambda: 0.5,
+            record_keys=self.record_keys,
+            cluster=self.config.cluster_name or self.record_keys.cluster,
         )
         return Operator(self.place, self.api, self.cache, queue, self.clock, controller)
 
@@ -134,7 +149,7 @@ class World:
     def apply(self, path: Any, **spec: Any) -> WriteName:
         """Apply a manifest for Parquet input; `spec` overrides sections, as the user edits the file."""
         sections: dict[str, Any] = {
-            "source": {"format": "parquet", "path": str(path)},
+            "source": {"files": {"format": "parquet", "paths": [str(path)]}},
             "sink": self.place.sink(),
             "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1h"},
             **spec,
@@ -145,6 +160,16 @@ class World:
     def edit(self, **spec: Any) -> None:
         self.manifest = {**self.manifest, "spec": {**self.manifest["spec"], **spec}}
         self.api.apply(self.manifest)
+
+    def delete(self) -> None:
+        """Delete the object, and wait until it is gone."""
+        self.api.delete(self.key)
+        self.until(lambda: self.key not in self.api.writes)
+
+    def recreate(self, **spec: Any) -> None:
+        """Delete the object, and apply it again, with these sections changed."""
+        self.delete()
+        self.edit(**spec)
 
     def body(self) -> Mapping[str, Any]:
         return self.api.writes[self.key]
@@ -160,8 +185,8 @@ class World:
         condition = self.condition(kind)
         return condition is not None and condition.status == "True"
 
-    def until(self, is_enough: Any, most_looks: int = 400) -> None:
-        self.operator.work(is_enough, self.kubelet, most_looks)
+    def until(self, is_enough: Any, most_turns: int = 400) -> None:
+        self.operator.work(is_enough, self.kubelet, most_turns)
 
     def until_committed(self) -> None:
         self.until(lambda: self.is_true("Committed"))

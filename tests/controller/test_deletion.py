@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.cluster.controller import ABANDON_ANNOTATION
-from checkpoint_operator.reconcile import Sink
+from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_operator.cluster.deleting import ABANDON_ANNOTATION, FINALIZER
+from checkpoint_operator.ports import Sink
 from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.store import ObjectStore, open_store
 from checkpoint_protocol.writes import read_deleted
-from tests.controller.harness import World
+from tests.controller.harness import WORKLOADS, World
+from tests.support.places import on_disk
 
 
 def begin(world: World, source: Path) -> None:
@@ -72,7 +74,7 @@ def test_an_api_server_that_does_not_answer_holds_a_deletion_up_and_is_asked_aga
 def test_a_deletion_that_is_held_up_by_its_store_says_so_and_can_be_abandoned(world: World, source: Path) -> None:
     begin(world, source)
 
-    def open_nothing(uri: str) -> ObjectStore:
+    def open_nothing(namespace: str, uri: str) -> ObjectStore:
         raise Retryable(reasons.STORE_UNAVAILABLE, f"{uri} does not answer")
 
     world.operator.controller.open_store = open_nothing
@@ -91,7 +93,7 @@ def test_a_deletion_that_is_abandoned_keeps_commits_from_landing_where_the_store
     begin(world, source)
     uid = world.body()["metadata"]["uid"]
 
-    def open_no_sink(spec: object) -> Sink:
+    def open_no_sink(*_: object) -> Sink:
         raise Retryable(reasons.CATALOG_UNAVAILABLE, "the catalog does not answer")
 
     world.operator.controller.open_sink = open_no_sink
@@ -125,3 +127,18 @@ def test_a_deletion_at_another_time_ends_too(world: World, source: Path, when: s
     world.until(lambda: is_gone(world))
 
     assert len(world.place.rows()) == (200 if when == "after the commit" else 0)
+
+
+@pytest.mark.parametrize("annotations", [{}, {ABANDON_ANNOTATION: "true"}], ids=["cleaned up", "abandoned"])
+def test_an_object_that_was_made_with_our_finalizer_reaches_no_disk_by_its_deletion(
+    tmp_path: Path, source: Path, annotations: dict[str, str]
+) -> None:
+    config = OperatorConfig(namespaces=("default",), workloads=WORKLOADS, allow_local_paths=False)
+    world = World(on_disk(tmp_path / "place", "lance"), config=config)
+    world.apply(source)
+    world.api.writes[world.key]["metadata"] |= {"finalizers": [FINALIZER], "annotations": annotations}
+
+    world.api.delete(world.key)
+    world.until(lambda: is_gone(world))
+
+    assert not Path(world.place.checkpoint_uri).exists()

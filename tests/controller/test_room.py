@@ -18,7 +18,6 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import PlanRecord
-from checkpoint_protocol.store import open_store
 from tests.controller.harness import WORKLOADS, World
 from tests.support.places import on_disk
 from tests.support.writes import SCHEMA
@@ -71,7 +70,7 @@ def test_executors_that_find_no_room_are_told_with_the_schedulers_words_once(wor
     assert condition is not None
     assert (condition.status, condition.reason) == ("True", reasons.EXECUTORS_PENDING)
     assert "Insufficient cpu" in condition.message
-    assert [event["reason"] for event in world.api.events] == [reasons.EXECUTORS_PENDING]
+    assert [event["reason"] for event in world.api.warnings] == [reasons.EXECUTORS_PENDING]
 
 
 def test_time_without_executors_is_no_failure_and_room_that_is_made_is_used(world: World, source: Path) -> None:
@@ -107,7 +106,7 @@ def test_executors_that_a_quota_refuses_are_told_with_its_words(world: World, so
         key = EpochKey(pod["metadata"]["labels"][UID_LABEL], 1)
         tasks = ((Range(file=0, start=0, end=50),),)
         plan = PlanRecord(token=new_token(), attempt=1, tasks=tasks, done_files=0, done_rows=0)
-        Ledger(open_store(world.place.checkpoint_uri, world.place.settings), key).put_plan(plan)
+        Ledger(world.store(), key).plans.put_plan(plan)
         world.api.set_pod_status(pod, {"phase": "Running"})
         world.api.refuse_pods = 'pods "x" is forbidden: exceeded quota: two-pods'
 
@@ -172,7 +171,7 @@ def test_more_writes_than_may_have_drivers_wait_for_their_turn_and_say_so(crowde
     assert len(crowded.api.pods) == 2
     assert sorted(status.queue_position or 0 for status in waiting.values()) == [1, 2, 3]
     assert {status.phase for status in waiting.values()} == {"Pending"}
-    assert not crowded.api.events, "to wait for a turn is nothing that a person has to act on"
+    assert not crowded.api.warnings, "to wait for a turn is nothing that a person has to act on"
     let_drivers_go_on(crowded)
     crowded.until(lambda: all(status.phase == "Committed" for status in statuses(crowded).values()), 4000)
     assert len(crowded.place.rows()) == 5 * 200

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.controller import FINALIZER
+from checkpoint_operator.cluster.deleting import FINALIZER
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -25,7 +25,7 @@ def ids(world: World) -> list[int]:
 
 def rows_taken_over(world: World, attempt: int) -> int:
     key = EpochKey(world.body()["metadata"]["uid"], 1)
-    plan = Ledger(open_any_store(world.place.checkpoint_uri, world.place.settings), key).read_plan(attempt)
+    plan = Ledger(open_any_store(world.place.checkpoint_uri, world.place.settings), key).plans.read_plan(attempt)
     assert plan is not None
     return plan.done_rows
 
@@ -43,7 +43,7 @@ def test_a_write_is_committed_once_and_its_status_says_so(world: World, source: 
     assert status.commit.key == world.place.keys()[0]
     assert status.attempts is not None
     assert status.attempts[0].cause == "Completed"
-    assert not world.api.events, "events are for what a person acts on"
+    assert not world.api.warnings, "events are for what a person acts on"
 
 
 def test_a_life_costs_eight_writes_to_the_api_at_most(world: World, source: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_restarted_operator_finds_a_finished_write_and_asks_no_store(world: Wo
     world.apply(source)
     world.until_committed()
     world.restart_operator()
-    world.operator.controller.open_store = lambda uri: pytest.fail("the store was asked")
+    world.operator.controller.open_store = lambda *_: pytest.fail("the store was asked")
 
     world.pass_time(600)
 
@@ -107,7 +107,7 @@ def test_a_killed_driver_is_followed_by_one_that_does_the_rest_only(world: World
     assert len(world.place.keys()) == 1
     assert world.kubelet.drivers_run == 2
     assert rows_taken_over(world, attempt=2) > 0, "sealed rows are not computed again"
-    assert [event["reason"] for event in world.api.events] == ["AttemptFailed"]
+    assert [event["reason"] for event in world.api.warnings] == ["AttemptFailed"]
 
 
 def test_a_driver_that_was_killed_for_memory_after_its_last_seal_has_succeeded(world: World, source: Path) -> None:
@@ -136,7 +136,7 @@ def test_out_of_memory_is_named_in_status_and_event(world: World, source: Path) 
     assert world.status.attempts is not None
     assert world.status.attempts[0].cause == "OOMKilled"
     assert "spec.driver.memory" in (world.status.attempts[0].message or "")
-    assert {event["reason"] for event in world.api.events} == {"AttemptFailed", reasons.BACKOFF_LIMIT_EXCEEDED}
+    assert {event["reason"] for event in world.api.warnings} == {"AttemptFailed", reasons.BACKOFF_LIMIT_EXCEEDED}
 
 
 def test_a_deleted_pod_is_replaced_by_the_next_attempts(world: World, source: Path) -> None:
@@ -294,9 +294,9 @@ def test_a_driver_that_lingers_after_the_commit_is_ended(world: World, source: P
 def test_the_finalizer_is_on_before_anything_of_the_write_exists_elsewhere(world: World, source: Path) -> None:
     opened = world.operator.controller.open_store
 
-    def open_store(uri: str) -> ObjectStore:
+    def open_store(namespace: str, uri: str) -> ObjectStore:
         assert FINALIZER in world.body()["metadata"]["finalizers"]
-        return opened(uri)
+        return opened(namespace, uri)
 
     world.operator.controller.open_store = open_store
     world.apply(source)

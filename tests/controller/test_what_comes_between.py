@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpoint_operator.cluster.cache import WriteName
 from checkpoint_operator.cluster.config import OperatorConfig
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol import reasons
@@ -42,7 +44,7 @@ class SinkBut:
 
 def interfere(world: World, method: str, first: Callable[[], None]) -> None:
     settings = world.place.settings
-    world.operator.controller.open_sink = lambda spec: SinkBut(open_sink(spec, settings), method, first)
+    world.operator.controller.open_sink = lambda _, spec: SinkBut(open_sink(spec, settings), method, first)
 
 
 def changes(world: World) -> int:
@@ -69,6 +71,23 @@ def test_a_run_nonce_that_is_set_during_the_commit_is_not_taken_for_done(world: 
     world.until(lambda: world.status.epoch == 2 and world.is_true("Committed"))
 
     assert len(world.place.rows()) == 250
+
+
+def test_a_run_nonce_that_is_set_while_a_driver_works_is_not_that_of_the_epoch_before_its_own_has_begun(
+    world: World, source: Path
+) -> None:
+    world.kubelet.instead[1] = {"phase": "Running"}
+    world.apply(source, activeDeadlineSeconds=3600)
+    world.until(lambda: world.status.phase == "Running")
+
+    world.edit(runNonce="2")
+    world.pass_time(120)
+
+    assert (world.status.epoch, world.status.run_nonce) == (1, "")
+
+    world.pass_time(3600)
+
+    assert world.status.reason == reasons.DEADLINE_EXCEEDED
 
 
 def test_a_pod_that_stays_refused_costs_no_more_changes_but_the_asking(world: World, source: Path) -> None:
@@ -125,12 +144,12 @@ def test_an_edit_after_the_backoff_was_exhausted_counts_whatever_trouble_follows
     opened = world.operator.controller.open_store
     left = 3
 
-    def open_store(uri: str) -> ObjectStore:
+    def open_store(namespace: str, uri: str) -> ObjectStore:
         nonlocal left
         left -= 1
         if left > 0:
             raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
-        return opened(uri)
+        return opened(namespace, uri)
 
     world.operator.controller.open_store = open_store
     world.edit(executor={"cores": 1})
@@ -154,7 +173,7 @@ def test_what_is_all_sealed_is_committed_also_if_its_code_is_gone(world: World, 
 def test_what_the_operator_did_not_foresee_is_said_and_tried_again(world: World, source: Path) -> None:
     opened = world.operator.controller.open_store
 
-    def open_store(uri: str) -> ObjectStore:
+    def open_store(namespace: str, uri: str) -> ObjectStore:
         raise TypeError("unexpected")
 
     world.operator.controller.open_store = open_store
@@ -174,7 +193,7 @@ class PanicException(BaseException):
 def test_a_panic_of_a_native_library_is_said_and_tried_again(world: World, source: Path) -> None:
     opened = world.operator.controller.open_store
 
-    def open_store(uri: str) -> ObjectStore:
+    def open_store(namespace: str, uri: str) -> ObjectStore:
         raise PanicException("index out of bounds: the len is 0 but the index is 0")
 
     world.operator.controller.open_store = open_store
@@ -189,7 +208,7 @@ def test_a_panic_of_a_native_library_is_said_and_tried_again(world: World, sourc
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
 def test_the_end_of_the_process_is_no_defect(world: World, source: Path, end: type[BaseException]) -> None:
-    def open_store(uri: str) -> ObjectStore:
+    def open_store(namespace: str, uri: str) -> ObjectStore:
         raise end
 
     world.operator.controller.open_store = open_store
@@ -211,16 +230,16 @@ def test_the_operators_own_disk_is_not_for_manifests(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_waits_for_its_turn_says_so_once(world: World, source: Path) -> None:
-    slots = world.operator.controller._turns.slots
-    while slots.acquire(blocking=False):
-        pass
-    world.apply(source)
-    world.until(lambda: world.status.reason == reasons.COMMIT_QUEUED)
-    made = changes(world)
-    world.pass_time(300)
-    assert changes(world) == made
+    turns = world.operator.controller._turns
+    with ExitStack() as others:
+        for number in range(turns.most):
+            others.enter_context(turns.take(WriteName("another", f"write-{number}")))
+        world.apply(source)
+        world.until(lambda: world.status.reason == reasons.COMMIT_QUEUED)
+        made = changes(world)
+        world.pass_time(300)
+        assert changes(world) == made
 
-    slots.release()
     world.until_committed()
 
 

@@ -68,7 +68,7 @@ def test_what_keeps_a_driver_from_starting_is_named_within_thirty_seconds(world:
     running = world.condition("Running")
     assert running is not None
     assert (running.status, running.reason) == ("False", reason)
-    assert [event["reason"] for event in world.api.events] == [reason]
+    assert [event["reason"] for event in world.api.warnings] == [reason]
 
 
 def test_an_obstacle_is_told_once_however_long_it_stands(world: World, source: Path) -> None:
@@ -79,7 +79,7 @@ def test_an_obstacle_is_told_once_however_long_it_stands(world: World, source: P
 
     world.pass_time(300)
 
-    assert len(world.api.events) == 1
+    assert len(world.api.warnings) == 1
     assert world.api.writes_made == writes
 
 
@@ -172,7 +172,7 @@ def test_a_manifest_that_is_corrected_goes_on(world: World, source: Path) -> Non
     assert not world.is_true("Stalled")
     accepted = world.condition("Accepted")
     assert accepted is not None
-    assert accepted.message.startswith("splits: the source is files")
+    assert accepted.message == "a row is identified by its position in its file"
 
 
 def test_an_api_server_that_does_not_answer_is_waited_for(world: World, source: Path) -> None:
@@ -220,8 +220,8 @@ def test_quarantined_rows_are_counted_in_the_status_and_told_in_one_event(world:
     committed = world.condition("Committed")
     assert committed is not None
     assert "3 rows are quarantined" in committed.message
-    assert [event["reason"] for event in world.api.events] == ["RowsQuarantined"]
-    assert "inspect" in world.api.events[0]["note"]
+    assert [event["reason"] for event in world.api.warnings] == ["RowsQuarantined"]
+    assert "inspect" in world.api.warnings[0]["note"]
     assert world.operator.controller.metrics.registry.get_sample_value("checkpointed_writes_quarantined_rows_total") == 3
 
 
@@ -233,7 +233,7 @@ def test_too_many_failed_rows_stall_with_the_way_out_and_a_raised_limit_goes_on(
     for words in ("maxRows allows 2", "quarantine.retry", "poison"):
         assert words in (world.status.message or "")
     assert world.place.rows() == []
-    assert reasons.TOO_MANY_ROW_ERRORS in [event["reason"] for event in world.api.events]
+    assert reasons.TOO_MANY_ROW_ERRORS in [event["reason"] for event in world.api.warnings]
 
     world.edit(quarantine={"maxRows": 3, "maxShare": "100%"})
     world.until_committed()
@@ -253,7 +253,7 @@ def test_a_later_epoch_counts_its_own_quarantined_rows(world: World, source: Pat
     world.until(lambda: world.status.epoch == 2 and world.is_true("Committed"))
 
     assert (world.status.rows_quarantined, world.status.rows_committed) == (1, 2)
-    assert [event["reason"] for event in world.api.events] == ["RowsQuarantined", "RowsQuarantined"]
+    assert [event["reason"] for event in world.api.warnings] == ["RowsQuarantined", "RowsQuarantined"]
 
 
 def test_rows_of_a_write_that_does_not_quarantine_cost_no_field_and_no_event(world: World, source: Path) -> None:
@@ -261,22 +261,21 @@ def test_rows_of_a_write_that_does_not_quarantine_cost_no_field_and_no_event(wor
     world.until_committed()
 
     assert world.status.rows_quarantined is None
-    assert world.api.events == []
+    assert world.api.warnings == []
 
 
 def test_progress_moves_within_one_task_that_has_sealed_nothing_and_is_told_ever_more_rarely(world: World, source: Path) -> None:
     world.kubelet.instead[1] = {"phase": "Running"}
     world.apply(source)
     world.until(lambda: world.status.phase == "Running")
-    store = open_store(world.place.checkpoint_uri, world.place.settings)
-    ledger = Ledger(store, EpochKey(world.body()["metadata"]["uid"], 1))
-    ledger.put_plan(plan([(0, 0, 1_000_000)]))
+    ledger = Ledger(world.store(), EpochKey(world.body()["metadata"]["uid"], 1))
+    ledger.plans.put_plan(plan([(0, 0, 1_000_000)]))
     seen = []
 
     def compute(rows: int) -> None:
         work = Work(task=0, link=0, rows=rows, positions=rows)
         told = DriverProgress(attempt=1, phase="RunningTasks", unit="rows", positions_known=1_000_000, work=(work,))
-        store.overwrite(ledger.at.progress(1), encode_advice(told))
+        open_store(world.place.checkpoint_uri, world.place.settings).overwrite(ledger.at.progress(1), encode_advice(told))
 
     compute(0)
     world.pass_time(120)

@@ -102,10 +102,10 @@ class KeyedWrite:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.reconciler.store, self.reconciler.current_ledger().key)
+        return Ledger(self.reconciler.observer.store, self.reconciler.current_ledger().key)
 
     def sealed_rows(self, attempt: int) -> int:
-        return sum(seal.rows_read for seal in self.ledger.counted_seals([attempt]))
+        return sum(seal.rows_read for seal in self.ledger.chains.counted_seals([attempt]))
 
 
 def write_orc(table: pa.Table, folder: Path, files: int = 3) -> Path:

@@ -40,7 +40,7 @@ def write_text(path: Path, bad: str, rows: int = ROWS) -> Path:
 
 def prepared(place: Place, path: Path, /, **spec: Any) -> Reconciler:
     kind = "csv" if ".csv" in path.name else "json"
-    spec["source"] = {"format": kind, **spec.get("source", {})}
+    spec["files"] = {"format": kind, **spec.get("files", {})}
     return reconciler_for(manifest_for(place, path, **spec), place)
 
 
@@ -56,7 +56,7 @@ def stopped(place: Place, path: Path, /, **spec: Any) -> Stall:
 
 def rows_sealed(reconciler: Reconciler) -> int:
     ledger = reconciler.current_ledger()
-    return sum(seal.rows_read for seal in ledger.counted_seals(ledger.list_attempts()))
+    return sum(seal.rows_read for seal in ledger.chains.counted_seals(ledger.attempts.list_attempts()))
 
 
 def finished(place: Place, path: Path, /, **spec: Any) -> Round:
@@ -89,10 +89,10 @@ def test_a_bad_line_after_much_was_sealed_is_set_apart_as_the_message_advises(
 
     ended = finished(disk_place, source, onRowError="Quarantine")
 
-    assert ended.mark is not None
-    assert (ended.mark.rows_read, ended.mark.rows_written, ended.mark.rows_quarantined) == (ROWS, ROWS - 1, 1)
+    assert ended.commit is not None
+    assert (ended.commit.rows_read, ended.commit.rows_written, ended.commit.rows_quarantined) == (ROWS, ROWS - 1, 1)
     assert_exactly_once(disk_place, [number for number in range(ROWS) if number != BAD])
-    shown = inspect_store(prepared(disk_place, source).store)
+    shown = inspect_store(prepared(disk_place, source).observer.store)
     assert shown.errors == ()
     (row,) = [row for attempt in shown.writes[0].epochs[0].attempts for row in attempt.quarantined]
     assert (row.file, row.step, row.error) == (str(source), "(source)", reasons.SOURCE_UNREADABLE)
@@ -111,10 +111,10 @@ def test_lines_that_were_set_apart_are_taken_by_a_later_epoch_that_can_read_them
     finished(disk_place, source, onRowError="Quarantine")
 
     again = {"onRowError": "Quarantine", "runNonce": "2", "quarantine": {"retry": "Only"}}
-    ended = finished(disk_place, source, source={"options": {"nullValues": ["", "n/a"]}}, **again)
+    ended = finished(disk_place, source, files={"csv": {"nullValues": ["", "n/a"]}}, **again)
 
-    assert ended.mark is not None
-    assert (ended.mark.rows_read, ended.mark.rows_quarantined) == (1, 0)
+    assert ended.commit is not None
+    assert (ended.commit.rows_read, ended.commit.rows_quarantined) == (1, 0)
     ids = [row["id"] for row in disk_place.rows()]
     assert ids.count(None) == 1
     assert sorted(number for number in ids if number is not None) == [number for number in range(ROWS) if number != BAD]
@@ -126,7 +126,7 @@ def test_more_bad_lines_than_the_limit_allows_stop_the_write(disk_place: Place, 
     source.write_text("id,text\n" + "1,x\n" * 10 + "oops,x\n" * 20)
 
     ended = drive(
-        prepared(disk_place, source, source={"types": {"id": "int64"}}, onRowError="Quarantine", quarantine={"maxRows": 5})
+        prepared(disk_place, source, files={"types": {"id": "int64"}}, onRowError="Quarantine", quarantine={"maxRows": 5})
     )
 
     assert isinstance(ended.outcome, Stall)
@@ -141,22 +141,22 @@ def test_more_bad_lines_than_the_limit_allows_stop_the_write(disk_place: Place, 
 def test_a_type_that_holds_all_values_lets_the_write_go_on_after_what_is_sealed(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(pa.schema([("id", pa.float64()), ("text", pa.string())]))
     source = write_text(tmp_path / "in.csv", "0.5,zzz")
-    assert "give the column a type that holds all its values by source.types" in stopped(disk_place, source).message
+    assert "give the column a type that holds all its values by source.files.types" in stopped(disk_place, source).message
 
-    ended = finished(disk_place, source, source={"types": {"id": "float64"}})
+    ended = finished(disk_place, source, files={"types": {"id": "float64"}})
 
-    assert ended.mark is not None
-    assert ended.mark.attempts > 1
-    assert len(ended.mark.read_digests) == 2
+    assert ended.commit is not None
+    assert ended.commit.attempts > 1
+    assert len(ended.commit.read_digests) == 2
     assert sorted(row["id"] for row in disk_place.rows()) == sorted([0.5, *(n for n in range(ROWS) if n != BAD)])
 
 
 def test_a_text_that_stands_for_null_may_be_named_after_rows_are_sealed(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     source = write_text(tmp_path / "in.csv", "n/a,zzz")
-    assert "name what stands for NULL in source.options.nullValues" in stopped(disk_place, source).message
+    assert "name what stands for NULL in source.files.csv.nullValues" in stopped(disk_place, source).message
 
-    finished(disk_place, source, source={"options": {"nullValues": ["", "n/a"]}})
+    finished(disk_place, source, files={"csv": {"nullValues": ["", "n/a"]}})
 
     ids = [row["id"] for row in disk_place.rows()]
     assert sorted(number for number in ids if number is not None) == [number for number in range(ROWS) if number != BAD]
@@ -168,7 +168,7 @@ def test_a_field_of_json_that_comes_up_late_may_be_named_by_types(disk_place: Pl
     source = write_text(tmp_path / "in.json", f'{{"id": {BAD}, "text": "x", "late": 7}}')
     assert "name the field" in stopped(disk_place, source).message
 
-    finished(disk_place, source, source={"types": {"late": "int64"}})
+    finished(disk_place, source, files={"types": {"late": "int64"}})
 
     assert_exactly_once(disk_place, range(ROWS))
     assert [row["late"] for row in disk_place.rows() if row["late"] is not None] == [7]
@@ -177,15 +177,15 @@ def test_a_field_of_json_that_comes_up_late_may_be_named_by_types(disk_place: Pl
 def test_a_stray_quote_may_be_made_part_of_the_text_after_rows_are_sealed(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     source = write_text(tmp_path / "in.csv", f'{BAD},"5 inch')
-    assert "set source.options.quote: '' if the quote is part of the text" in stopped(disk_place, source).message
+    assert "set source.files.csv.quote: '' if the quote is part of the text" in stopped(disk_place, source).message
 
-    finished(disk_place, source, source={"options": {"quote": ""}})
+    finished(disk_place, source, files={"csv": {"quote": ""}})
 
     assert_exactly_once(disk_place, range(ROWS))
     assert [row["text"] for row in disk_place.rows() if row["id"] == BAD] == ['"5 inch']
 
 
-@pytest.mark.parametrize(("option", "value"), [("multiLine", True), ("header", False), ("escape", "\\"), ("compression", "none")])
+@pytest.mark.parametrize(("option", "value"), [("multiLine", True), ("header", False), ("escape", "\\"), ("compression", "None")])
 def test_what_says_where_rows_begin_is_refused_once_rows_are_sealed_and_undoing_it_goes_on(
     disk_place: Place, tmp_path: Path, option: str, value: Any
 ) -> None:
@@ -194,7 +194,7 @@ def test_what_says_where_rows_begin_is_refused_once_rows_are_sealed_and_undoing_
     stopped(disk_place, source)
 
     with pytest.raises(NeedsChange, match=r"spec\.source is not what .* undo the change") as refused:
-        prepared(disk_place, source, source={"options": {option: value}})
+        prepared(disk_place, source, files={"compression": value} if option == "compression" else {"csv": {option: value}})
     assert refused.value.reason == reasons.IDENTITY_CHANGED
 
     finished(disk_place, source, onRowError="Quarantine")
@@ -210,9 +210,9 @@ def test_the_delimiter_of_rows_that_are_known_by_number_is_refused_by_name_and_s
     for part in range(2):
         lines = ["id,text", *(f"{n},{hashlib.sha256(bytes([n])).hexdigest()}" for n in range(part * 50, part * 50 + 50))]
         (folder / f"{part}.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-    spec: dict[str, Any] = {"source": {"format": "csv", "types": {"id": "int64"}}}
+    spec: dict[str, Any] = {"files": {"format": "csv", "types": {"id": "int64"}}}
     first = reconciler_for(manifest_for(disk_place, folder, **spec), disk_place)
-    drivers = first.drivers
+    drivers = first.observer.drivers
     assert isinstance(drivers, DirectDrivers)
     drivers.parallelism = 4
 
@@ -224,20 +224,20 @@ def test_the_delimiter_of_rows_that_are_known_by_number_is_refused_by_name_and_s
     while not first.step().seen.attempts or not rows_sealed_of_closed(first):
         drivers.wait_a_moment()
 
-    spec["source"]["options"] = {"delimiter": ";"}
+    spec["files"]["csv"] = {"delimiter": ";"}
     refused = drive(reconciler_for(manifest_for(disk_place, folder, **spec), disk_place)).outcome
     assert isinstance(refused, Stall)
-    assert "source.options.delimiter is ';', and was ','" in refused.message
+    assert "source.files.csv.delimiter is ';', and was ','" in refused.message
 
-    spec["source"].pop("options")
+    spec["files"].pop("csv")
     assert isinstance(drive(reconciler_for(manifest_for(disk_place, folder, **spec), disk_place)).outcome, Finish)
     assert_exactly_once(disk_place, range(100))
 
 
 def rows_sealed_of_closed(reconciler: Reconciler) -> int:
     ledger = reconciler.current_ledger()
-    closed = [number for number in ledger.list_attempts() if ledger.read_closed(number) is not None]
-    return sum(seal.rows_read for seal in ledger.counted_seals(closed))
+    closed = [number for number in ledger.attempts.list_attempts() if ledger.attempts.read_closed(number) is not None]
+    return sum(seal.rows_read for seal in ledger.chains.counted_seals(closed))
 
 
 # --- while nothing is sealed ----------------------------------------------------------------------------------------------
@@ -249,17 +249,17 @@ def test_with_nothing_sealed_the_whole_source_may_be_edited(disk_place: Place, t
     old.write_text("id,text\noops,x\n")
     new.write_text("".join(f'{{"id": {n}, "text": "x"}}\n' for n in range(50)))
     types = {"types": {"id": "int64"}}
-    assert isinstance(drive(prepared(disk_place, old, source=types)).outcome, Stall)
+    assert isinstance(drive(prepared(disk_place, old, files=types)).outcome, Stall)
 
     ended = finished(disk_place, new)
 
-    assert ended.mark is not None
-    assert (ended.mark.rows_read, ended.mark.input_since) == (50, ended.mark.attempts)
+    assert ended.commit is not None
+    assert (ended.commit.rows_read, ended.commit.input_since) == (50, ended.commit.attempts)
     assert_exactly_once(disk_place, range(50))
-    shown = inspect_store(prepared(disk_place, new).store)
+    shown = inspect_store(prepared(disk_place, new).observer.store)
     assert (shown.errors, shown.strays) == ((), ())
     with pytest.raises(NeedsChange, match="undo the change"):
-        prepared(disk_place, old, source=types)  # what the write began with is not what is committed
+        prepared(disk_place, old, files=types)  # what the write began with is not what is committed
 
     with new.open("a") as more:
         more.write("")
@@ -275,11 +275,11 @@ def test_a_later_epoch_knows_the_input_that_was_committed_and_takes_new_files_on
     folder.mkdir()
     (folder / "a.csv").write_text("id,text\n" + "".join(f"{n},x\n" for n in range(10)))
     types = {"format": "csv", "types": {"id": "int64"}}
-    assert isinstance(drive(prepared(disk_place, tmp_path / "old.csv", source=types)).outcome, Stall)
-    finished(disk_place, folder, source=types)
+    assert isinstance(drive(prepared(disk_place, tmp_path / "old.csv", files=types)).outcome, Stall)
+    finished(disk_place, folder, files=types)
     (folder / "b.csv").write_text("id,text\n10,x\n")
 
-    finished(disk_place, folder, source=types, runNonce="2")
+    finished(disk_place, folder, files=types, runNonce="2")
 
     assert_exactly_once(disk_place, range(11))
 
@@ -289,13 +289,13 @@ def test_with_nothing_sealed_a_mended_file_is_taken_as_it_is_by_then(disk_place:
     source = tmp_path / "in.csv"
     types = {"types": {"id": "int64"}}
     source.write_text("id,text\noops,x\n")
-    assert isinstance(drive(prepared(disk_place, source, source=types)).outcome, Stall)
+    assert isinstance(drive(prepared(disk_place, source, files=types)).outcome, Stall)
     source.write_text("id,text\n1,x\n")
-    changed = drive(prepared(disk_place, source, source=types)).outcome
+    changed = drive(prepared(disk_place, source, files=types)).outcome
 
     if isinstance(changed, Stall):
         assert changed.reason == reasons.SOURCE_CHANGED
-        finished(disk_place, source, source=types)
+        finished(disk_place, source, files=types)
     assert_exactly_once(disk_place, [1])
 
 
@@ -308,17 +308,17 @@ def test_an_edit_closes_an_open_attempt_without_seals_and_its_driver_counts_for_
     old.write_text("id,text\n" + "".join(f"{n},old\n" for n in range(100, 120)))
     new.write_text("id,text\n" + "".join(f"{n},new\n" for n in range(10)))
     first = prepared(disk_place, old)
-    drivers = first.drivers
+    drivers = first.observer.drivers
     assert isinstance(drivers, DirectDrivers)
     gate = threading.Event()
     drivers.between_tasks = lambda _: cast(None, gate.wait(60))
-    while first.current_ledger().read_plan(1) is None:
+    while first.current_ledger().plans.read_plan(1) is None:
         first.step()
 
     second = prepared(disk_place, new)
-    second.drivers = drivers
+    second.observer.drivers = drivers
     second.step()
-    assert (closed := second.current_ledger().read_closed(1)) is not None
+    assert (closed := second.current_ledger().attempts.read_closed(1)) is not None
     assert not any(closed.chain_lengths)
     gate.set()
     ended = drive(second)
@@ -326,4 +326,4 @@ def test_an_edit_closes_an_open_attempt_without_seals_and_its_driver_counts_for_
 
     assert isinstance(ended.outcome, Finish)
     assert_exactly_once(disk_place, range(10))
-    assert first.current_ledger().list_links(1), "the old driver has sealed"
+    assert first.current_ledger().seals.list_links(1), "the old driver has sealed"

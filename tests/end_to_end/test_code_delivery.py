@@ -67,7 +67,7 @@ def test_a_changed_archive_is_what_the_next_attempt_runs_and_the_one_before_keep
     assert code == 0, output
     ledger = command.ledger()
     assert ledger is not None
-    launches = [ledger.read_launch(attempt) for attempt in ledger.list_attempts()]
+    launches = [ledger.attempts.read_launch(attempt) for attempt in ledger.attempts.list_attempts()]
     codes = [launch.code for launch in launches if launch is not None]
     assert len(codes) >= 2
     assert None not in codes
@@ -110,7 +110,7 @@ def test_a_hostile_archive_ends_the_run_before_any_attempt(lance_place: Place, t
     assert "CodeMissing" in output
     assert "../evil.py" in output
     ledger = command.ledger()
-    assert ledger is None or ledger.list_attempts() == []
+    assert ledger is None or ledger.attempts.list_attempts() == []
 
 
 @pytest.mark.parametrize("name", ["iceberg-sql-disk", "lance-s3"])

@@ -67,7 +67,7 @@ def test_each_crash_point_of_the_runner_keeps_every_row_once(
             assert len(place.keys()) == 1, (names[point], after)
             assert foreign <= set(place.data_files()), "a stranger's file is gone"
             if names[point].startswith(("control/1/closed", "control/1/commit", "swap", "append")):
-                assert again.drivers.started == 0, f"a driver was started after {names[point]}"  # type: ignore[attr-defined]
+                assert again.observer.drivers.started == 0, f"a driver was started after {names[point]}"  # type: ignore[attr-defined]
 
 
 def test_running_a_committed_write_again_changes_nothing(place: Place, tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_running_a_committed_write_again_changes_nothing(place: Place, tmp_path:
     ended = drive(again)
 
     assert isinstance(ended.outcome, Finish)
-    assert ended.mark is not None
-    assert ended.mark.rows_written == ROWS
-    assert again.drivers.started == 0  # type: ignore[attr-defined]
+    assert ended.commit is not None
+    assert ended.commit.rows_written == ROWS
+    assert again.observer.drivers.started == 0  # type: ignore[attr-defined]
     assert place.keys() == before
     assert digest_of(tmp_path) == files

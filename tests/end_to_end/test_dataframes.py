@@ -49,10 +49,9 @@ def gated_write(place: Place, folder: Path, **source: Any) -> CommandLine:
     place.create(SCHEMA)
     manifest = manifest_for(
         place,
-        folder / "in",
+        {"spark": {"format": "orc", "paths": [str(folder / "in")], "keyColumns": ["id"], **source}},
         steps=[{"call": "gated:work", "input": "row"}],
         code={"path": str(code)},
-        source={"format": "orc", "path": str(folder / "in"), "keyColumns": ["id"], **source},
         checkpoint={"uri": place.checkpoint_uri, "interval": "0.05s", "minimumBytes": "1"},
     )
     return CommandLine(folder / "cli", place, manifest)
@@ -81,13 +80,13 @@ def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_skips_what_is_s
     assert len(place.keys()) == 1
     ledger = command.ledger()
     assert ledger is not None
-    sealed = list(ledger.counted_seals([1]))
+    sealed = list(ledger.chains.counted_seals([1]))
     covered = [seal.covered for seal in sealed]
     assert all(isinstance(each, KeysCovered) for each in covered)
     rows = sum(seal.rows_read for seal in sealed)
     assert 0 < rows < ROWS
-    plan = ledger.read_plan(2)
+    plan = ledger.plans.read_plan(2)
     assert plan is not None
     assert plan.skipped == add_key_sets(each.keys for each in covered if isinstance(each, KeysCovered))
-    assert sum(seal.rows_read for seal in ledger.counted_seals([2])) == ROWS - rows
+    assert sum(seal.rows_read for seal in ledger.chains.counted_seals([2])) == ROWS - rows
     assert len(computed(tmp_path)) <= ROWS + (ROWS - rows)

@@ -37,8 +37,8 @@ def interrupted(place: Place, source: Path, /, after_tasks: int = 2, **spec: obj
 def finish(place: Place, source: Path, /, **spec: object) -> tuple[object, DirectDrivers]:
     reconciler = reconciler_for(manifest_for(place, source, **spec), place)  # type: ignore[arg-type]
     ended = drive(reconciler)
-    assert isinstance(reconciler.drivers, DirectDrivers)
-    return ended, reconciler.drivers
+    assert isinstance(reconciler.observer.drivers, DirectDrivers)
+    return ended, reconciler.observer.drivers
 
 
 def test_no_rows_end_as_committed_and_make_no_version(disk_place: Place, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_no_rows_end_as_committed_and_make_no_version(disk_place: Place, tmp_pat
     ended, _ = finish(disk_place, source)
 
     assert isinstance(ended.outcome, Finish)  # type: ignore[attr-defined]
-    assert ended.mark.commit_id is None  # type: ignore[attr-defined]
+    assert ended.commit.commit_id is None  # type: ignore[attr-defined]
     assert disk_place.keys() == []
     assert disk_place.rows() == []
 
@@ -77,10 +77,10 @@ def test_what_was_sealed_is_not_computed_again(place: Place, tmp_path: Path) -> 
     from checkpoint_protocol.ledger import Ledger
 
     ledger = Ledger(store, ended.key)  # type: ignore[attr-defined]
-    first, second = (list(ledger.counted_seals([number])) for number in (1, 2))
+    first, second = (list(ledger.chains.counted_seals([number])) for number in (1, 2))
     assert sum(seal.rows_read for seal in first) > 0
     assert sum(seal.rows_read for seal in first) + sum(seal.rows_read for seal in second) == ROWS
-    plan_record = ledger.read_plan(2)
+    plan_record = ledger.plans.read_plan(2)
     assert plan_record is not None
     assert plan_record.done_rows == sum(seal.rows_read for seal in first)
     assert_exactly_once(place, range(ROWS))
@@ -138,7 +138,7 @@ def test_new_files_wait_for_the_next_epoch_which_takes_exactly_them(disk_place: 
     assert_exactly_once(disk_place, range(ROWS))
     ended, _ = finish(disk_place, source, runNonce="2")
 
-    assert ended.mark.rows_read == 50  # type: ignore[attr-defined]
+    assert ended.commit.rows_read == 50  # type: ignore[attr-defined]
     assert_exactly_once(disk_place, range(450))
     assert len(disk_place.keys()) == 2
 
@@ -181,7 +181,7 @@ def test_a_known_file_with_new_content_is_passed_over_when_told_so(disk_place: P
 
     ended, _ = finish(disk_place, source, runNonce="2", onReplaced="Skip")
 
-    assert ended.mark.commit_id is None  # type: ignore[attr-defined]
+    assert ended.commit.commit_id is None  # type: ignore[attr-defined]
     assert_exactly_once(disk_place, range(200))
 
 

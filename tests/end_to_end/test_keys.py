@@ -29,7 +29,7 @@ STEPS = "tests.support.keyed_steps"
 
 
 def orc_source(folder: Path, *keys: str, **more: Any) -> dict[str, Any]:
-    return {"format": "orc", "path": str(folder), "keyColumns": list(keys or ("id",)), **more}
+    return {"spark": {"format": "orc", "paths": [str(folder)], "keyColumns": list(keys or ("id",)), **more}}
 
 
 def failing(folder: Path, number: int, column: str = "id") -> dict[str, Any]:
@@ -50,8 +50,8 @@ def test_an_attempt_skips_exactly_what_the_one_before_has_sealed(session: Any, d
     assert 0 < sealed < 300
     assert write.sealed_rows(2) == 300 - sealed
     assert_exactly_once(disk_place, range(300))
-    covered = [seal.covered for seal in write.ledger.counted_seals([1])]
-    plan = write.ledger.read_plan(2)
+    covered = [seal.covered for seal in write.ledger.chains.counted_seals([1])]
+    plan = write.ledger.plans.read_plan(2)
     assert plan is not None
     assert plan.skipped == add_key_sets(each.keys for each in covered if isinstance(each, KeysCovered))
 
@@ -61,7 +61,7 @@ def test_a_folder_that_is_named_twice_is_read_once(session: Any, iceberg_place: 
     (tmp_path / "link").symlink_to(source)
     iceberg_place.create(TEXTS)
     paths = [str(source), f"file:///{source}/", str(tmp_path / "link")]
-    KeyedWrite(session, iceberg_place, tmp_path, {"format": "orc", "paths": paths, "keyColumns": ["id"]}, []).finish()
+    KeyedWrite(session, iceberg_place, tmp_path, {"spark": {"format": "orc", "paths": paths, "keyColumns": ["id"]}}, []).finish()
     assert_exactly_once(iceberg_place, range(30))
 
 
@@ -98,7 +98,7 @@ def test_keys_of_every_type_are_compared_by_their_exact_values(
     schema = pa.schema([("id", pa.int64()), ("key", arrow_type)])
     table = pa.table({"id": list(range(120)), "key": [value(number) for number in range(120)]}, schema=schema)
     iceberg_place.create(schema)
-    source = {"format": "parquet", "way": "DataFrame", "path": str(write_parquet(table, tmp_path / "in")), "keyColumns": ["key"]}
+    source = {"spark": {"format": "parquet", "paths": [str(write_parquet(table, tmp_path / "in"))], "keyColumns": ["key"]}}
     write = KeyedWrite(session, iceberg_place, tmp_path, source, [failing(tmp_path, 70)])
 
     write.stall(reasons.CODE_FAILED)
@@ -194,7 +194,7 @@ def test_a_key_of_a_sealed_row_that_comes_again_elsewhere_stops_the_resume_befor
 
     write.stall(reasons.KEYS_NOT_UNIQUE, "id=7")
 
-    assert write.ledger.read_plan(2) is None
+    assert write.ledger.plans.read_plan(2) is None
     assert iceberg_place.rows() == []
 
 
@@ -303,7 +303,7 @@ def test_a_second_try_goes_on_after_what_the_first_has_sealed(session: Any, iceb
 
     write.finish()
 
-    assert write.ledger.list_attempts() == [1], "Spark tries the task again within the attempt"
+    assert write.ledger.attempts.list_attempts() == [1], "Spark tries the task again within the attempt"
     assert_exactly_once(iceberg_place, range(300))
     seen = [int(line) for line in log.read_text().split()]
     assert seen.count(0) == 1, "what was sealed was computed again"
@@ -321,20 +321,22 @@ def test_a_jdbc_table_is_read_in_partitions_and_its_password_stands_in_no_record
     rows.coalesce(1).write.jdbc(url, "rows_in")
     iceberg_place.create(TEXTS)
     source = {
-        "format": "jdbc",
-        "keyColumns": ["ID"],
-        "columns": ["ID", "TEXT"],
-        "readerOptions": {
-            "url": url,
-            "dbtable": '(SELECT "id" AS id, "text" AS text FROM rows_in) AS r',
-            "partitionColumn": "ID",
-            "lowerBound": "0",
-            "upperBound": "90",
-            "numPartitions": "3",
-            "user": "app",
-            "password": "${env:PASSWORD_OF_THE_TEST}",
+        "spark": {
+            "format": "jdbc",
+            "options": {
+                "url": url,
+                "dbtable": '(SELECT "id" AS id, "text" AS text FROM rows_in) AS r',
+                "partitionColumn": "ID",
+                "lowerBound": "0",
+                "upperBound": "90",
+                "numPartitions": "3",
+                "user": "app",
+                "password": "${env:PASSWORD_OF_THE_TEST}",
+            },
+            "sql": "SELECT ID, TEXT FROM input",
+            "keyColumns": ["ID"],
         },
-        "sql": "SELECT ID, TEXT FROM input",
+        "columns": ["ID", "TEXT"],
     }
     steps = [failing(tmp_path, 50, "ID"), {"call": f"{STEPS}:lower_names", "input": "row"}]
     write = KeyedWrite(session, iceberg_place, tmp_path, source, steps)
@@ -345,7 +347,7 @@ def test_a_jdbc_table_is_read_in_partitions_and_its_password_stands_in_no_record
 
     assert 0 < write.sealed_rows(1) < 90
     assert_exactly_once(iceberg_place, range(90))
-    plan = write.ledger.read_plan(1)
+    plan = write.ledger.plans.read_plan(1)
     assert plan is not None
     assert plan.partitions == 3
     stored = [path.read_bytes() for path in Path(iceberg_place.checkpoint_uri).rglob("*.json")]
@@ -359,7 +361,7 @@ def test_a_program_reads_two_sources_whose_keys_never_meet(session: Any, iceberg
     write_orc(numbered(*range(100)), tmp_path / "a", 1)
     write_orc(numbered(*range(50, 150)), tmp_path / "b", 1)
     (tmp_path / "folders").mkdir()
-    source = {"format": "program", "program": f"{STEPS}:unite", "keyColumns": ["id"]}
+    source = {"program": {"call": f"{STEPS}:unite", "keyColumns": ["id"]}}
     os.environ["FOLDERS_OF_THE_TEST"] = f"{tmp_path / 'a'}:{tmp_path / 'b'}"
     write = KeyedWrite(session, iceberg_place, tmp_path, source, [failing(tmp_path, 70)])
     write.stall(reasons.CODE_FAILED)
@@ -380,7 +382,7 @@ def test_no_row_that_a_batch_function_makes_is_lost_wherever_it_gives_it(
     iceberg_place.create(schema)
     write_orc(numbered(*range(300)), tmp_path / "in", 3)
     os.environ["FOLDERS_OF_THE_TEST"] = str(tmp_path / "in")
-    source = {"format": "program", "program": f"{STEPS}:{program}", "keyColumns": ["id"]}
+    source = {"program": {"call": f"{STEPS}:{program}", "keyColumns": ["id"]}}
     write = KeyedWrite(session, iceberg_place, tmp_path, source, [failing(tmp_path, 250)] if program == "tag_together" else [])
     if program == "tag_apart":
         # A segment that ended among the first ones would have passed over what comes of its keys later.
@@ -403,10 +405,12 @@ def test_lines_of_text_are_keyed_by_what_sql_cannot_compute_so_it_is_refused(
     iceberg_place.create(TEXTS)
     (tmp_path / "in.txt").write_text("1\n2\n3\n")
     source = {
-        "format": "text",
-        "path": str(tmp_path / "in.txt"),
-        "keyColumns": ["value"],
-        "sql": "SELECT CAST(value AS BIGINT) AS id, value AS text FROM input",
+        "spark": {
+            "format": "text",
+            "paths": [str(tmp_path / "in.txt")],
+            "sql": "SELECT CAST(value AS BIGINT) AS id, value AS text FROM input",
+            "keyColumns": ["value"],
+        }
     }
     write = KeyedWrite(session, iceberg_place, tmp_path, source)
 
@@ -417,7 +421,7 @@ def test_a_format_of_a_package_is_read_where_spark_has_it(session: Any, disk_pla
     disk_place.create(TEXTS)
     rows = session.createDataFrame(numbered(*range(90)).to_pandas())
     rows.repartition(3).write.format("avro").save(str(tmp_path / "in"))
-    source = {"format": "avro", "path": str(tmp_path / "in"), "keyColumns": ["id"]}
+    source = {"spark": {"format": "avro", "paths": [str(tmp_path / "in")], "keyColumns": ["id"]}}
     write = KeyedWrite(session, disk_place, tmp_path, source, [failing(tmp_path, 50)])
     write.stall(reasons.CODE_FAILED)
     (tmp_path / "mended").touch()
@@ -431,7 +435,7 @@ def test_a_table_of_a_spark_catalog_is_read_by_its_name(session: Any, lance_plac
     lance_place.create(TEXTS)
     write_parquet(numbered(*range(60)), tmp_path / "in", 1)
     session.sql(f"CREATE TABLE rows_of_the_test USING parquet LOCATION '{tmp_path / 'in'}'")
-    source = {"format": "table", "table": "rows_of_the_test", "keyColumns": ["id"]}
+    source = {"spark": {"table": "rows_of_the_test", "keyColumns": ["id"]}}
     write = KeyedWrite(session, lance_place, tmp_path, source)
     try:
         write.finish()
@@ -549,7 +553,7 @@ def test_quarantined_rows_of_a_dead_attempt_stay_done_and_the_limit_is_the_epoch
 
     assert 3 < sealed < 251
     assert_exactly_once(iceberg_place, [number for number in range(300) if number not in (3, 250)])
-    plan = write.ledger.read_plan(2)
+    plan = write.ledger.plans.read_plan(2)
     assert plan is not None
     assert plan.skipped is not None
     assert plan.skipped.rows == sealed  # among them the row that failed
@@ -559,7 +563,7 @@ def test_rows_of_several_sources_that_fail_are_told_apart(session: Any, iceberg_
     iceberg_place.create(pa.schema([("id", pa.int64()), ("text", pa.string()), ("origin", pa.string())]))
     write_orc(numbered(*range(10)), tmp_path / "a", 1)
     write_orc(numbered(*range(5, 15)), tmp_path / "b", 1)
-    source = {"format": "program", "program": f"{STEPS}:unite", "keyColumns": ["id"]}
+    source = {"program": {"call": f"{STEPS}:unite", "keyColumns": ["id"]}}
     os.environ["FOLDERS_OF_THE_TEST"] = f"{tmp_path / 'a'}:{tmp_path / 'b'}"
     write = KeyedWrite(session, iceberg_place, tmp_path, source, [poison(7)])
     write.more = {"onRowError": "Quarantine"}

@@ -17,7 +17,7 @@ from checkpoint_operator.activity import describe
 from checkpoint_operator.progress import measure
 from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol.positions import Range
-from checkpoint_spark.staging import ranges_of
+from checkpoint_spark.rows_by_position import ranges_of
 from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
@@ -82,7 +82,7 @@ def computed(log: Path) -> list[int]:
 def sealed_rows(command: CommandLine, attempt: int) -> int:
     ledger = command.ledger()
     assert ledger is not None
-    return sum(seal.rows_read for seal in ledger.counted_seals([attempt]))
+    return sum(seal.rows_read for seal in ledger.chains.counted_seals([attempt]))
 
 
 def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_computes_only_the_rest(
@@ -200,7 +200,9 @@ def test_a_stopped_runner_is_named_and_passed_over_and_attaches_when_it_wakes(la
         os.kill(first.pid, signal.SIGSTOP)
         second = command.start()
         wait_until(lambda: f"(process {first.pid} on " in second.output() and "is stopped" in second.output(), "its name", 30)
-        wait_until(lambda: (ledger := command.ledger()) is not None and ledger.list_attempts() == [1, 2], "the next attempt", 60)
+        wait_until(
+            lambda: (ledger := command.ledger()) is not None and ledger.attempts.list_attempts() == [1, 2], "the next attempt", 60
+        )
         os.kill(first.pid, signal.SIGCONT)
         wait_until(lambda: "another run of this write is at work" in first.output(), "the first to attach", 60)
         write.open_gate()
@@ -212,7 +214,7 @@ def test_a_stopped_runner_is_named_and_passed_over_and_attaches_when_it_wakes(la
     assert [code for code, _ in codes] == [0, 0], codes
     ledger = command.ledger()
     assert ledger is not None
-    assert ledger.list_attempts() == [1, 2], "they closed each other's attempts"
+    assert ledger.attempts.list_attempts() == [1, 2], "they closed each other's attempts"
     assert_exactly_once(lance_place, range(ROWS))
     assert len(lance_place.keys()) == 1
 
@@ -235,12 +237,12 @@ def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceber
     assert marker.exists()
     ledger = command.ledger()
     assert ledger is not None
-    assert ledger.list_attempts() == [1], "Spark tries the task again within the attempt"
+    assert ledger.attempts.list_attempts() == [1], "Spark tries the task again within the attempt"
     assert_exactly_once(iceberg_place, range(ROWS))
-    plan = ledger.read_plan(1)
+    plan = ledger.plans.read_plan(1)
     assert plan is not None
     task = next(number for number, pieces in enumerate(plan.tasks) if _holds(pieces, 1, 90))
-    chain = ledger.read_chain(1, task)
+    chain = ledger.chains.read_chain(1, task)
     assert len(chain) > 1
     seen = computed(write.log)
     sealed_before = [n for n in range(100, 190) if seen.count(n) == 1 and any(_holds(ranges_of(s), 1, n - 100) for s in chain)]

@@ -35,7 +35,7 @@ def recorded(place: Place, source: Path) -> Ledger:
     reconciler = reconciler_for(manifest_for(place, source), place)
     reconciler.step()
     ledger = reconciler.current_ledger()
-    assert ledger.list_attempts() == [1]
+    assert ledger.attempts.list_attempts() == [1]
     return ledger
 
 
@@ -44,14 +44,14 @@ def test_a_second_driver_of_an_attempt_ends_before_any_task(disk_place: Place, t
     ledger = recorded(disk_place, write_inputs(tmp_path / "in"))
     storage = disk_place.settings.for_drivers()
     run_attempt(ledger, 1, storage, 2, lambda orders: execute_order(orders[0], storage))
-    sealed = ledger.list_links(1)
+    sealed = ledger.seals.list_links(1)
     shipped: list[object] = []
 
     with pytest.raises(Superseded):
         run_attempt(Ledger(ledger.store, ledger.key), 1, storage, 7, shipped.append)
 
     assert shipped == []
-    assert ledger.list_links(1) == sealed
+    assert ledger.seals.list_links(1) == sealed
 
 
 def test_a_second_driver_process_exits_with_its_own_code_and_leaves_no_failure(iceberg_place: Place, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_second_driver_process_exits_with_its_own_code_and_leaves_no_failure(i
 
     assert ended.returncode == EXIT_SUPERSEDED, ended.stderr
     assert "another driver" in ended.stderr
-    assert ledger.read_failure(1) is None
+    assert ledger.attempts.read_failure(1) is None
 
 
 def test_two_drivers_that_both_run_all_tasks_of_one_plan_stage_each_row_once(disk_place: Place, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_two_drivers_that_both_run_all_tasks_of_one_plan_stage_each_row_once(dis
     storage = disk_place.settings.for_drivers()
 
     class TwiceDrivers(DirectDrivers):
-        def _ship(self, orders: object) -> None:
+        def _run_tasks(self, orders: object) -> None:
             tries = [threading.Thread(target=execute_order, args=(order, storage)) for order in [*orders, *orders]]  # type: ignore[misc]
             for one in tries:
                 one.start()
@@ -178,22 +178,22 @@ def test_runners_on_two_machines_do_not_close_each_others_attempts(lance_place: 
     lance_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in")
     first = reconciler_for(manifest_for(lance_place, source), lance_place)
-    first.recorder = "one"
+    first.observer.recorder = "one"
     first.step()
     second = reconciler_for(manifest_for(lance_place, source), lance_place)
-    second.recorder = "two"
+    second.observer.recorder = "two"
     time_now = [0.0]
-    second.clock = lambda: time_now[0]
+    second.observer.clock = lambda: time_now[0]
 
     for _ in range(5):
         assert isinstance(second.step().actions[-1], Wait)
-    assert second.current_ledger().read_closed(1) is None
+    assert second.current_ledger().attempts.read_closed(1) is None
 
     time_now[0] = 61.0  # an interval of an hour is no reason to give a driver up after a minute
     assert isinstance(second.step().actions[-1], Wait)
-    time_now[0] = second.write.spec.progress_deadline_s + 1.0
+    time_now[0] = second.observer.write.spec.progress_deadline_s + 1.0
     second.step()
-    assert second.current_ledger().read_closed(1) is not None
+    assert second.current_ledger().attempts.read_closed(1) is not None
     ended = drive(first)
     assert isinstance(ended.outcome, Finish)
     assert_exactly_once(lance_place, range(ROWS))
@@ -219,15 +219,15 @@ def test_a_driver_whose_attempt_was_closed_elsewhere_ends_with_its_spark(disk_pl
         driver = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **environment})
     below: list[psutil.Process] = []
     try:
-        wait_until(lambda: ledger.read_plan(1) is not None, "the plan", 120)
+        wait_until(lambda: ledger.plans.read_plan(1) is not None, "the plan", 120)
         wait_until(lambda: any("java" in one.name() for one in psutil.Process(driver.pid).children(recursive=True)), "Java", 60)
         below = psutil.Process(driver.pid).children(recursive=True)
 
-        Ledger(ledger.store, ledger.key).close(1)
+        Ledger(ledger.store, ledger.key).chains.close(1)
 
         assert driver.wait(60) == EXIT_SUPERSEDED, output.read_text()
         assert "was closed" in output.read_text()
-        assert ledger.read_failure(1) is None
+        assert ledger.attempts.read_failure(1) is None
         assert not psutil.wait_procs(below, timeout=60)[1], "Spark goes on without its driver"
     finally:
         driver.kill()

@@ -71,14 +71,14 @@ def finished(ended: Round) -> Round:
 def quarantined(reconciler: Reconciler) -> list[QuarantinedRow]:
     """Return the rows that the committed seals quarantine."""
     ledger = reconciler.current_ledger()
-    mark = ledger.read_mark()
-    assert mark is not None
-    launch = ledger.read_launch(mark.attempts)
+    commit_record = ledger.commits.read_commit()
+    assert commit_record is not None
+    launch = ledger.attempts.read_launch(commit_record.attempts)
     assert launch is not None
-    seals = list(ledger.counted_seals((*launch.counted, mark.attempts)))
-    assert mark.rows_quarantined == sum(seal.rows_quarantined for seal in seals)
-    assert mark.rows_read == ROWS if mark.key.endswith("/1") else True
-    return [row for seal in seals for row in ledger.quarantined_rows(seal)]
+    seals = list(ledger.chains.counted_seals((*launch.counted, commit_record.attempts)))
+    assert commit_record.rows_quarantined == sum(seal.rows_quarantined for seal in seals)
+    assert commit_record.rows_read == ROWS if commit_record.key.endswith("/1") else True
+    return [row for seal in seals for row in ledger.quarantine.quarantined_rows(seal)]
 
 
 def test_a_poison_row_is_quarantined_with_place_step_error_and_traceback_and_the_others_are_committed(
@@ -90,8 +90,8 @@ def test_a_poison_row_is_quarantined_with_place_step_error_and_traceback_and_the
 
     ended = finished(drive(reconciler))
 
-    assert ended.mark is not None
-    assert (ended.mark.rows_read, ended.mark.rows_written, ended.mark.rows_quarantined) == (ROWS, ROWS - 1, 1)
+    assert ended.commit is not None
+    assert (ended.commit.rows_read, ended.commit.rows_written, ended.commit.rows_quarantined) == (ROWS, ROWS - 1, 1)
     assert_exactly_once(place, [number for number in range(ROWS) if number != 123])
     (row,) = quarantined(reconciler)
     assert (position_of(row).file, position_of(row).start, position_of(row).end) == (1, 23, 24)
@@ -121,8 +121,8 @@ def test_poison_rows_of_a_batch_step_are_found_and_the_others_committed(
 
     ended = finished(run(disk_place, write_inputs(tmp_path / "in"), module, input=kind))
 
-    assert ended.mark is not None
-    assert ended.mark.rows_quarantined == 3
+    assert ended.commit is not None
+    assert ended.commit.rows_quarantined == 3
     assert_exactly_once(disk_place, [number for number in range(ROWS) if number not in (7, 8, 399)])
 
 
@@ -135,8 +135,8 @@ def test_a_write_without_a_table_quarantines_too(tmp_path: Path, code: Code, ice
 
     ended = finished(run(iceberg_place, write_inputs(tmp_path / "in"), module, sink={"iceberg": None, "none": {}}))
 
-    assert ended.mark is not None
-    assert (ended.mark.rows_written, ended.mark.rows_quarantined) == (0, 1)
+    assert ended.commit is not None
+    assert (ended.commit.rows_written, ended.commit.rows_quarantined) == (0, 1)
     assert sorted(map(int, log.read_text().split())) == [number for number in range(ROWS) if number != 5]
 
 
@@ -159,8 +159,8 @@ def test_more_than_max_rows_stop_the_write_before_its_commit_and_say_what_to_do(
     assert disk_place.rows() == []
 
     ended = finished(run(disk_place, source, module, quarantine={"maxRows": 10}))
-    assert ended.mark is not None
-    assert ended.mark.rows_quarantined == 10
+    assert ended.commit is not None
+    assert ended.commit.rows_quarantined == 10
     assert_exactly_once(disk_place, [number for number in range(ROWS) if number % 40])
 
 
@@ -203,7 +203,7 @@ def test_of_text_the_share_is_judged_when_all_rows_are_read(iceberg_place: Place
     source = tmp_path / "in.csv"
     pa.csv.write_csv(rows_of(range(ROWS)), source)
 
-    ended = run(iceberg_place, source, code(poison(1, 2, 3, 4, 5)), source={"format": "csv"}, quarantine={"maxShare": "1%"})
+    ended = run(iceberg_place, source, code(poison(1, 2, 3, 4, 5)), files={"format": "csv"}, quarantine={"maxShare": "1%"})
 
     assert isinstance(ended.outcome, Stall)
     assert "all rows, allows 4" in ended.outcome.message
@@ -215,9 +215,9 @@ def test_quarantined_rows_are_not_committed_after_the_policy_was_set_back_to_fai
     iceberg_place.create(SCHEMA)
     source, module = write_inputs(tmp_path / "in"), code(poison(3))
     first = prepared(iceberg_place, source, module)
-    while not first.step().seen.attempts or not first.current_ledger().read_closed(1):
-        assert isinstance(first.drivers, DirectDrivers)
-        first.drivers.wait_a_moment()
+    while not first.step().seen.attempts or not first.current_ledger().attempts.read_closed(1):
+        assert isinstance(first.observer.drivers, DirectDrivers)
+        first.observer.drivers.wait_a_moment()
 
     ended = run(iceberg_place, source, module, onRowError="Fail")
 
@@ -239,19 +239,19 @@ def test_a_later_epoch_takes_the_quarantined_rows_alone_and_those_that_fail_agai
     again = prepared(disk_place, source, code(poison(124)), runNonce="2", quarantine={"retry": "Only"})
     ended = finished(drive(again))
 
-    assert ended.mark is not None
-    assert (ended.mark.rows_read, ended.mark.rows_written, ended.mark.rows_quarantined) == (3, 2, 1)
+    assert ended.commit is not None
+    assert (ended.commit.rows_read, ended.commit.rows_written, ended.commit.rows_quarantined) == (3, 2, 1)
     assert_exactly_once(disk_place, [number for number in range(ROWS) if number != 124])
 
     ended = finished(run(disk_place, source, code(poison()), runNonce="3", quarantine={"retry": "Also"}))
 
-    assert ended.mark is not None
-    assert (ended.mark.rows_read, ended.mark.rows_quarantined) == (11, 0)
+    assert ended.commit is not None
+    assert (ended.commit.rows_read, ended.commit.rows_quarantined) == (11, 0)
     assert_exactly_once(disk_place, range(ROWS + 10))
 
     ended = finished(run(disk_place, source, code(poison()), runNonce="4", quarantine={"retry": "Also"}))
-    assert ended.mark is not None
-    assert ended.mark.rows_read == 0
+    assert ended.commit is not None
+    assert ended.commit.rows_read == 0
     assert_exactly_once(disk_place, range(ROWS + 10))
 
 
@@ -264,8 +264,8 @@ def test_a_later_epoch_that_does_not_ask_for_them_takes_no_quarantined_row(
 
     ended = finished(run(iceberg_place, source, code(poison()), runNonce="2"))
 
-    assert ended.mark is not None
-    assert ended.mark.rows_read == 0
+    assert ended.commit is not None
+    assert ended.commit.rows_read == 0
 
 
 @pytest.mark.parametrize("on_replaced", ["Fail", "Process", "Skip"])
@@ -321,13 +321,13 @@ def test_rows_of_text_are_found_again_by_their_line(iceberg_place: Place, tmp_pa
             pa.csv.write_csv(rows_of(range(ROWS)), out)
     else:
         source.write_text("".join(f'{{"id": {n}, "text": "zeile {n}"}}\n' + "\n" * (n % 3) for n in range(ROWS)))
-    kind = {"source": {"format": "json" if "json" in name else "csv"}}
+    kind = {"files": {"format": "json" if "json" in name else "csv"}}
     finished(run(iceberg_place, source, code(poison(0, 57, 58, 399)), **kind))
 
     ended = finished(run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Only"}, **kind))
 
-    assert ended.mark is not None
-    assert ended.mark.rows_read == 4
+    assert ended.commit is not None
+    assert ended.commit.rows_read == 4
     assert_exactly_once(iceberg_place, range(ROWS))
 
 
@@ -338,7 +338,7 @@ def test_a_missing_record_of_an_earlier_epoch_stops_a_retry_rather_than_doubling
     source = write_inputs(tmp_path / "in")
     first = prepared(iceberg_place, source, code(poison(3)))
     finished(drive(first))
-    first.store.delete([first.current_ledger().at.closed(1)])
+    first.observer.store.delete([first.current_ledger().at.closed(1)])
 
     ended = run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Only"})
 
@@ -372,7 +372,7 @@ def test_rows_that_are_too_many_for_a_seal_lie_beside_it_and_inspect_shows_them_
     assert sorted((row.file or "", row.start) for row in rows) == sorted(
         (str(tmp_path / "in" / f"part-{number // 100}.parquet"), number % 100) for number in failing
     )
-    assert any(path.path.split("/")[-2] == "quarantine" for path in reconciler.store.list("staged/"))
+    assert any(path.path.split("/")[-2] == "quarantine" for path in reconciler.observer.store.list("staged/"))
 
 
 def test_an_object_of_quarantined_rows_that_is_gone_is_named(iceberg_place: Place, tmp_path: Path, code: Code) -> None:
@@ -380,11 +380,11 @@ def test_an_object_of_quarantined_rows_that_is_gone_is_named(iceberg_place: Plac
     source = write_inputs(tmp_path / "in")
     reconciler = prepared(iceberg_place, source, code(poison(*range(0, 100, 2))), quarantine={"maxShare": "50%"})
     finished(drive(reconciler))
-    lost = [stored.path for stored in reconciler.store.list("staged/") if "/quarantine/" in stored.path]
+    lost = [stored.path for stored in reconciler.observer.store.list("staged/") if "/quarantine/" in stored.path]
     assert lost
-    reconciler.store.delete(lost)
+    reconciler.observer.store.delete(lost)
 
-    shown = inspect_store(reconciler.store)
+    shown = inspect_store(reconciler.observer.store)
     assert any("is gone" in error.message for error in shown.errors)
     ended = run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Only"})
     assert isinstance(ended.outcome, Stall)
@@ -417,7 +417,7 @@ def test_a_driver_killed_after_a_poison_row_was_sealed_leaves_it_quarantined_onc
 
     def sealed_poison() -> int:
         ledger = command.ledger()
-        chains = ledger.read_seals(1, ledger.list_links(1)).values() if ledger else ()
+        chains = ledger.seals.read_seals(1, ledger.seals.list_links(1)).values() if ledger else ()
         return sum(seal.rows_quarantined for chain in chains for seal in chain)
 
     wait_until(lambda: sealed_poison() > 0, "a sealed poison row")

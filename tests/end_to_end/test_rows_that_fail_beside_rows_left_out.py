@@ -23,8 +23,8 @@ from checkpoint_operator.reconcile import Reconciler, Round
 from checkpoint_operator.source_tables import describe
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.manifest import IcebergSource
 from checkpoint_protocol.records import DeleteFile, InputRecord, QuarantinedRow, SourceFile
+from checkpoint_protocol.source import IcebergSource
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
 from tests.support.records import position_of
@@ -72,16 +72,16 @@ def run(place: Place, section: dict[str, Any], step: dict[str, Any], **spec: Any
 def counts(ended: Round) -> tuple[int, int, int]:
     """Return the rows that were read, written and quarantined by a committed epoch."""
     assert isinstance(ended.outcome, Finish), ended.outcome
-    assert ended.mark is not None
-    return ended.mark.rows_read, ended.mark.rows_written, ended.mark.rows_quarantined
+    assert ended.commit is not None
+    return ended.commit.rows_read, ended.commit.rows_written, ended.commit.rows_quarantined
 
 
 def quarantined(reconciler: Reconciler) -> list[tuple[SourceFile, QuarantinedRow]]:
     """Return the rows that the only attempt's seals quarantine, with their files."""
     ledger = reconciler.current_ledger()
-    record = ledger.read_input()
+    record = ledger.inputs.read_input()
     assert record is not None
-    rows = [row for seal in ledger.counted_seals([1]) for row in ledger.quarantined_rows(seal)]
+    rows = [row for seal in ledger.chains.counted_seals([1]) for row in ledger.quarantine.quarantined_rows(seal)]
     return [(record.files[position_of(row).file], row) for row in rows]
 
 
@@ -93,7 +93,7 @@ def test_poison_rows_of_parquet_are_placed_by_their_numbers_though_where_leaves_
     disk_place: Place, tmp_path: Path, poison: Poisonous, kind: str
 ) -> None:
     disk_place.create(SCHEMA)
-    section = {"format": "parquet", "path": str(write_inputs(tmp_path / "in")), "where": WHERE}
+    section = {"files": {"format": "parquet", "paths": [str(write_inputs(tmp_path / "in"))]}, "where": WHERE}
     reconciler = prepared(disk_place, section, poison(*POISON, kind=kind))
 
     ended = drive(reconciler)
@@ -117,7 +117,7 @@ def test_poison_rows_of_text_are_placed_by_their_lines_though_where_leaves_rows_
             pa.csv.write_csv(rows_of(range(ROWS)), out)
     else:
         path.write_text("".join(f'{{"id": {n}, "text": "zeile {n}"}}\n' + "\n" * (n % 3) for n in range(ROWS)))
-    section = {"format": "json" if "json" in name else "csv", "path": str(path), "where": WHERE}
+    section = {"files": {"format": "json" if "json" in name else "csv", "paths": [str(path)]}, "where": WHERE}
     reconciler = prepared(iceberg_place, section, poison(*POISON))
 
     ended = drive(reconciler)
@@ -142,7 +142,6 @@ def fill(source: SourceTable, files: int = 4, rows: int = 100, first: int = 0) -
 
 def put_input_with_deletes(reconciler: Reconciler, source: IcebergSourceTable, folder: Path) -> None:
     """Fix the input as a table would have it that has position deletes: pyiceberg writes none."""
-    manifest = reconciler.write.spec.source
     table = describe(IcebergSource(catalog="test", table=source.name), source.table())
     files = []
     for number, file in enumerate(find_files(table, None, source.place.settings.for_drivers(), None, "Fail")):
@@ -153,8 +152,8 @@ def put_input_with_deletes(reconciler: Reconciler, source: IcebergSourceTable, f
         assert file.iceberg is not None
         known = file.iceberg.model_copy(update={"deletes": (DeleteFile(path=str(path), format="parquet"),)})
         files.append(replace(file, iceberg=known))
-    reconciler.current_ledger().put_input(
-        InputRecord(token=new_token(), files=tuple(files), arrow_schema=encode_schema(columns_of(table, manifest)), table=table)
+    reconciler.current_ledger().inputs.put_input(
+        InputRecord(token=new_token(), files=tuple(files), arrow_schema=encode_schema(columns_of(table)), tables=(table,))
     )
 
 

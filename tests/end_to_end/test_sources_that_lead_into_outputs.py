@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_formats.readers import file_reader_for
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_operator.reconcile import Round
 from checkpoint_protocol import reasons
@@ -15,6 +14,7 @@ from checkpoint_protocol.records import InputRecord
 from checkpoint_protocol.store import open_store
 from tests.support.checks import assert_exactly_once
 from tests.support.places import IcebergPlace, LancePlace, Place
+from tests.support.reading import FilesReader
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs
 
 ROWS = 400
@@ -22,7 +22,7 @@ ROWS = 400
 
 def finish(place: Place, source: object, /, **spec: object) -> Round:
     paths = [str(path) for path in source] if isinstance(source, list) else [str(source)]
-    section = {"format": "parquet", "paths": paths}
+    section = {"files": {"format": "parquet", "paths": paths}}
     return drive(reconciler_for(manifest_for(place, section, **spec), place))  # type: ignore[arg-type]
 
 
@@ -31,7 +31,7 @@ def assert_refused(place: Place, ended: Round, *parts: str) -> None:
     assert isinstance(ended.outcome, Stall)
     assert ended.outcome.reason == reasons.MANIFEST_INVALID
     assert all(part in ended.outcome.message for part in parts), ended.outcome.message
-    assert Ledger(open_store(place.checkpoint_uri, place.settings), ended.key).read_input() is None
+    assert Ledger(open_store(place.checkpoint_uri, place.settings), ended.key).inputs.read_input() is None
 
 
 def data_folder(place: Place) -> Path:
@@ -48,7 +48,7 @@ def test_a_folder_that_holds_the_table_is_refused_before_an_attempt(disk_place: 
     for folder in (tmp_path, data_folder(disk_place), data_folder(disk_place).parent):
         ended = finish(disk_place, [source, folder], name=f"write-{len(str(folder))}")
         assert_refused(disk_place, ended, str(folder), "leads into")
-        assert Ledger(open_store(disk_place.checkpoint_uri, disk_place.settings), ended.key).list_attempts() == []
+        assert Ledger(open_store(disk_place.checkpoint_uri, disk_place.settings), ended.key).attempts.list_attempts() == []
 
 
 def test_a_pattern_beside_the_table_is_not_refused(disk_place: Place, tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_an_epoch_whose_input_is_fixed_reads_it_whatever_else_lies_there(disk_pl
     source = write_inputs(tmp_path / "in")
     manifest = manifest_for(disk_place, source, checkpoint={"uri": f"{source}/checkpoints"})
     reconciler = reconciler_for(manifest, disk_place)
-    files, schema = file_reader_for(manifest.spec.source, disk_place.settings).describe([f"{source}/*.parquet"])
+    files, schema = FilesReader(manifest.spec.source, disk_place.settings).describe([f"{source}/*.parquet"])
     record = InputRecord(token=new_token(), files=files, arrow_schema=encode_schema(schema))
-    reconciler.current_ledger().put_input(record)
+    reconciler.current_ledger().inputs.put_input(record)
 
     assert isinstance(drive(reconciler).outcome, Finish)
     assert_exactly_once(disk_place, range(ROWS))

@@ -52,7 +52,7 @@ def test_a_row_step_that_drops_rows_commits_the_others(disk_place: Place, tmp_pa
     ended = run(disk_place, write_inputs(tmp_path / "in"), {"call": f"{module}:even", "input": "row"})
 
     assert isinstance(ended.outcome, Finish)
-    assert (ended.mark.rows_read, ended.mark.rows_written) == (ROWS, ROWS // 2)
+    assert (ended.commit.rows_read, ended.commit.rows_written) == (ROWS, ROWS // 2)
     assert_exactly_once(disk_place, range(0, ROWS, 2))
 
 
@@ -154,7 +154,7 @@ def test_a_step_that_raises_names_itself_file_row_and_cause_and_the_mended_code_
     resumed = drive(reconciler)
 
     assert isinstance(resumed.outcome, Finish), resumed.outcome
-    assert len(resumed.mark.code_digests) == 2  # type: ignore[union-attr]
+    assert len(resumed.commit.code_digests) == 2  # type: ignore[union-attr]
     assert_exactly_once(disk_place, range(ROWS))
 
 
@@ -168,7 +168,7 @@ def test_restart_on_a_code_change_drops_what_other_code_has_sealed(disk_place: P
     ended = run(disk_place, source, {"call": f"{mended}:work", "input": "row"}, onCodeChange="Restart")
 
     assert isinstance(ended.outcome, Finish)
-    assert len(ended.mark.code_digests) == 1
+    assert len(ended.commit.code_digests) == 1
     assert_exactly_once(disk_place, range(ROWS))
     assert {row["text"] for row in disk_place.rows()} == {"new"}
 
@@ -251,8 +251,8 @@ def test_short_intervals_make_many_segments_and_every_row_once(disk_place: Place
 
     ended = drive(reconciler)
 
-    ledger = Ledger(reconciler.store, ended.key)
-    closed = ledger.read_closed(1)
+    ledger = Ledger(reconciler.observer.store, ended.key)
+    closed = ledger.attempts.read_closed(1)
     assert closed is not None
     assert max(closed.chain_lengths) >= 3
     assert_exactly_once(disk_place, range(600))

@@ -51,7 +51,9 @@ def test_a_task_of_the_dataframe_way_names_the_step_and_the_rows_that_had_begun(
     table: pa.Table = rows_of(range(20))
     folder = write_orc(table, tmp_path / "in", 1)
 
-    code, output = ended(lance_place, tmp_path, "exit", {"format": "orc", "path": str(folder), "keyColumns": ["id"]})
+    code, output = ended(
+        lance_place, tmp_path, "exit", {"spark": {"format": "orc", "paths": [str(folder)], "keyColumns": ["id"]}}
+    )
 
     assert code == 1, output
     assert "step 'predict' on rows " in output, output

@@ -23,10 +23,10 @@ ROWS = 400
 def sealed(place: Place, source: Path) -> Reconciler:
     """Return a loop whose write is sealed and closed, and not claimed."""
     reconciler = reconciler_for(manifest_for(place, source), place)
-    while not (seen := reconciler.observe(reconciler.current_ledger())).attempts or not seen.attempts[-1].is_complete:
+    while not (seen := reconciler.observer.observe()).attempts or not seen.attempts[-1].is_complete:
         reconciler.step()
-        reconciler.drivers.wait_a_moment()  # type: ignore[attr-defined]
-    assert reconciler.current_ledger().list_claims() == []
+        reconciler.observer.drivers.wait_a_moment()  # type: ignore[attr-defined]
+    assert reconciler.current_ledger().commits.list_claims() == []
     return reconciler
 
 

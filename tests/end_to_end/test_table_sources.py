@@ -20,7 +20,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import merge
 from checkpoint_protocol.records import PinnedIceberg, PinnedLance
 from checkpoint_protocol.store import open_store
-from checkpoint_spark.staging import ranges_of
+from checkpoint_spark.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import Place
@@ -113,7 +113,7 @@ def test_a_resume_reads_only_what_is_missing_and_opens_no_file_that_is_done(
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert_exactly_once(place, range(400))
     ledger = ledger_of(place, ended)
-    plan, standing = ledger.read_plan(2), ledger.read_input()
+    plan, standing = ledger.plans.read_plan(2), ledger.inputs.read_input()
     assert plan is not None
     assert standing is not None
     assert plan.done_files > 0
@@ -149,7 +149,7 @@ def test_deleted_rows_are_not_taken_and_are_covered(disk_place: Place, kind: str
     expected = set(range(400)) - {0, 7, 99, 150, 399}
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert_exactly_once(disk_place, expected)
-    assert ended.mark.rows_read == len(expected)
+    assert ended.commit.rows_read == len(expected)
 
 
 def test_where_and_columns_are_pushed_into_the_table(disk_place: Place, kind: str, opened: Counter[str]) -> None:
@@ -162,8 +162,8 @@ def test_where_and_columns_are_pushed_into_the_table(disk_place: Place, kind: st
 
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert sorted(row["text"] for row in disk_place.rows()) == sorted(f"zeile {n}" for n in (*range(150, 160), 399))
-    assert ended.mark.rows_read == 11
-    standing = ledger_of(disk_place, ended).read_input()
+    assert ended.commit.rows_read == 11
+    standing = ledger_of(disk_place, ended).inputs.read_input()
     assert standing is not None
     if kind == "iceberg":  # by the manifests' statistics two of the four files cannot have such rows
         assert len(standing.files) == len(opened) == 2
@@ -218,11 +218,11 @@ def test_a_driver_is_told_of_the_table_without_its_catalog(iceberg_place: Place)
     ended = run(iceberg_place, source.section())
 
     ledger = ledger_of(iceberg_place, ended)
-    launch, standing = ledger.read_launch(1), ledger.read_input()
+    launch, standing = ledger.attempts.read_launch(1), ledger.inputs.read_input()
     assert launch is not None
     assert standing is not None
-    assert launch.source_table == standing.table
-    assert isinstance(standing.table, PinnedIceberg)
+    assert launch.source_tables == standing.tables
+    assert isinstance(standing.tables[0], PinnedIceberg)
     assert "sqlite" not in launch.model_dump_json()
 
 
@@ -287,9 +287,9 @@ def test_a_named_version_of_a_dataset_is_read(lance_place: Place) -> None:
 
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert_exactly_once(lance_place, range(200))
-    standing = ledger_of(lance_place, ended).read_input()
+    standing = ledger_of(lance_place, ended).inputs.read_input()
     assert standing is not None
-    assert standing.table == PinnedLance(uri=source.uri, at_version=2)
+    assert standing.tables == (PinnedLance(uri=source.uri, at_version=2),)
     assert_stalled(unknown, reasons.SOURCE_MISSING, "version 99")
 
 
@@ -336,10 +336,10 @@ def test_files_that_are_gone_after_all_their_rows_were_sealed_do_not_matter(disk
     store = open_store(disk_place.checkpoint_uri, disk_place.settings)
     reconciler = reconciler_for(manifest_for(disk_place, source.section()), disk_place, DirectDrivers(store, disk_place.settings))
     ledger = reconciler.current_ledger()
-    standing = ledger.read_input()
+    standing = ledger.inputs.read_input()
     assert standing is not None
-    ledger.close(1)
-    covered = merge(piece for seal in ledger.counted_seals([1]) for piece in ranges_of(seal))
+    ledger.chains.close(1)
+    covered = merge(piece for seal in ledger.chains.counted_seals([1]) for piece in ranges_of(seal))
     whole = [
         n for n, file in enumerate(standing.files) if any(p.file == n and (p.start, p.end) == (0, file.end) for p in covered)
     ]
@@ -358,7 +358,7 @@ def test_a_source_that_is_the_sink_under_another_catalog_name_is_refused(iceberg
     settings = iceberg_place.settings
     twin = settings.model_copy(update={"catalogs": {**settings.catalogs, "twin": settings.catalogs["test"]}})
     iceberg_place.settings = twin
-    section = {"format": "iceberg", "iceberg": {"catalog": "twin", "table": iceberg_place.sink()["iceberg"]["table"]}}
+    section = {"iceberg": {"catalog": "twin", "table": iceberg_place.sink()["iceberg"]["table"]}}
 
     # A SQL catalog keeps its own name in each row: the table gets a row under the other name.
     with sqlite3.connect(settings.catalogs["test"].uri.removeprefix("sqlite:///")) as connection:
@@ -375,7 +375,7 @@ def test_a_dataset_that_is_the_sink_by_another_spelling_is_refused(lance_place: 
     lance_place.create(SCHEMA)
     uri = lance_place.sink()["lance"]["uri"]
 
-    ended = run(lance_place, {"format": "lance", "lance": {"uri": f"{uri}/"}})
+    ended = run(lance_place, {"lance": {"uri": f"{uri}/"}})
 
     assert_stalled(ended, reasons.MANIFEST_INVALID, "source and sink are one table")
 
@@ -393,8 +393,8 @@ def test_the_next_epoch_takes_exactly_what_was_appended_since(disk_place: Place,
     ended = run(disk_place, source.section(), runNonce="2")
     again = run(disk_place, source.section(), runNonce="3")
 
-    assert ended.mark.rows_read == 100
-    assert again.mark.rows_read == 0
+    assert ended.commit.rows_read == 100
+    assert again.commit.rows_read == 0
     assert_exactly_once(disk_place, range(300))
 
 
@@ -435,7 +435,7 @@ def test_with_skip_only_what_was_appended_is_taken_although_files_were_rewritten
     ended = run(disk_place, source.section(), runNonce="2", onReplaced="Skip")
 
     assert isinstance(ended.outcome, Finish), ended.outcome
-    assert ended.mark.rows_read == 50
+    assert ended.commit.rows_read == 50
     assert_exactly_once(disk_place, range(250))
 
 

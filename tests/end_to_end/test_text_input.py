@@ -40,9 +40,9 @@ def test_a_csv_file_is_cut_at_line_ends_and_resumed_after_a_crash(place: Place, 
     source = tmp_path / "größe.csv"
     expected = [f'"ü" {n}, {"x" * (n % 50)}' for n in range(ROWS)]
     source.write_text(csv_text(expected), encoding="utf-8")
-    interrupted(place, source, source={"format": "csv"})
+    interrupted(place, source, files={"format": "csv"})
 
-    assert isinstance(run(place, source, source={"format": "csv"}), Finish)
+    assert isinstance(run(place, source, files={"format": "csv"}), Finish)
     assert_exactly_once(place, range(ROWS))
     assert texts(place) == dict(enumerate(expected))
 
@@ -53,13 +53,13 @@ def test_quoted_line_breaks_are_refused_unless_multi_line_is_set(disk_place: Pla
     expected = [f"line one {n}\nline two" for n in range(ROWS)]
     source.write_text(csv_text(expected), encoding="utf-8")
 
-    refused = run(disk_place, source, source={"format": "csv"})
+    refused = run(disk_place, source, files={"format": "csv"})
     assert isinstance(refused, Stall)
     assert refused.reason == reasons.SOURCE_UNREADABLE
     assert "multiLine" in refused.message
     assert disk_place.rows() == []
 
-    manifest = manifest_for(disk_place, source, name="again", source={"format": "csv", "options": {"multiLine": True}})
+    manifest = manifest_for(disk_place, source, name="again", files={"format": "csv", "csv": {"multiLine": True}})
     assert isinstance(drive(reconciler_for(manifest, disk_place)).outcome, Finish)
     assert_exactly_once(disk_place, range(ROWS))
     assert texts(disk_place) == dict(enumerate(expected))
@@ -72,9 +72,9 @@ def test_gzip_files_are_one_split_each_and_resumed_after_a_crash(disk_place: Pla
     for part in range(4):
         lines = "".join(json.dumps({"id": n, "text": f"ü {n}"}) + "\n" for n in range(part * 500, part * 500 + 500))
         (folder / f"{part}.json.gz").write_bytes(gzip.compress(lines.encode()))
-    interrupted(disk_place, folder, source={"format": "json"})
+    interrupted(disk_place, folder, files={"format": "json"})
 
-    assert isinstance(run(disk_place, folder, source={"format": "json"}), Finish)
+    assert isinstance(run(disk_place, folder, files={"format": "json"}), Finish)
     assert_exactly_once(disk_place, range(2_000))
 
 
@@ -85,12 +85,12 @@ def test_a_value_that_does_not_fit_the_fixed_schema_is_named_with_the_way_out(di
     lines = ["id,text", *(f"{n},{'y' * 100}" for n in range(60_000)), "not a number,z"]
     source.write_text("\n".join(lines))
 
-    refused = run(disk_place, source, source={"format": "csv"})
+    refused = run(disk_place, source, files={"format": "csv"})
 
     assert isinstance(refused, Stall)
     assert refused.reason == reasons.SOURCE_UNREADABLE
     assert "in.csv" in refused.message
-    assert "source.types" in refused.message
+    assert "source.files.types" in refused.message
 
 
 def test_a_missing_column_and_a_missing_path_are_named(disk_place: Place, tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_a_missing_column_and_a_missing_path_are_named(disk_place: Place, tmp_pa
     source = tmp_path / "in.csv"
     source.write_text(csv_text(["a"]))
 
-    no_column = run(disk_place, source, source={"format": "csv", "columns": ["id", "txt"]})
+    no_column = run(disk_place, source, files={"format": "csv"}, source={"columns": ["id", "txt"]})
     assert isinstance(no_column, Stall)
     assert "'txt'" in no_column.message
 
-    manifest = manifest_for(disk_place, tmp_path / "nothing*.csv", name="other", source={"format": "csv"})
+    manifest = manifest_for(disk_place, tmp_path / "nothing*.csv", name="other", files={"format": "csv"})
     no_path = drive(reconciler_for(manifest, disk_place)).outcome
     assert isinstance(no_path, Stall)
     assert no_path.reason == reasons.SOURCE_MISSING

@@ -11,13 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from checkpoint_protocol.manifest import FIRST_NULL_VALUES, IcebergSource, LanceSource, Quarantine, Source, SourceOptions, Step
+from checkpoint_protocol.manifest import Quarantine
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     BundleRecord,
     CheckedBundle,
     ClaimRecord,
     ClosedRecord,
+    CommitRecord,
     DeletedRecord,
     DeleteFile,
     FailureRecord,
@@ -40,7 +41,6 @@ from checkpoint_protocol.records import (
     LanceFragment,
     LanceTarget,
     LaunchRecord,
-    MarkRecord,
     NameRecord,
     NoTarget,
     OutputRecord,
@@ -64,8 +64,21 @@ from checkpoint_protocol.records import (
     WriteRecord,
     encode,
 )
+from checkpoint_protocol.source import (
+    CsvOptions,
+    FilesSource,
+    IcebergSource,
+    LanceSource,
+    ProgramSource,
+    Source,
+    SparkSource,
+    UnionMember,
+)
+from checkpoint_protocol.steps import Step
 
 FOLDER: Final = Path(__file__).with_name("records")
+#: What releases before stored of kinds that have another version by now.
+VERSION_1: Final = FOLDER / "version-1"
 
 _TOKEN = "00112233445566778899aabbccddeeff"
 _OTHER = "ffeeddccbbaa99887766554433221100"
@@ -104,22 +117,20 @@ _PINNED = PinnedIceberg(
     partition_specs_json=('{"spec-id":0,"fields":[]}', '{"spec-id":1,"fields":[]}'),
     name_mapping_json='[{"field-id":1,"names":["id"]}]',
 )
-#: As the first release stored them where a manifest said nothing.
-_FIRST_OPTIONS = SourceOptions(null_values=FIRST_NULL_VALUES)
 _LAUNCH = LaunchRecord(
     token=_TOKEN,
     attempt=2,
     run_nonce="2026-01-02",
     source=Source(
-        format="csv",
-        paths=("s3://in/a/*.csv", "/in/größe.csv"),
-        options=SourceOptions(
-            header=False, delimiter=";", quote="'", escape="\\", null_values=("", "-"), multi_line=True, compression="gzip"
+        files=FilesSource(
+            format="csv",
+            paths=("s3://in/a/*.csv", "/in/größe.csv"),
+            csv=CsvOptions(header=False, delimiter=";", quote="'", escape="\\", null_values=("", "-"), multi_line=True),
+            compression="Gzip",
+            types={"id": "int64"},
+            split_size="64Mi",  # type: ignore[arg-type]
         ),
         columns=("id", "text"),
-        types={"id": "int64"},
-        key_columns=("id",),
-        split_size="64Mi",  # type: ignore[arg-type]
     ),
     steps=(
         Step(call="code.flights:Model", input="row", name="predict", arguments={"size": 3, "rate": 0.5, "on": ["a", None, True]}),
@@ -201,14 +212,14 @@ SAMPLES: Final[dict[str, Record]] = {
         parts=(StoredPart(token=_TOKEN, count=2, digest="3a" * 32), StoredPart(token=_TOKEN[::-1], count=1, digest="4b" * 32)),
         totals=InputTotals(files=3, size_bytes=3000, rows=None, retried=0),
         arrow_schema=_SCHEMA,
-        table=None,
+        tables=(),
     ),
     "input-of-a-table-in-parts": InputIndexRecord(
         token=_TOKEN,
         parts=(StoredPart(token=_TOKEN, count=2, digest="3a" * 32),),
         totals=InputTotals(files=2, size_bytes=3000, rows=700, retried=5),
         arrow_schema=_SCHEMA,
-        table=PinnedLance(uri="s3://lake/größe.lance", at_version=8),
+        tables=(PinnedLance(uri="s3://lake/größe.lance", at_version=8),),
     ),
     "input-part": InputPartRecord(
         token=_TOKEN,
@@ -247,7 +258,7 @@ SAMPLES: Final[dict[str, Record]] = {
             ),
         ),
         arrow_schema=_SCHEMA,
-        table=_PINNED,
+        tables=(_PINNED,),
     ),
     "input-lance": InputRecord(
         token=_TOKEN,
@@ -257,22 +268,18 @@ SAMPLES: Final[dict[str, Record]] = {
             ),
         ),
         arrow_schema=_SCHEMA,
-        table=PinnedLance(uri="s3://lake/in.lance", at_version=4),
+        tables=(PinnedLance(uri="s3://lake/in.lance", at_version=4),),
     ),
     "launch-from-iceberg": _LAUNCH.model_copy(
         update={
             "source": Source(
-                options=_FIRST_OPTIONS,
-                format="iceberg",
                 iceberg=IcebergSource(catalog="local", table="db.quelle", snapshot_id=9223372036854775807),
                 where="größe >= 1 and x = 'a'",
             ),
-            "source_table": _PINNED.model_copy(update={"snapshot_id": None, "name_mapping_json": None}),
+            "source_tables": (_PINNED.model_copy(update={"snapshot_id": None, "name_mapping_json": None}),),
         }
     ),
-    "launch-from-lance": _LAUNCH.model_copy(
-        update={"source": Source(format="lance", options=_FIRST_OPTIONS, lance=LanceSource(uri="s3://lake/in.lance", version=4))}
-    ),
+    "launch-from-lance": _LAUNCH.model_copy(update={"source": Source(lance=LanceSource(uri="s3://lake/in.lance", version=4))}),
     "launch-iceberg": _LAUNCH,
     "input-with-rows-tried-again": InputRecord(
         token=_TOKEN,
@@ -299,7 +306,7 @@ SAMPLES: Final[dict[str, Record]] = {
             "sink_format": "none",
             "attempt": 1,
             "counted": (),
-            "source": Source(format="parquet", options=_FIRST_OPTIONS, path="/in"),
+            "source": Source(files=FilesSource(format="parquet", paths=("/in",))),
             "steps": (),
             "run_nonce": "",
             "code": None,
@@ -308,26 +315,47 @@ SAMPLES: Final[dict[str, Record]] = {
     "launch-dataframe": _LAUNCH.model_copy(
         update={
             "source": Source(
-                options=_FIRST_OPTIONS,
-                format="jdbc",
-                way="DataFrame",
-                sql="SELECT id, upper(text) AS text FROM input",
-                reader_options={"url": "jdbc:sqlite:/in.db", "dbtable": "rows", "password": "${env:PASSWORD}"},
-                key_columns=("id",),
+                spark=SparkSource(
+                    format="jdbc",
+                    sql="SELECT id, upper(text) AS text FROM input",
+                    options={"url": "jdbc:sqlite:/in.db", "dbtable": "rows", "password": "${env:PASSWORD}"},
+                    key_columns=("id",),
+                )
             ),
         }
     ),
     "launch-program": _LAUNCH.model_copy(
-        update={
-            "source": Source(format="program", options=_FIRST_OPTIONS, program="jobs.nightly:main", key_columns=("id", "day"))
-        }
+        update={"source": Source(program=ProgramSource(call="jobs.nightly:main", key_columns=("id", "day")))}
     ),
     "launch-table": _LAUNCH.model_copy(
         update={
             "source": Source(
-                format="table", options=_FIRST_OPTIONS, table="lake.db.größe", columns=("id", "text"), key_columns=("id",)
+                spark=SparkSource(table="lake.db.größe", key_columns=("id",)),
+                columns=("id", "text"),
             )
         }
+    ),
+    "launch-of-a-union": _LAUNCH.model_copy(
+        update={
+            "source": Source(
+                union=(
+                    UnionMember(files=FilesSource(format="json", paths=("/in/*.json",), schema_rule="Same")),
+                    UnionMember(iceberg=IcebergSource(catalog="local", table="db.quelle", branch="audit")),
+                    UnionMember(lance=LanceSource(uri="s3://lake/in.lance")),
+                ),
+                where="id > 7",
+            ),
+            "source_tables": (None, _PINNED, None),
+        }
+    ),
+    "input-of-a-union": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(path="/in/a.json", etag="abc-1", size_bytes=1000, unit="bytes", end=1000),
+            SourceFile(path="s3://lake/in.lance fragment 0", etag="00ff.lance|", size_bytes=77, unit="rows", end=9, source=2),
+        ),
+        arrow_schema=_SCHEMA,
+        tables=(None, _PINNED, PinnedLance(uri="s3://lake/in.lance", at_version=4)),
     ),
     "launch-before-the-table": _LAUNCH.model_copy(update={"target": None}),
     "output": OutputRecord(token=_TOKEN, arrow_schema=_SCHEMA),
@@ -410,6 +438,18 @@ SAMPLES: Final[dict[str, Record]] = {
     "seal-with-rows-that-failed": _SEAL.model_copy(
         update={"quarantined": Quarantined(rows=(_ROW,), objects=(QuarantineObject(token=_OTHER, rows=12),))}
     ),
+    "seal-keys-with-digest": _SEAL.model_copy(
+        update={
+            "covered": KeysCovered(
+                objects=(
+                    KeysObject(
+                        path="staged/0123456789abcdef/1/2/keys/11-00.parquet", rows=1150, size_bytes=9876, digest="0f" * 32
+                    ),
+                ),
+                keys=KeySet(rows=1150, fingerprint="0123456789abcdef00000000000000ff"),
+            )
+        }
+    ),
     "seal-with-keys-that-failed": _SEAL.model_copy(
         update={
             "covered": KeysCovered(
@@ -453,7 +493,7 @@ SAMPLES: Final[dict[str, Record]] = {
         token=_TOKEN, index=0, base=IcebergBase(table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1", snapshot_id=None)
     ),
     "claim-lance": ClaimRecord(token=_TOKEN, index=3, base=LanceBase(identity=_OTHER, at_version=8)),
-    "mark": MarkRecord(
+    "mark": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/1",
         target="local.db.flüge",
@@ -465,7 +505,7 @@ SAMPLES: Final[dict[str, Record]] = {
         attempts=2,
         code_digests=(_CODE, _MENDED),
     ),
-    "mark-with-rows-that-failed": MarkRecord(
+    "mark-with-rows-that-failed": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/1",
         target="local.db.flüge",
@@ -478,7 +518,7 @@ SAMPLES: Final[dict[str, Record]] = {
         code_digests=(_CODE,),
         rows_quarantined=13,
     ),
-    "mark-of-what-was-rolled-back": MarkRecord(
+    "mark-of-what-was-rolled-back": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/1",
         target="local.db.flüge",
@@ -493,7 +533,7 @@ SAMPLES: Final[dict[str, Record]] = {
     ),
     "seal-of-text": _SEAL.model_copy(update={"read_digest": _MENDED}),
     "launch-of-an-edited-source": _LAUNCH.model_copy(update={"counted": (2,), "input_since": 2}),
-    "mark-of-text-read-in-two-ways": MarkRecord(
+    "mark-of-text-read-in-two-ways": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/1",
         target="local.db.flüge",
@@ -507,7 +547,20 @@ SAMPLES: Final[dict[str, Record]] = {
         read_digests=(_CODE, _MENDED),
         input_since=2,
     ),
-    "mark-of-nothing": MarkRecord(
+    "mark-of-a-deleted-epoch": CommitRecord(
+        token=_TOKEN,
+        key="0123456789abcdef/2",
+        target="db.rows",
+        table_identity=None,
+        commit_id=None,
+        rows_read=0,
+        rows_written=0,
+        files=0,
+        attempts=3,
+        code_digests=(),
+        was_deleted=True,
+    ),
+    "mark-of-nothing": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/2",
         target="(no table)",

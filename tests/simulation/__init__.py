@@ -10,7 +10,7 @@ simulated: the store, the tables, processes, time. The checks look at the table 
     world                  one table, some writes, and all of the above
     runners, drivers       actors: the production loop, the production tasks
     deleters               actors: the production deletion
-    tempers, chaos         the adversary; then faults stop and a fresh runner must end
+    faults, chaos         the adversary; then faults stop and a fresh runner must end
     deaths                 one death at one place, enumerated
     checks                 the invariants
     mutants                planted bugs, which the checks must catch

@@ -1,7 +1,7 @@
 """The adversary: who runs next, what fails, who dies, who sleeps and wakes as a zombie. Then faults stop, and all must end.
 
-An example is one call of `play`: a scene, a temper, some steps in which anything may happen; then, for each write, a fresh
-runner that must finish within a bound while zombies still run; last, every zombie runs to its end.
+An example is one call of `play`: a scene, weights of the faults, some steps in which anything may happen; then, for each write,
+a fresh runner that must finish within a bound while zombies still run; last, every zombie runs to its end.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Final
 
 from tests.simulation.choices import Choices, weighted
 from tests.simulation.deleters import start_deleter
+from tests.simulation.faults import ANYTHING, FaultWeights, Focus, Scene, one_of
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.runners import start_runner
 from tests.simulation.scheduler import EFFECTS, VARIED, Actor, Order, Point
 from tests.simulation.source import Input
-from tests.simulation.tempers import ANYTHING, Focus, Scene, Temper, one_of
 from tests.simulation.turns import A_LITTLE, ONE_CALL, TO_A_CROSSING, TO_ITS_SLEEP, Turns
 from tests.simulation.world import DeletionLog, Format, Job, RunnerLog, World
 
 _VARIED_BEFOREHAND: Final = frozenset({"describe-input", "read", "cores", "ship", "start"})
-_REQUESTS: Final = frozenset({"swap", "append", "fence", "bury"})
+_REQUESTS: Final = frozenset({"swap", "append", "fence", "block_commit"})
 
 _ZOMBIE_STRIDES: Final = (TO_ITS_SLEEP, TO_A_CROSSING, A_LITTLE, ONE_CALL)
 _MOST_RUNNERS: Final = 4
@@ -35,7 +35,7 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION, focus: Foc
     world = World(format, parts, is_cluster=choices.below(2) == 1)
     try:
         _set_up(world, choices, focus)
-        torment(world, choices, focus.temper(choices), one_of(choices, focus.steps))
+        torment(world, choices, focus.draw_weights(choices), one_of(choices, focus.steps))
         if focus.deletes:
             _end_with_deletion(world, choices, focus)
             return world
@@ -57,7 +57,8 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION, focus: Foc
 def _set_up(world: World, choices: Choices, focus: Focus) -> None:
     explodes = choices.below(3) == 1
     world.row_bytes = one_of(choices, focus.row_bytes)
-    world.add_job(list(one_of(choices, focus.sizes)), explodes=explodes)
+    waits = choices.below(3) == 1
+    world.add_job(list(one_of(choices, focus.sizes)), explodes=explodes, waits=waits)
     if choices.below(focus.extras) == 1:
         world.add_job([2, 1], explodes=explodes)
     if focus.fails:
@@ -69,8 +70,14 @@ def _set_up(world: World, choices: Choices, focus: Focus) -> None:
     for job in world.jobs:
         start_runner(world, job)
     _play_until(world, choices, one_of(choices, focus.scenes))
-    if focus.deletes:
+    world.retains = focus.retains
+    if focus.deletes and not focus.retains:
         start_deleter(world, world.jobs[0])
+
+
+def _may_be_deleted(world: World) -> bool:
+    """A write whose records are kept is deleted in its second epoch: in its first, it would be forgotten."""
+    return not world.retains or bool(world.jobs[0].epoch_ends)
 
 
 def _let_rows_fail(job: Job, choices: Choices) -> None:
@@ -90,7 +97,7 @@ def _try_again(world: World, choices: Choices, focus: Focus) -> None:
     job.input.poison = frozenset(number for number in job.input.poison if choices.below(2))
     job.begin_next_epoch(2 if job.retry != "Only" and choices.below(2) else 0)
     start_runner(world, job)
-    torment(world, choices, focus.temper(choices), one_of(choices, focus.steps))
+    torment(world, choices, focus.draw_weights(choices), one_of(choices, focus.steps))
     settle(world, choices, job)
 
 
@@ -108,12 +115,18 @@ def _play_until(world: World, choices: Choices, scene: Scene) -> None:
 def _end_with_deletion(world: World, choices: Choices, focus: Focus) -> None:
     """Delete the first write, in its first epoch or after it; a runner that does not know may come afterwards."""
     deleted, *others = world.jobs
-    if not world.is_deleted(deleted) and choices.below(4) == 1:
+    if focus.retains or (not world.is_deleted(deleted) and choices.below(4) == 1):
         settle(world, choices, deleted)
         deleted.begin_next_epoch(2)
         start_runner(world, deleted)
-        torment(world, choices, focus.temper(choices), one_of(choices, focus.steps))
+        if focus.retains:
+            start_deleter(world, deleted)
+        torment(world, choices, focus.draw_weights(choices), one_of(choices, focus.steps))
     settle_deletion(world, choices, deleted)
+    if focus.retains:
+        # Applied again, while all who worked for the object before may go on.
+        world.objects_gone += 1
+        settle(world, choices, deleted)
     for job in others:
         settle(world, choices, job)
     if choices.below(2) == 1:
@@ -124,17 +137,17 @@ def _end_with_deletion(world: World, choices: Choices, focus: Focus) -> None:
 # --- chaos ----------------------------------------------------------------------------------------------------------------
 
 
-def torment(world: World, choices: Choices, temper: Temper, steps: int) -> None:
+def torment(world: World, choices: Choices, weights: FaultWeights, steps: int) -> None:
     """Let anything happen for a number of steps."""
     turns = Turns(world)
     for _ in range(steps):
         candidates = turns.candidates(world.scheduler.actors)
         if not candidates and not any(actor.is_paused for actor in world.scheduler.actors):
             return
-        _step(world, choices, temper, turns, candidates)
+        _step(world, choices, weights, turns, candidates)
 
 
-def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidates: list[Actor]) -> None:
+def _step(world: World, choices: Choices, weights: FaultWeights, turns: Turns, candidates: list[Actor]) -> None:
     scheduler = world.scheduler
     actor = candidates[0] if candidates else None
     point = actor.point if actor else None
@@ -150,27 +163,27 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
         choices,
         (
             24 if actor else 0,
-            temper.switch if len(candidates) > 1 else 0,
-            temper.rival if rivals else 0,
-            temper.crash * weight if actor else 0,
-            temper.pause * weight if actor else 0,
-            temper.wake if paused else 0,
+            weights.switch if len(candidates) > 1 else 0,
+            weights.rival if rivals else 0,
+            weights.crash * weight if actor else 0,
+            weights.pause * weight if actor else 0,
+            weights.wake if paused else 0,
             10 if flying else 0,
-            temper.strangers,
+            weights.strangers,
             (8 if idle_runners == 0 else 1) if may_run_more else 0,
-            temper.leap,
-            temper.deletes if len(world.deletions) < _MOST_DELETERS else 0,
+            weights.leap,
+            weights.deletes if len(world.deletions) < _MOST_DELETERS and _may_be_deleted(world) else 0,
             1,
         ),
     ):
         case 0 if actor:
-            turns.take(actor, _order(choices, temper, actor.point))
+            turns.take(actor, _order(choices, weights, actor.point))
         case 1:
             other = candidates[1 + choices.below(len(candidates) - 1)]
-            turns.take(other, _order(choices, temper, other.point))
+            turns.take(other, _order(choices, weights, other.point))
         case 2:
             other = one_of(choices, tuple(rivals))
-            turns.take(other, _order(choices, temper, other.point))
+            turns.take(other, _order(choices, weights, other.point))
         case 3 if actor:
             turns.take(actor, Order(crash="before" if choices.below(2) == 0 else "after"))
         case 4 if actor:
@@ -182,7 +195,7 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
             _land_or_drop(world, choices)
         case 7:
             strangers = world.table.strangers()
-            strangers[choices.below(len(strangers) if temper.removes_history else len(strangers) - 1)]()
+            strangers[choices.below(len(strangers) if weights.removes_history else len(strangers) - 1)]()
         case 8:
             _change_code(world, choices)
             start_runner(world, world.jobs[choices.below(len(world.jobs))])
@@ -195,22 +208,22 @@ def _step(world: World, choices: Choices, temper: Temper, turns: Turns, candidat
             pass
 
 
-def _order(choices: Choices, temper: Temper, point: Point) -> Order:
+def _order(choices: Choices, weights: FaultWeights, point: Point) -> Order:
     """Let the call fail, or let the actor go on for some way."""
-    if weighted(choices, (24, _fault_weight(temper, point))) == 1:
+    if weighted(choices, (24, _fault_weight(weights, point))) == 1:
         # A port names its worst fault first; it is as likely as two others.
         return Order(point.faults[max(0, choices.below(len(point.faults) + 1) - 1)], salt=choices.below(256))
-    return replace(one_of(choices, temper.strides), luck=choices.below(1 << 16))
+    return replace(one_of(choices, weights.strides), luck=choices.below(1 << 16))
 
 
-def _fault_weight(temper: Temper, point: Point) -> int:
+def _fault_weight(weights: FaultWeights, point: Point) -> int:
     if not point.faults:
         return 0
     if point.kind in VARIED:
         return 8
     if point.kind == "put":
-        return temper.puts
-    return temper.requests if point.kind in _REQUESTS or point.kind == "start" else temper.reads
+        return weights.puts
+    return weights.requests if point.kind in _REQUESTS or point.kind == "start" else weights.reads
 
 
 def _change_code(world: World, choices: Choices) -> None:

@@ -11,8 +11,8 @@ from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import overlap
-from checkpoint_protocol.records import MarkRecord
-from checkpoint_spark.staging import ranges_of
+from checkpoint_protocol.records import CommitRecord
+from checkpoint_spark.rows_by_position import ranges_of
 from tests.simulation.scheduler import Actor
 from tests.simulation.tables import Row
 from tests.simulation.world import Job, RunnerLog, World
@@ -26,6 +26,8 @@ def violations(world: World) -> list[str]:
     deleted = [job for job in world.jobs if world.is_deleted(job)]
     for job in deleted:
         found += _of_deletion(world, job)
+    if world.retains:
+        found += _of_retention(world, world.jobs[0])
     for job in world.jobs:
         if job in deleted:
             continue
@@ -39,7 +41,10 @@ def violations(world: World) -> list[str]:
     found += [
         f"{log.actor.name} stalled: {log.outcome.reason}: {log.outcome.message}"
         for log in world.runners
-        if isinstance(log.outcome, Stall) and not _is_expected_stall(world, log) and log.job not in deleted
+        if isinstance(log.outcome, Stall)
+        and not _is_expected_stall(world, log)
+        and log.job not in deleted
+        and not (log.outcome.reason == reasons.WRITE_DELETED and _was_deleted_once(world, log.job))
     ]
     found += _of_rows(world, expected_stalls)
     found += [
@@ -80,9 +85,22 @@ def _of_actors(world: World) -> list[str]:
 
 def _is_expected_error(world: World, actor: Actor, error: BaseException) -> bool:
     """A task tries again where the store does not answer; records of a deleted write vanish under whoever reads them."""
-    if any(actor.contest.split("/")[0] == job.uid and world.is_deleted(job) for job in world.jobs):
+    if any(actor.contest.split("/")[0] == job.uid and _was_deleted_once(world, job) for job in world.jobs):
         return actor.role != "deleter" and isinstance(error, Corrupt | Retryable)
     return actor.role == "task" and isinstance(error, Retryable)
+
+
+def _was_deleted_once(world: World, job: Job) -> bool:
+    """Whether records of it may vanish: it is deleted, or was, and applied again."""
+    return world.is_deleted(job) or any(log.job is job for log in world.deletions)
+
+
+def _of_retention(world: World, job: Job) -> list[str]:
+    """The last deletion has ended, or found its object gone. What has ended without a commit, `_of_commit_record` sees."""
+    last = [log for log in world.deletions if log.job is job][-1]
+    if last.came_late or isinstance(last.outcome, Deleted):
+        return []
+    return [f"{job.uid}: the last deleter did not finish: {last.outcome or last.actor.error or 'it goes on'}"]
 
 
 def _of_deletion(world: World, job: Job) -> list[str]:
@@ -102,15 +120,16 @@ def _of_deletion(world: World, job: Job) -> list[str]:
         found += [
             f"{log.actor.name} says that {key} is committed, and it was never committed"
             for key in sorted(told - landed)
-            if (mark := world.plain_ledger(EpochKey(job.uid, keys[key])).read_mark()) is None or mark.commit_id is not None
+            if (commit_record := world.plain_ledger(EpochKey(job.uid, keys[key])).commits.read_commit()) is None
+            or commit_record.commit_id is not None
         ]
     for key, epoch in keys.items():
         landings = world.table.landings_of(EpochKey(job.uid, epoch))
         if len(landings) > 1:
             found.append(f"{key} was committed {len(landings)} times")
         ledger = world.plain_ledger(EpochKey(job.uid, epoch))
-        mark = ledger.read_mark()
-        found += [] if mark is None else _of_mark(world, ledger, mark)
+        commit_record = ledger.commits.read_commit()
+        found += [] if commit_record is None else _of_commit_record(world, ledger, commit_record)
     return found
 
 
@@ -153,24 +172,26 @@ def _rows_that_failed(world: World, job: Job) -> tuple[set[int], list[str]]:
     for epoch in range(1, world.last_epoch(job) + 1):
         # As the runners read it: a mutant may keep elsewhere what failed.
         ledger = world.open_ledger(world.raw_store, EpochKey(job.uid, epoch))
-        mark, record = ledger.read_mark(), ledger.read_input()
-        if mark is None or record is None:
+        commit_record, record = ledger.commits.read_commit(), ledger.inputs.read_input()
+        if commit_record is None or record is None:
             continue
         indexes = [int(file.path.removeprefix("in/")) for file in record.files]
         taken = [(index, at) for index, file in zip(indexes, record.files, strict=True) for at, _ in file.only or ()]
         retried = {job.input.number(*place) for place in taken}
         wrong += [f"row {number} is taken again by epoch {epoch}, and had not failed" for number in sorted(retried - failed)]
         failed -= retried
-        launch = ledger.read_launch(mark.attempts)
+        launch = ledger.attempts.read_launch(commit_record.attempts)
         assert launch is not None
-        seals = list(ledger.counted_seals((*launch.counted, mark.attempts)))
-        rows = [position_of(row) for seal in seals for row in ledger.quarantined_rows(seal)]
+        seals = list(ledger.chains.counted_seals((*launch.counted, commit_record.attempts)))
+        rows = [position_of(row) for seal in seals for row in ledger.quarantine.quarantined_rows(seal)]
         numbers = [job.input.number(indexes[place.file], place.start) for place in rows]
         wrong += [f"row {number} is quarantined {count} times" for number, count in Counter(numbers).items() if count > 1]
-        if mark.rows_quarantined != len(rows):
-            wrong.append(f"epoch {epoch} has {len(rows)} quarantined rows, and its mark says {mark.rows_quarantined}")
-        if mark.rows_read != sum(seal.rows_read for seal in seals):
-            wrong.append(f"the mark of epoch {epoch} is not about what was closed")
+        if commit_record.rows_quarantined != len(rows):
+            wrong.append(
+                f"epoch {epoch} has {len(rows)} quarantined rows, and its commit record says {commit_record.rows_quarantined}"
+            )
+        if commit_record.rows_read != sum(seal.rows_read for seal in seals):
+            wrong.append(f"the commit record of epoch {epoch} is not about what was closed")
         failed.update(numbers)
     wrong += [f"row {number} never failed, and is quarantined" for number in sorted(failed - job.ever_failing)]
     wrong += [f"row {number} fails always, and is not quarantined" for number in sorted(job.input.poison - failed)]
@@ -186,42 +207,46 @@ def _of_epoch(world: World, ledger: Ledger, must_be_marked: bool) -> list[str]:
     found = []
     if len(landings) > 1:
         found.append(f"{ledger.key} was committed {len(landings)} times")
-    mark = ledger.read_mark()
-    if mark is not None:
-        found += _of_mark(world, ledger, mark)
+    commit_record = ledger.commits.read_commit()
+    if commit_record is not None:
+        found += _of_commit_record(world, ledger, commit_record)
     elif must_be_marked:
-        found.append(f"{ledger.key} has no mark")
+        found.append(f"{ledger.key} has no commit record")
     return found + _of_attempts(ledger)
 
 
-def _of_mark(world: World, ledger: Ledger, mark: MarkRecord) -> list[str]:
+def _of_commit_record(world: World, ledger: Ledger, commit_record: CommitRecord) -> list[str]:
     landings = world.table.landings_of(ledger.key)
-    if mark.commit_id is None:
+    if commit_record.commit_id is None:
         return [f"{ledger.key} is marked as empty, and was committed"] if landings else []
     if not landings:
-        return [f"{ledger.key} is marked as {mark.commit_id}, and was never committed"]
-    if mark.commit_id == landings[0].commit_id:
+        return [f"{ledger.key} is marked as {commit_record.commit_id}, and was never committed"]
+    if commit_record.commit_id == landings[0].commit_id:
         return []
     # Evidence was removed and the commit was known by its files: any later version that holds them is a true answer.
-    held = set(world.table.files_at(mark.commit_id) or ())
+    held = set(world.table.files_at(commit_record.commit_id) or ())
     if world.table.evidence_was_removed and held.intersection(landings[0].files):
         return []
-    return [f"{ledger.key} is marked as {mark.commit_id}, and is {landings[0].commit_id}"]
+    return [f"{ledger.key} is marked as {commit_record.commit_id}, and is {landings[0].commit_id}"]
 
 
 def _of_attempts(ledger: Ledger) -> list[str]:
     """At most one attempt is complete, and what an earlier one has sealed for it is not planned again."""
     found = []
     complete = []
-    for attempt in ledger.list_attempts():
-        launch, plan, closed = ledger.read_launch(attempt), ledger.read_plan(attempt), ledger.read_closed(attempt)
+    for attempt in ledger.attempts.list_attempts():
+        launch, plan, closed = (
+            ledger.attempts.read_launch(attempt),
+            ledger.plans.read_plan(attempt),
+            ledger.attempts.read_closed(attempt),
+        )
         assert launch is not None
         if closed is not None and closed.complete:
             complete.append(attempt)
         if plan is None:
             continue
-        covered = [piece for seal in ledger.counted_seals(launch.counted) for piece in ranges_of(seal)]
-        if twice := overlap([*covered, *(piece for task in ledger.read_tasks(plan) for piece in task)]):
+        covered = [piece for seal in ledger.chains.counted_seals(launch.counted) for piece in ranges_of(seal)]
+        if twice := overlap([*covered, *(piece for task in ledger.plans.read_tasks(plan) for piece in task)]):
             found.append(f"{ledger.key}: attempt {attempt} computes {twice[1]} again")
     if len(complete) > 1:
         found.append(f"{ledger.key}: attempts {complete} are all complete")
@@ -229,6 +254,6 @@ def _of_attempts(ledger: Ledger) -> list[str]:
 
 
 def unfinished_epochs(world: World, job: Job) -> list[int]:
-    """Return the epochs of a write that have begun and have no mark."""
+    """Return the epochs of a write that have begun and have no commit record."""
     last = world.last_epoch(job)
-    return [epoch for epoch in range(1, last + 1) if world.plain_ledger(EpochKey(job.uid, epoch)).read_mark() is None]
+    return [epoch for epoch in range(1, last + 1) if world.plain_ledger(EpochKey(job.uid, epoch)).commits.read_commit() is None]

@@ -96,11 +96,11 @@ def name_of(point: Point) -> str:
 def is_all_sealed(world: World, job: Job) -> bool:
     """Whether the latest attempt has a plan whose every task has its last seal, in the store as it is now."""
     ledger = world.plain_ledger(EpochKey(job.uid, 1))
-    attempts = ledger.list_attempts()
-    plan = ledger.read_plan(attempts[-1]) if attempts else None
+    attempts = ledger.attempts.list_attempts()
+    plan = ledger.plans.read_plan(attempts[-1]) if attempts else None
     if plan is None:
         return False
-    chains = [ledger.read_chain(plan.attempt, task) for task in range(plan.task_count)]
+    chains = [ledger.chains.read_chain(plan.attempt, task) for task in range(plan.task_count)]
     return all(chain and chain[-1].last for chain in chains)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from checkpoint_operator.deletion import DeletionOutcome
 from checkpoint_protocol.errors import Retryable
 from tests.simulation.parts import one_by_one
 from tests.simulation.runners import open_sink
@@ -16,19 +17,37 @@ def start_deleter(world: World, job: Job) -> DeletionLog:
     """Add a deleter of a write."""
     number = len(world.deletions) + 1
     actor = world.scheduler.spawn(f"deleter {number} of {job.uid}", "deleter", job.uid, lambda: _run(world, log))
-    log = DeletionLog(actor, job)
+    log = DeletionLog(actor, job, world.objects_gone)
     world.deletions.append(log)
     return log
 
 
+class _IsGone(Exception):
+    """The object was deleted, and another has its name."""
+
+
 def _run(world: World, log: DeletionLog) -> None:
-    sink = open_sink(world)
     while True:
         try:
-            outcome = world.parts.delete(world.store, log.job.uid, sink, pause=world.scheduler.sleep, ask_all=one_by_one)
+            outcome = _delete(world, log)
         except Retryable:
             world.scheduler.sleep(_POLL_S)
             continue
+        except _IsGone:
+            log.came_late = True
+            return
         log.landed = frozenset(landing.key for landing in world.table.landings if landing.key is not None)
         log.outcome = outcome
         return
+
+
+def _delete(world: World, log: DeletionLog) -> DeletionOutcome:
+    def confirm() -> None:
+        """As the API server answers: an object is there until its deletion has ended."""
+        if world.scheduler.at("get object", "", lambda _: world.objects_gone) != log.number:
+            raise _IsGone
+
+    common: dict[str, Any] = {"pause": world.scheduler.sleep, "ask_all": one_by_one}
+    if world.retains:
+        return world.parts.retain(world.store, log.job.uid, open_sink(world), confirm=confirm, **common)
+    return world.parts.delete(world.store, log.job.uid, open_sink(world), **common)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from checkpoint_formats.arrow_schema import decode_schema
-from checkpoint_operator.core.observation import DriverSight, DriverState
+from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -25,12 +25,14 @@ from checkpoint_protocol.quarantine import most_rows
 from checkpoint_protocol.records import FailureRecord, IcebergFile, IcebergTarget, LanceFragment, LaunchRecord
 from checkpoint_spark import attempt as attempts
 from checkpoint_spark.bundling import Bundler
-from checkpoint_spark.input import fix_input, look_at_files
+from checkpoint_spark.input import fix_input
 from checkpoint_spark.quarantine import Allowance
-from checkpoint_spark.staging import Task, run_task
-from checkpoint_spark.steps import Pipeline
+from checkpoint_spark.rows_by_position import RowsByPosition
+from checkpoint_spark.segments import Task, run_task
+from checkpoint_spark.steps.engine import Pipeline
 from tests.simulation.scheduler import Actor, Order
 from tests.simulation.world import Job, RunnerLog, World
+from tests.support.inputs import input_of_files
 
 #: As spark.task.maxFailures.
 _TASK_TRIES: Final = 4
@@ -46,9 +48,9 @@ class SimulatedDrivers:
     _own: dict[tuple[EpochKey, int], list[Actor]] = field(default_factory=dict)
     _expected: set[tuple[EpochKey, int]] = field(default_factory=set)
 
-    def look(self, key: EpochKey, attempt: int) -> DriverSight:
-        def effect(order: Order) -> DriverSight:
-            return DriverSight(self._state(key, attempt) if order.fault is None else DriverState(order.fault))
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
+        def effect(order: Order) -> DriverObservation:
+            return DriverObservation(self._state(key, attempt) if order.fault is None else DriverState(order.fault))
 
         return self.world.scheduler.at("state", f"driver {attempt}", effect, ("gone", "running", "not started", "starting"))
 
@@ -103,19 +105,19 @@ def _run_driver(world: World, job: Job, key: EpochKey, attempt: int, name: str) 
             {"token": new_token(), "attempt": attempt, "family": family, "reason": error.reason, "message": error.message}
         )
         with contextlib.suppress(CheckpointError):
-            ledger.put_failure(failure)
+            ledger.attempts.put_failure(failure)
 
 
 def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str) -> None:
     """As checkpoint_spark.attempt.run_attempt, whose reader cannot be handed in; its parts are the production ones."""
-    launch = ledger.read_launch(attempt)
+    launch = ledger.attempts.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"no launch record of attempt {attempt}")
-    reader = world.reader(job, launch.source.all_paths[0])
-    input_record = fix_input(ledger, launch, partial(look_at_files, launch, reader, str))
+    reader = world.reader(job, launch.source.paths[0])
+    input_record = fix_input(ledger, launch, partial(input_of_files, launch, reader, str))
     parallelism = world.scheduler.at("cores", "", lambda order: 2 if order.fault == "many" else 1, ("many",))
     plan = attempts._plan(ledger, launch, input_record, reader, parallelism)
-    standing = ledger.put_plan(plan)
+    standing = ledger.plans.put_plan(plan)
     del standing  # a driver goes on with its own plan: had another's stood, put_plan would have raised
     bundler = world.parts.bundler(ledger, attempt, plan.token)
     _ship(world, _Shipment(job, ledger.key, launch, plan.tasks, name), bundler)
@@ -177,7 +179,7 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
     """As checkpoint_spark.executor.execute_order."""
     launch = shipment.launch
     ledger = world.driver_ledger(shipment.key)
-    input_record = ledger.read_input(launch.input_since)
+    input_record = ledger.inputs.read_input(launch.input_since)
     assert launch.target is not None
     if input_record is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, "the input is gone: the write was deleted")
@@ -186,15 +188,17 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
         Task(
             attempt=launch.attempt,
             number=number,
-            pieces=shipment.tasks[number],
             code_digest=launch.code_digest,
             interval_s=launch.interval_s,
             minimum_bytes=launch.minimum_bytes,
             allowance=_allowance(launch, input_record) if launch.on_row_error == "Quarantine" else None,
         ),
-        files=input_record.files,
-        source_schema=decode_schema(input_record.arrow_schema),
-        reader=world.reader(shipment.job, launch.source.all_paths[0]),
+        RowsByPosition(
+            shipment.tasks[number],
+            input_record.files,
+            decode_schema(input_record.arrow_schema),
+            world.reader(shipment.job, launch.source.paths[0]),
+        ),
         pipeline=Pipeline(launch.steps),
         stager=world.parts.stager(
             world.scheduler,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkpoint_operator.commit.iceberg import IcebergLook
+from checkpoint_operator.commit.iceberg import IcebergState
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
@@ -69,7 +69,7 @@ class SimulatedIceberg(SimulatedTable):
         return IcebergTarget(
             table="sim.rows",
             table_uuid=_UUID,
-            data_location="sim://table/data",
+            data_location="s3://sim/table/data",
             table_schema_json=str(self.layout),
             partition_spec_json="{}",
             codec="zstd",
@@ -144,7 +144,7 @@ class SimulatedIceberg(SimulatedTable):
             )
             return Landed(key.snapshot_id)
 
-        return self._request("bury", f"{key} on {base.head}", apply)
+        return self._request("block_commit", f"{key} on {base.head}", apply)
 
     def _add(self, snapshot: _Snapshot, properties: Mapping[str, str]) -> None:
         self._all_snapshots[snapshot.snapshot_id] = snapshot
@@ -160,9 +160,9 @@ class IcebergPort:
     """One committer's view. Implements IcebergTable. A look may be of a version that is no longer the latest."""
 
     table: SimulatedIceberg
-    looked: tuple[IcebergLook, Metadata] | None = None
+    loaded: tuple[IcebergState, Metadata] | None = None
 
-    def look(self, key: EpochKey) -> IcebergLook | None:
+    def load(self, key: EpochKey) -> IcebergState | None:
         def effect(order: Order) -> Metadata:
             if order.fault == "down":
                 raise Retryable(reasons.CATALOG_UNAVAILABLE, "no answer")
@@ -171,8 +171,8 @@ class IcebergPort:
         metadata = self.table.scheduler.at("look", str(key), effect, ("stale", *READ_FAULTS))
         ancestry = metadata.ancestry()
         committed = _committed(metadata, ancestry, key)
-        is_tombstone = committed is None and _is_buried(metadata, ancestry, key)
-        look = IcebergLook(
+        is_tombstone = committed is None and _is_blocked(metadata, ancestry, key)
+        state = IcebergState(
             table_uuid=_UUID,
             head=metadata.head,
             committed=key.snapshot_id if is_tombstone else committed,
@@ -180,34 +180,34 @@ class IcebergPort:
             ancestry_is_whole=not ancestry or ancestry[-1].parent is None,
             is_tombstone=is_tombstone,
         )
-        self.looked = (look, metadata)
-        return look
+        self.loaded = (state, metadata)
+        return state
 
-    def find_incompatibility(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
-        metadata = self._metadata_of(look)
+    def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Any) -> Rejected | None:
+        metadata = self._metadata_of(state)
 
         def effect(order: Order) -> Rejected | None:
             if order.fault == "down":
                 raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
             if any(target.table_schema_json != str(metadata.layout) for target in targets):
                 return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
-            for file in files:
+            for file in change.files:
                 if not self.table.files.has(file.path, file.size_bytes):
                     return Rejected(reasons.STAGED_FILE_MISSING, file.path)
             return None
 
         return self.table.scheduler.at("incompatibility", "", effect, READ_FAULTS)
 
-    def references_any(self, look: IcebergLook, files: Any) -> bool:
-        metadata = self._metadata_of(look)
+    def references_any(self, state: IcebergState, change: Any) -> bool:
+        metadata = self._metadata_of(state)
         head = None if metadata.head is None else metadata.snapshots[metadata.head]
-        return head is not None and any(file.path in head.files for file in files)
+        return head is not None and any(file.path in head.files for file in change.files)
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Any) -> RequestOutcome:
-        return self.table.request_swap(self._metadata_of(look), key, tuple(file.path for file in files), key.snapshot_id)
+    def swap(self, state: IcebergState, key: EpochKey, change: Any) -> RequestOutcome:
+        return self.table.request_swap(self._metadata_of(state), key, tuple(file.path for file in change.files), key.snapshot_id)
 
-    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
-        return self.table.request_tombstone(self._metadata_of(look), key)
+    def block_commit(self, state: IcebergState, key: EpochKey) -> RequestOutcome:
+        return self.table.request_tombstone(self._metadata_of(state), key)
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
         """Remove what it is given, if there is a target: whose files they are is the real port's affair."""
@@ -220,10 +220,10 @@ class IcebergPort:
 
         return self.table.scheduler.at("discard", f"{key}: {', '.join(paths)}", effect)
 
-    def _metadata_of(self, look: IcebergLook) -> Metadata:
-        if self.looked is None or self.looked[0] is not look:
-            raise Corrupt("StaleLook", "not the latest look")
-        return self.looked[1]
+    def _metadata_of(self, state: IcebergState) -> Metadata:
+        if self.loaded is None or self.loaded[0] is not state:
+            raise Corrupt("StaleState", "not the state that was loaded last")
+        return self.loaded[1]
 
 
 def _committed(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey) -> int | None:
@@ -233,7 +233,7 @@ def _committed(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey)
     return key.snapshot_id if int(metadata.properties.get(key.property_name, "0")) >= key.epoch else None
 
 
-def _is_buried(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey) -> bool:
+def _is_blocked(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey) -> bool:
     if any(snapshot.key == str(key) and snapshot.is_tombstone for snapshot in ancestry):
         return True
     return int(metadata.properties.get(f"{key.property_name}.deleted", "0")) >= key.epoch

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkpoint_operator.commit.lance import LanceLook
+from checkpoint_operator.commit.lance import LanceState
 from checkpoint_operator.commit.outcomes import Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
@@ -57,7 +57,7 @@ class SimulatedLance(SimulatedTable):
 
     def describe(self) -> LanceTarget:
         return LanceTarget(
-            uri="sim://table.lance",
+            uri="s3://sim/table.lance",
             identity=_IDENTITY,
             at_version=self.latest,
             fields=(LanceField(id=self.layout, path="id", type="int64", nullable=True),),
@@ -107,8 +107,8 @@ class SimulatedLance(SimulatedTable):
 
         return self.scheduler.at("latest", "", effect, READ_FAULTS)
 
-    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
-        def effect(order: Order) -> LanceLook:
+    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
+        def effect(order: Order) -> LanceState:
             _check_up(order)
             at_version = up_to or self.latest
             self._check_openable(at_version)
@@ -125,21 +125,21 @@ class SimulatedLance(SimulatedTable):
                     committed = number
                     break
             is_tombstone = committed is None and tombstone is not None
-            return LanceLook(_IDENTITY, at_version, tombstone if is_tombstone else committed, is_whole, is_tombstone)
+            return LanceState(_IDENTITY, at_version, tombstone if is_tombstone else committed, is_whole, is_tombstone)
 
         return self.scheduler.at("look", f"{key} {since}..{up_to or 'latest'}", effect, READ_FAULTS)
 
-    def find_incompatibility(self, look: LanceLook, targets: Sequence[LanceTarget], files: Any) -> Rejected | None:
+    def find_incompatibility(self, state: LanceState, targets: Sequence[LanceTarget], change: Any) -> Rejected | None:
         def effect(order: Order) -> Rejected | None:
             _check_up(order)
-            self._check_openable(look.at_version)
-            layout = self.versions[look.at_version - 1].layout
+            self._check_openable(state.at_version)
+            layout = self.versions[state.at_version - 1].layout
             if any(target.fields[0].id != layout for target in targets):
                 return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
-            held = self.versions[look.at_version - 1].files
-            if twice := [path for path in _paths(files) if path in held]:
+            held = self.versions[state.at_version - 1].files
+            if twice := [path for path in _paths(change) if path in held]:
                 return Rejected(reasons.STAGED_RESULT_REFUSED, f"{twice[0]} is in the dataset already")
-            for path, size in ((file.path, file.size_bytes) for fragment in files for file in fragment.files):
+            for path, size in ((file.path, file.size_bytes) for fragment in change.files for file in fragment.files):
                 if not self.files.has(path, size):
                     return Rejected(reasons.STAGED_FILE_MISSING, path)
             return None
@@ -155,12 +155,12 @@ class SimulatedLance(SimulatedTable):
 
         return self.scheduler.at("landed", f"{at_version}", effect, READ_FAULTS)
 
-    def references_any(self, look: LanceLook, files: Any) -> bool:
-        self._check_openable(look.at_version)
-        return any(path in self.versions[look.at_version - 1].files for path in _paths(files))
+    def references_any(self, state: LanceState, change: Any) -> bool:
+        self._check_openable(state.at_version)
+        return any(path in self.versions[state.at_version - 1].files for path in _paths(change))
 
-    def append(self, read_version: int, key: EpochKey, files: Any) -> RequestOutcome:
-        paths = _paths(files)
+    def append(self, read_version: int, key: EpochKey, change: Any) -> RequestOutcome:
+        paths = _paths(change)
 
         def apply() -> RequestOutcome:
             if self.versions[read_version - 1].is_cleaned:
@@ -175,8 +175,8 @@ class SimulatedLance(SimulatedTable):
     def fence(self, read_version: int) -> RequestOutcome:
         return self._fence("fence", read_version, None)
 
-    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
-        return self._fence("bury", read_version, str(key))
+    def block_commit(self, read_version: int, key: EpochKey) -> RequestOutcome:
+        return self._fence("block_commit", read_version, str(key))
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
         return 0
@@ -207,5 +207,5 @@ def _check_up(order: Order) -> None:
         raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
 
 
-def _paths(files: Any) -> tuple[str, ...]:
-    return tuple(file.path for fragment in files for file in fragment.files)
+def _paths(change: Any) -> tuple[str, ...]:
+    return tuple(file.path for fragment in change.files for file in fragment.files)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from checkpoint_operator.commit import iceberg, lance
-from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
-from checkpoint_operator.deletion import DeletionOutcome, delete_write
+from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
+from checkpoint_operator.deletion import DeletionOutcome, delete_write, retain_write
 from checkpoint_operator.reconcile import Reconciler
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -34,19 +34,6 @@ def ledger_in_lockstep(made: type[Ledger], store: ObjectStore, key: EpochKey, sc
     return made(store, key, pause=scheduler.sleep, ask_all=one_by_one, part_bytes=_PART_BYTES)
 
 
-class LockstepReconciler(Reconciler):
-    """The production loop; its ledgers pause and read when the scheduler says so."""
-
-    open_ledger: Callable[[ObjectStore, EpochKey], Ledger]
-    _opened: Ledger | None = None
-
-    def current_ledger(self) -> Ledger:
-        made = super().current_ledger()
-        if made is not self._opened:
-            self._ledger = self._opened = made = self.open_ledger(made.store, made.key)
-        return made
-
-
 def _as_it_is(port: Any) -> Any:
     return port
 
@@ -57,12 +44,13 @@ class Parts:
 
     runner_ledger: type[Ledger] = Ledger
     driver_ledger: type[Ledger] = Ledger
-    reconciler: type[LockstepReconciler] = LockstepReconciler
+    reconciler: type[Reconciler] = Reconciler
     commit_to_iceberg: Callable[..., CommitOutcome] = iceberg.commit
     commit_to_lance: Callable[..., CommitOutcome] = lance.commit
-    bury_in_iceberg: Callable[..., BurialOutcome] = iceberg.bury
-    bury_in_lance: Callable[..., BurialOutcome] = lance.bury
+    block_in_iceberg: Callable[..., BlockOutcome] = iceberg.block_commit
+    block_in_lance: Callable[..., BlockOutcome] = lance.block_commit
     delete: Callable[..., DeletionOutcome] = delete_write
+    retain: Callable[..., DeletionOutcome] = retain_write
     table_port: Callable[[Any], Any] = _as_it_is
     store_port: Callable[[SimulatedStore], ObjectStore] = _as_it_is
     stager: type[SimulatedStager] = SimulatedStager

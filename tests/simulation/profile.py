@@ -11,6 +11,8 @@ from typing import Final
 
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support.effort import examples
+
 VARIABLE: Final = "CHECKPOINTED_WRITES_SIMULATION"
 _WORD, _, _TIMES = os.environ.get(VARIABLE, "").partition(":")
 
@@ -18,10 +20,10 @@ IS_LONG: Final = _WORD == "long"
 FACTOR: Final = int(_TIMES or 20) if IS_LONG else 1
 
 
-def searching(examples: int) -> settings:
+def searching(wanted: int) -> settings:
     """Return settings for so many examples in the default profile. Nothing is remembered between runs."""
     return settings(
-        max_examples=examples * FACTOR,
+        max_examples=examples(wanted) * FACTOR,
         derandomize=not IS_LONG,
         database=None,
         deadline=None,

@@ -6,23 +6,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
-from checkpoint_operator.commit.results import Files, Results, as_they_are
+from checkpoint_operator.commit.changes import Change, as_staged
+from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
+from checkpoint_operator.commit.results import Results
 from checkpoint_operator.core.actions import Wait
-from checkpoint_operator.reconcile import Write
+from checkpoint_operator.observing import Observer
+from checkpoint_operator.ports import Write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Source, Spec
-from checkpoint_protocol.outputs import Output
-from checkpoint_protocol.records import StagedFile, Target
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.records import Operation, Output, StagedFile, Target
 from tests.simulation.drivers import SimulatedDrivers
 from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
 from tests.simulation.lance_table import SimulatedLance
-from tests.simulation.parts import LockstepReconciler
 from tests.simulation.scheduler import Order
 from tests.simulation.world import Job, RunnerLog, World
+from tests.support.sources import source_of
 
 #: Shorter than one slow read, longer than none.
 _INTERVAL: Final = "5s"
@@ -43,8 +44,9 @@ def start_runner(world: World, job: Job) -> RunnerLog:
 def _run(world: World, write: Write, log: RunnerLog) -> None:
     sink = open_sink(world)
     drivers = SimulatedDrivers(world, log.job, log)
-    reconciler: LockstepReconciler = world.parts.reconciler(write, world.store, drivers, sink, clock=world.scheduler.clock)
-    reconciler.open_ledger = world.open_ledger
+    clock = world.scheduler.clock
+    observer = Observer(write, world.store, drivers, sink, clock=clock, open_ledger=world.open_ledger)
+    reconciler = world.parts.reconciler(observer)
     while True:
         try:
             done = reconciler.step()
@@ -60,13 +62,15 @@ def _run(world: World, write: Write, log: RunnerLog) -> None:
 
 
 def _spec(world: World, job: Job) -> Spec:
-    sink = {"iceberg": {"catalog": "sim", "table": "sim.rows"}} if world.format == "iceberg" else {"lance": {"uri": "sim://rows"}}
+    sink = (
+        {"iceberg": {"catalog": "sim", "table": "sim.rows"}} if world.format == "iceberg" else {"lance": {"uri": "s3://sim/rows"}}
+    )
     return Spec.model_validate(
         {
-            "source": Source(format="parquet", path=job.path),
+            "source": source_of({"files": {"format": "parquet", "paths": [job.path]}}),
             "steps": job.input.steps,
             "sink": sink,
-            "checkpoint": {"uri": "sim://checkpoints", "interval": _INTERVAL, "minimumBytes": "0"},
+            "checkpoint": {"uri": "s3://sim/checkpoints", "interval": _INTERVAL, "minimumBytes": "0"},
             "onCodeChange": job.on_code_change,
             "onRowError": "Quarantine" if job.quarantines else "Fail",
             "quarantine": {"maxRows": job.most_failed_rows, "maxShare": "100%", "retry": job.retry},
@@ -96,18 +100,18 @@ class SimulatedSink:
     def create(self, arrow_schema: str) -> Target:
         raise AssertionError("the table exists")
 
-    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
-        return as_they_are(key, targets, files)
+    def pack(self, operation: Operation, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Change:
+        return as_staged(operation, key, targets, files)
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         parts = self.world.parts
         commit = parts.commit_to_iceberg if self.world.format == "iceberg" else parts.commit_to_lance
         return commit(parts.table_port(self.port), ledger, results, self.world.scheduler.sleep)
 
-    def bury(self, ledger: Ledger) -> BurialOutcome:
+    def block_commit(self, ledger: Ledger) -> BlockOutcome:
         parts = self.world.parts
-        bury = parts.bury_in_iceberg if self.world.format == "iceberg" else parts.bury_in_lance
-        return bury(parts.table_port(self.port), ledger, self.world.scheduler.sleep)
+        block_commit = parts.block_in_iceberg if self.world.format == "iceberg" else parts.block_in_lance
+        return block_commit(parts.table_port(self.port), ledger, self.world.scheduler.sleep)
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
         return self.port.discard(key, targets, files)

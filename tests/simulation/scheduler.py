@@ -37,7 +37,7 @@ class Order:
 
 
 #: Kinds of points after which the world is another.
-EFFECTS: Final = frozenset({"put", "swap", "append", "fence", "bury", "discard", "delete", "start", "stop", "stage"})
+EFFECTS: Final = frozenset({"put", "swap", "append", "fence", "block_commit", "discard", "delete", "start", "stop", "stage"})
 #: Kinds of points where it matters most who comes first.
 CROSSINGS: Final = EFFECTS | {"look"}
 #: What varies in any run, without a fault: looks at the source, slow reads, the number of cores, speculation, listings that lag.

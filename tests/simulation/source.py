@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +12,20 @@ from typing import Any, Final
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import BatchSizing
-from checkpoint_formats.port import Chunk
-from checkpoint_protocol.manifest import Step
+from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.port import Chunk, Described
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import IcebergFile, LanceDataFile, LanceFragment, SourceFile, StagedFile
+from checkpoint_protocol.steps import Step
 from tests.simulation.scheduler import Order, Scheduler
 from tests.simulation.tables import DataFiles, Row
 
 SOURCE_SCHEMA: Final = pa.schema([("id", pa.int64())])
 TABLE_SCHEMA: Final = pa.schema([("id", pa.int64()), ("copy", pa.int64())])
 EXPLODING: Final = Step(call="tests.simulation.source:explode", input="row")
+WAITING: Final = Step(call="tests.simulation.source:explode_in_time", input="row", concurrency=3)
+#: After a row step: batches that end in the middle of what was read together.
+IN_PAIRS: Final = Step(call="tests.simulation.source:pass_on", input="arrow", batch_size=2)
 
 _SERIALS: Final = itertools.count()
 
@@ -32,6 +37,17 @@ _ROWS_OF_A_FILE: Final = 2
 def explode(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Give no row, one or two: by the number's remainder."""
     return [{"id": row["id"], "copy": number} for number in range(row["id"] % 3)]
+
+
+async def explode_in_time(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Do the same, but not in the order of the rows."""
+    for _ in range(row["id"] % 4):
+        await asyncio.sleep(0)
+    return explode(row)
+
+
+def pass_on(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
 
 
 class Fail:
@@ -63,6 +79,8 @@ class Input:
     explodes: bool
     poison: frozenset[int] = frozenset()
     flaky: frozenset[int] = frozenset()
+    #: The steps are called on several rows at once, and batches of exact sizes follow.
+    waits: bool = False
     serial: int = field(default_factory=lambda: next(_SERIALS))
 
     @property
@@ -78,7 +96,11 @@ class Input:
                 "poison": sorted(self.poison),
                 "flaky": sorted(self.flaky),
             }
-            return (Step.model_validate({"call": "tests.simulation.source:Fail", "input": "row", "arguments": arguments}),)
+            called = {"call": "tests.simulation.source:Fail", "input": "row", "arguments": arguments}
+            failing = Step.model_validate(called | ({"concurrency": 3} if self.waits else {}))
+            return (failing, IN_PAIRS) if self.waits else (failing,)
+        if self.waits:
+            return (WAITING, IN_PAIRS) if self.explodes else (IN_PAIRS,)
         return (EXPLODING,) if self.explodes else ()
 
     def number(self, file: int, position: int) -> int:
@@ -110,15 +132,19 @@ class SimulatedReader:
     row_bytes: int
     path: str = "in"
 
-    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+    def check(self, file: FoundFile) -> None:
+        raise AssertionError("asked by `validate` only")
+
+    def describe(self, found: Sequence[FoundFile]) -> Described:
         files = tuple(
             SourceFile(path=f"{self.path}/{index}", etag=f"etag {index}", size_bytes=size * self.row_bytes, unit="rows", end=size)
             for index, size in enumerate(self.input.sizes)
         )
         empty = SourceFile(path=f"{self.path}/-1", etag="etag", size_bytes=0, unit="rows", end=0)
 
-        def effect(order: Order) -> tuple[tuple[SourceFile, ...], pa.Schema]:
-            return ((empty, *files) if order.fault == "longer" else files), SOURCE_SCHEMA
+        def effect(order: Order) -> Described:
+            there = (empty, *files) if order.fault == "longer" else files
+            return Described(there, SOURCE_SCHEMA, self.path, tuple(SOURCE_SCHEMA.names))
 
         return self.scheduler.at("describe-input", "", effect, ("longer",))
 

@@ -23,7 +23,7 @@ from typing import Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.store import StoredObject
+from checkpoint_protocol.store import StoredObject, refuse_larger
 from tests.simulation.scheduler import Order, Scheduler
 
 PUT_FAULTS: Final = ("late", "lost", "dropped", "repeated", "held")
@@ -45,7 +45,7 @@ class SimulatedStore:
     """Implements ObjectStore. `flying` are puts without an answer that may land yet."""
 
     scheduler: Scheduler
-    uri: str = "sim://checkpoints"
+    uri: str = "s3://sim/checkpoints"
     objects: dict[str, _Stored] = field(default_factory=dict)
     flying: list[tuple[str, bytes]] = field(default_factory=list)
 
@@ -72,11 +72,14 @@ class SimulatedStore:
 
         return self.scheduler.at("put", path, effect, PUT_FAULTS)
 
-    def get(self, path: str) -> bytes | None:
+    def get(self, path: str, most_bytes: int) -> bytes | None:
         def effect(order: Order) -> bytes | None:
             if order.fault == "down":
                 raise _no_answer(path)
-            return self.peek(path)
+            found = self.peek(path)
+            if found is not None:
+                refuse_larger(len(found), most_bytes, f"{self.uri}/{path}")
+            return found
 
         return self.scheduler.at("get", path, effect, READ_FAULTS)
 
@@ -140,4 +143,4 @@ class SimulatedStore:
 
 
 def _no_answer(path: str) -> Retryable:
-    return Retryable(reasons.STORE_UNAVAILABLE, f"sim://checkpoints/{path}: no answer")
+    return Retryable(reasons.STORE_UNAVAILABLE, f"s3://sim/checkpoints/{path}: no answer")

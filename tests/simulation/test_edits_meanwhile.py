@@ -66,7 +66,7 @@ def test_a_column_retyped_at_each_effect_gets_no_rows_that_were_staged_before_or
             landed_wrongly.add(effect)
             assert isinstance(ended, Stall), "never silent"
             assert ended.reason == reasons.SCHEMA_CHANGED
-            assert world.plain_ledger(EpochKey(job.uid, 1)).read_mark() is None
+            assert world.plain_ledger(EpochKey(job.uid, 1)).commits.read_commit() is None
         elif isinstance(ended, Stall):
             assert ended.reason == reasons.SCHEMA_CHANGED
             assert not any(landing.key for landing in world.table.landings)
@@ -91,7 +91,7 @@ def test_a_source_edited_at_each_effect_is_read_alone_or_refused_and_undoing_tha
     for number, effect in enumerate(effects):
         world, job = new_world(format, [2, 1])
         live(world, job, Death(number, how, "all" if how == "after" else "alone"))
-        if world.plain_ledger(EpochKey(job.uid, 1)).read_mark() is not None:
+        if world.plain_ledger(EpochKey(job.uid, 1)).commits.read_commit() is not None:
             ends["too late"].add(effect)  # what is committed is told by registration.py, which no runner here asks
             world.scheduler.close()
             continue

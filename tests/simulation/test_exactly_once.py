@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.simulation.chaos import play
 from tests.simulation.checks import assert_all_is_well, violations
 from tests.simulation.choices import Drawn, Dull, Seeded
+from tests.simulation.faults import ANYTHING, COMMITS, STRANGERS, TASKS, Focus
 from tests.simulation.profile import searching
-from tests.simulation.tempers import ANYTHING, COMMITS, STRANGERS, TASKS, Focus
 from tests.simulation.world import FORMATS, Format, World
 
 

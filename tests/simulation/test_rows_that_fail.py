@@ -13,8 +13,8 @@ from tests.simulation.chaos import let_zombies_end, play, settle
 from tests.simulation.checks import assert_all_is_well
 from tests.simulation.choices import Drawn
 from tests.simulation.deaths import DULL, Death, live, new_world
+from tests.simulation.faults import ROW_ERRORS
 from tests.simulation.profile import searching
-from tests.simulation.tempers import ROW_ERRORS
 from tests.simulation.world import FORMATS, Format, Job, World
 
 
@@ -80,9 +80,9 @@ def test_beyond_the_limit_nothing_is_committed_until_it_is_raised(format: Format
     job.most_failed_rows = 3
     fresh = settle(world, DULL, job)
     assert isinstance(fresh.outcome, Finish)
-    mark = world.plain_ledger(EpochKey(job.uid, 1)).read_mark()
-    assert mark is not None
-    assert (mark.rows_quarantined, mark.rows_written) == (3, 2)
+    commit_record = world.plain_ledger(EpochKey(job.uid, 1)).commits.read_commit()
+    assert commit_record is not None
+    assert (commit_record.rows_quarantined, commit_record.rows_written) == (3, 2)
     world.scheduler.close()
 
 
@@ -109,8 +109,8 @@ def test_a_restart_with_mended_code_drops_what_was_quarantined(format: Format) -
     fresh = settle(world, DULL, job)
 
     assert isinstance(fresh.outcome, Finish)
-    mark = world.plain_ledger(EpochKey(job.uid, 1)).read_mark()
-    assert mark is not None
-    assert mark.rows_quarantined == 0
+    commit_record = world.plain_ledger(EpochKey(job.uid, 1)).commits.read_commit()
+    assert commit_record is not None
+    assert commit_record.rows_quarantined == 0
     let_zombies_end(world, DULL)
     assert_all_is_well(world)

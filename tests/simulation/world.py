@@ -73,11 +73,16 @@ class RunnerLog:
 
 @dataclass(slots=True)
 class DeletionLog:
-    """What a deleter did, and how it ended; `landed` are the keys that were in the table then."""
+    """What a deleter did, and how it ended; `landed` are the keys that were in the table then. `number`: of its object.
+
+    `came_late`: its object was gone, and it has done nothing.
+    """
 
     actor: Actor
     job: Job
+    number: int
     outcome: DeletionOutcome | None = None
+    came_late: bool = False
     landed: frozenset[str] = frozenset()
 
 
@@ -92,6 +97,9 @@ class World:
     parts: Parts = PRODUCTION
     is_cluster: bool = False
     row_bytes: int = 16 << 10
+    #: Whether a deletion keeps the records of what is committed, and how many objects of the first write's name came before.
+    retains: bool = False
+    objects_gone: int = 0
     scheduler: Scheduler = field(default_factory=Scheduler)
     files: DataFiles = field(default_factory=DataFiles)
     jobs: list[Job] = field(default_factory=list)
@@ -115,9 +123,9 @@ class World:
         kind = SimulatedIceberg if self.format == "iceberg" else SimulatedLance
         self.table = kind(self.scheduler, self.files)
 
-    def add_job(self, sizes: list[int], *, explodes: bool = False) -> Job:
+    def add_job(self, sizes: list[int], *, explodes: bool = False, waits: bool = False) -> Job:
         number = len(self.jobs) + 1
-        job = Job(f"uid-{number}", Input(first=1000 * number, sizes=sizes, explodes=explodes))
+        job = Job(f"uid-{number}", Input(first=1000 * number, sizes=sizes, explodes=explodes, waits=waits))
         self.jobs.append(job)
         return job
 

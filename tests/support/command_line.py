@@ -104,7 +104,7 @@ class CommandLine:
 
     def seals(self, attempt: int) -> int:
         ledger = self.ledger()
-        return sum(ledger.list_links(attempt).values()) if ledger else 0
+        return sum(ledger.seals.list_links(attempt).values()) if ledger else 0
 
 
 def wait_for_end(process: Running, patience_s: float = PATIENCE_S) -> tuple[int, str]:

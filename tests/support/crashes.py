@@ -8,7 +8,7 @@ from typing import Any
 
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.lance_table import PylanceTable
-from checkpoint_operator.reconcile import Sink
+from checkpoint_operator.ports import Sink
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.settings import Settings
@@ -58,8 +58,8 @@ class DyingStore:
         kind, *rest = path.split("/")
         return bool(self.effects.around("/".join([kind, *rest[1:]]), lambda: self.inner.put_if_absent(path, data)))
 
-    def get(self, path: str) -> bytes | None:
-        return self.inner.get(path)
+    def get(self, path: str, most_bytes: int) -> bytes | None:
+        return self.inner.get(path, most_bytes)
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         return self.inner.list(folder, borders)

@@ -1,4 +1,4 @@
-"""Drivers that run in a thread of this process, without Spark: the production driver and tasks, shipped directly."""
+"""Drivers that run in a thread of this process, without Spark: the production driver and tasks, called directly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from checkpoint_operator.core.observation import DriverSight, DriverState
+from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_protocol.errors import CheckpointError, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
@@ -39,11 +39,11 @@ class DirectDrivers:
     def expect(self, key: EpochKey, attempt: int) -> None:
         self._expected.add((key, attempt))
 
-    def look(self, key: EpochKey, attempt: int) -> DriverSight:
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
         thread = self._threads.get((key, attempt))
         if thread is not None:
-            return DriverSight(DriverState.RUNNING if thread.is_alive() else DriverState.GONE)
-        return DriverSight(DriverState.NOT_STARTED if (key, attempt) in self._expected else DriverState.GONE)
+            return DriverObservation(DriverState.RUNNING if thread.is_alive() else DriverState.GONE)
+        return DriverObservation(DriverState.NOT_STARTED if (key, attempt) in self._expected else DriverState.GONE)
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         self.started += 1
@@ -67,17 +67,17 @@ class DirectDrivers:
     def _drive(self, key: EpochKey, attempt: int) -> None:
         ledger = Ledger(self.store, key)
         try:
-            run_attempt(ledger, attempt, self.settings.for_drivers(), self.parallelism, self._ship, self.run_dataframes)
+            run_attempt(ledger, attempt, self.settings.for_drivers(), self.parallelism, self._run_tasks, self.run_dataframes)
         except (Killed, Superseded):
             pass
         except CheckpointError as error:
-            ledger.put_failure(
+            ledger.attempts.put_failure(
                 FailureRecord(
                     token=new_token(), attempt=attempt, family=family_of(error), reason=error.reason, message=error.message
                 )
             )
 
-    def _ship(self, orders: Sequence[str]) -> None:
+    def _run_tasks(self, orders: Sequence[str]) -> None:
         for number, order in enumerate(orders):
             self.between_tasks(number)
             self.tasks_run += 1

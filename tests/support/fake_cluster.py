@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from checkpoint_operator.cluster.api import Conflict
@@ -23,10 +24,12 @@ from checkpoint_operator.cluster.pods import (
     ROLE_LABEL,
     UID_LABEL,
 )
+from checkpoint_operator.status_model import UNOBSERVED
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.macs import WriteKeys
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import open_store
@@ -34,6 +37,7 @@ from checkpoint_spark import code as steps_code
 from checkpoint_spark.attempt import run_attempt
 from checkpoint_spark.driver import family_of
 from checkpoint_spark.executor import execute_order
+from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE, authenticated
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -58,6 +62,7 @@ class FakeApi:
     writes: dict[WriteName, dict[str, Any]] = field(default_factory=dict)
     pods: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     config_maps: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    secrets: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     events: list[Mapping[str, Any]] = field(default_factory=list)
     writes_made: list[str] = field(default_factory=list)
     down: bool = False
@@ -77,6 +82,7 @@ class FakeApi:
             known = self.writes.get(key)
             if known is None:
                 body = {**copy.deepcopy(dict(manifest)), "metadata": {**metadata, "uid": uid or new_token(), "generation": 1}}
+                body["status"] = {"observedGeneration": UNOBSERVED}  # the default of the CRD
             else:
                 body = {**known, "spec": copy.deepcopy(manifest["spec"])}
                 if body["spec"] != known["spec"]:
@@ -107,7 +113,7 @@ class FakeApi:
 
     def list_writes(self, namespace: str | None) -> Sequence[Mapping[str, Any]]:
         self._ask("list writes")
-        return [body for key, body in self.writes.items() if namespace in (None, key.namespace)]
+        return [{"metadata": body["metadata"]} for key, body in self.writes.items() if namespace in (None, key.namespace)]
 
     def patch_write(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Mapping[str, Any]:
         return self._patch("patch write", WriteName(namespace, name), {**patch, "status": None}, keep="status")
@@ -172,12 +178,39 @@ class FakeApi:
         self._ask("get configmap")
         return self.config_maps.get((namespace, name))
 
+    def get_secret(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        self._ask("get secret")
+        return copy.deepcopy(self.secrets.get((namespace, name)))
+
+    def patch_secret(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._ask("patch secret", changes=True)
+        with self._lock:
+            body = self.secrets[namespace, name]
+            version = patch.get("metadata", {}).get("resourceVersion")
+            if version is not None and version != body["metadata"]["resourceVersion"]:
+                raise Conflict("it was changed")
+            merged = merge_patch(body, patch)
+            merged["metadata"] = {**merged["metadata"], "resourceVersion": str(next(self._versions))}
+            self.secrets[namespace, name] = merged
+            result: Mapping[str, Any] = copy.deepcopy(merged)
+            return result
+
+    def put_secret(self, namespace: str, name: str) -> None:
+        """Make an empty Secret, as the chart does."""
+        metadata = {"namespace": namespace, "name": name, "resourceVersion": str(next(self._versions))}
+        self.secrets[namespace, name] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+
     def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
         self._ask("create event")
         self.events.append(event)
 
     def check(self) -> None:
         self._ask("check")
+
+    @property
+    def warnings(self) -> list[Mapping[str, Any]]:
+        """The events that people may have to act on."""
+        return [event for event in self.events if event["type"] == "Warning"]
 
     # --- as the kubelet ---------------------------------------------------------------------------------------------------------
 
@@ -283,13 +316,16 @@ class FakeKubelet:
 
     def _drive(self, pod: dict[str, Any], attempt: int) -> None:
         labels = pod["metadata"]["labels"]
-        arguments = pod["spec"]["containers"][0]["args"]
+        container = pod["spec"]["containers"][0]
+        arguments = container["args"]
+        given = next((item["value"] for item in container["env"] if item["name"] == RECORD_KEYS_VARIABLE), None)
+        keys = WriteKeys.model_validate_json(given) if given is not None else None
         store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
-        ledger = Ledger(store, EpochKey(labels[UID_LABEL], int(labels[EPOCH_LABEL])))
+        ledger = Ledger(authenticated(store, keys), EpochKey(labels[UID_LABEL], int(labels[EPOCH_LABEL])))
         code, reason = 0, "Completed"
         steps_code._in_use = None  # a pod is a new process, and these threads are one
         try:
-            run_attempt(ledger, attempt, self.settings.for_drivers(), 2, self._ship)
+            run_attempt(ledger, attempt, self.settings.for_drivers(), 2, partial(self._run_tasks, keys))
             self.after_all()
         except Killed as killed:
             code, reason = 137, str(killed) or "Error"
@@ -297,7 +333,7 @@ class FakeKubelet:
             code, reason = 3, "Error"
         except CheckpointError as error:
             code, reason = 1, "Error"
-            ledger.put_failure(
+            ledger.attempts.put_failure(
                 FailureRecord(
                     token=new_token(), attempt=attempt, family=family_of(error), reason=error.reason, message=error.message
                 )
@@ -305,8 +341,8 @@ class FakeKubelet:
         ended = {"name": "driver", "state": {"terminated": {"exitCode": code, "reason": reason}}}
         self.api.set_pod_status(pod, {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [ended]})
 
-    def _ship(self, orders: Sequence[str]) -> None:
+    def _run_tasks(self, keys: WriteKeys | None, orders: Sequence[str]) -> None:
         for number, order in enumerate(orders):
             self.between_tasks(number)
             self.tasks_run += 1
-            execute_order(order, self.settings.for_drivers())
+            execute_order(order, self.settings.for_drivers(), keys)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from checkpoint_formats.batch_sizing import BatchSizing
-from checkpoint_formats.port import Chunk, FileReader, Reader
+from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.readers import file_reader_for
-from checkpoint_protocol.manifest import Source
+from checkpoint_formats.selecting import SelectingReader, selection_of
+from checkpoint_formats.uniting import unite
+from checkpoint_formats.where import Filter
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records import Output, SourceFile
+from checkpoint_protocol.source import Source
 from checkpoint_protocol.storage import StorageSettings
 
 Row = dict[str, Any]
@@ -24,9 +28,42 @@ Row = dict[str, Any]
 scales = st.lists(st.sampled_from([2**-16, 2**-15, 2**-14, 2**-13, 2**-10, 1.0]), min_size=1, max_size=4)
 
 
-def open_reader(format: str, storage: StorageSettings | None = None, *, sets_apart: bool = False, **source: Any) -> FileReader:
-    document = json.dumps({"format": format, "path": "unused", **source})
-    return file_reader_for(Source.model_validate_json(document), storage or StorageSettings(), sets_apart=sets_apart)
+class FilesReader(SelectingReader):
+    """Finds, describes and reads the files of a source, as a driver and its tasks do one after the other."""
+
+    def __init__(
+        self, source: Source, storage: StorageSettings | None = None, *, sets_apart: bool = False, outputs: Sequence[Output] = ()
+    ) -> None:
+        storage = storage or StorageSettings()
+        assert source.files is not None
+        self._taken = selection_of(source)
+        self._files = SourceFiles(storage, outputs)
+        self._reader = file_reader_for(source.files, self._taken, storage, sets_apart=sets_apart)
+        super().__init__(self._taken, self._reader)
+
+    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
+        described = self._reader.describe(self._files.expand(paths))
+        schema = unite([described], self._taken)
+        if self._taken.condition is not None:
+            Filter(self._taken.condition, schema)
+        return described.files, schema
+
+
+def files_source(
+    format: str, paths: Sequence[str] = ("unused",), options: Mapping[str, Any] | None = None, **more: Any
+) -> Source:
+    """Return a source of files. `options`: those of CSV, and compression; `more`: fields of files, and columns and where."""
+    beside = {name: more.pop(name) for name in ("columns", "where") if name in more}
+    files = {"format": format, "paths": paths, **more}
+    if csv := {name: value for name, value in (options or {}).items() if name != "compression"}:
+        files["csv"] = csv
+    if options and "compression" in options:
+        files["compression"] = options["compression"]
+    return Source.model_validate_json(json.dumps({"files": files, **beside}))
+
+
+def open_reader(format: str, storage: StorageSettings | None = None, *, sets_apart: bool = False, **source: Any) -> FilesReader:
+    return FilesReader(files_source(format, **source), storage, sets_apart=sets_apart)
 
 
 def chunks_of(reader: Reader, file: SourceFile, piece: Range, schema: pa.Schema, paces: Sequence[float] = (1.0,)) -> list[Chunk]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from checkpoint_operator.commit.changes import StagedChange
+from checkpoint_operator.commit.results import Results
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
+    Append,
     IcebergFile,
     IcebergTarget,
     InputRecord,
@@ -27,6 +29,7 @@ from checkpoint_protocol.records import (
     Target,
 )
 from checkpoint_protocol.store import ObjectStore
+from tests.support.sources import source_of
 
 KEY = EpochKey("0123456789abcdef", 1)
 TOKEN = "0" * 31 + "1"
@@ -79,7 +82,7 @@ def seal(
         link=link,
         covered=PositionsCovered(ranges=tuple(Range(file=file, start=start, end=end) for file, start, end in covers)),
         rows_read=rows,
-        rows_written=rows,
+        rows_written=sum(file.rows for file in files),
         code_digest=code_digest,
         files=tuple(files),
         last=last,
@@ -99,10 +102,10 @@ def plan(*tasks: Sequence[tuple[int, int, int | None]], attempt: int = 1, token:
 def put_chains(store: ObjectStore, *lengths: tuple[int, bool]) -> None:
     """Put a plan of as many tasks, and for each a chain of seals of a length, that ends in `last` or not."""
     ledger = ledger_over(store)
-    ledger.put_plan(plan(*([(task, 0, 10)] for task in range(len(lengths)))))
+    ledger.plans.put_plan(plan(*([(task, 0, 10)] for task in range(len(lengths)))))
     for task, (length, is_whole) in enumerate(lengths):
         for link in range(length):
-            ledger.put_seal(seal(task, link, last=is_whole and link == length - 1))
+            ledger.seals.put_seal(seal(task, link, last=is_whole and link == length - 1))
 
 
 def launch(
@@ -112,7 +115,7 @@ def launch(
         token=new_token(),
         attempt=attempt,
         run_nonce="",
-        source=Source(format="parquet", path="/in"),
+        source=source_of({"files": {"format": "parquet", "paths": ["/in"]}}),
         steps=(),
         code_digest=code_digest,
         target=target,
@@ -131,6 +134,15 @@ def rows_file(end: int | None, start: int = 0, path: str = "/in/part-0.parquet")
 
 def input_of(*files: SourceFile) -> InputRecord:
     return InputRecord(token=new_token(), files=files, arrow_schema="")
+
+
+def appended(files: Iterable[StagedFile]) -> StagedChange:
+    return StagedChange(Append(), tuple(files))
+
+
+def staged_files(results: Results) -> tuple[StagedFile, ...]:
+    assert isinstance(results.change, StagedChange)
+    return results.change.files
 
 
 def iceberg_file(name: str = "a.parquet", rows: int = 1) -> IcebergFile:

@@ -45,7 +45,7 @@ class IcebergSourceTable(SourceTable):
 
     def section(self, **more: Any) -> dict[str, Any]:
         catalog = next(iter(self.place.settings.catalogs))
-        return {"format": "iceberg", "iceberg": {"catalog": catalog, "table": self.name}, **more}
+        return {"iceberg": {"catalog": catalog, "table": self.name}, **more}
 
     @property
     def catalog(self) -> Any:
@@ -80,7 +80,7 @@ class LanceSourceTable(SourceTable):
         return lance_options(self.uri, self.place.settings)
 
     def section(self, **more: Any) -> dict[str, Any]:
-        return {"format": "lance", "lance": {"uri": self.uri}, **more}
+        return {"lance": {"uri": self.uri}, **more}
 
     def dataset(self) -> Any:
         return lance.dataset(self.uri, storage_options=self.options)

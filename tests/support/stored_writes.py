@@ -11,7 +11,7 @@ from checkpoint_protocol import layout, writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite, parse_manifest
-from checkpoint_protocol.records import ClaimRecord, FailureRecord, IcebergBase, MarkRecord, WriteRecord
+from checkpoint_protocol.records import ClaimRecord, CommitRecord, FailureRecord, IcebergBase, WriteRecord
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObstoreStore, open_store
 from tests.support.records import DIGEST, TOKEN, iceberg_file, input_of, launch, plan, rows_file, seal
@@ -52,7 +52,7 @@ class StoredWrite:
                 "kind": "CheckpointedWrite",
                 "metadata": {"name": self.name},
                 "spec": {
-                    "source": {"format": "parquet", "path": "/in"},
+                    "source": {"files": {"format": "parquet", "paths": ["/in"]}},
                     "sink": {"iceberg": {"catalog": "lake", "table": "db.rows"}},
                     "checkpoint": {"uri": str(self.uri)},
                     "runNonce": self.run_nonce,
@@ -85,36 +85,36 @@ class StoredWrite:
     def launch(self, attempt: int = 1, counted: tuple[int, ...] = (), digest: str = DIGEST) -> None:
         record = launch(attempt, counted, code_digest=digest)
         now = {"run_nonce": self.run_nonce, "source": self.manifest.spec.source}
-        self.ledger.put_launch(record.model_copy(update=now))
+        self.ledger.attempts.put_launch(record.model_copy(update=now))
 
     def plan(self, attempt: int = 1, tasks: int = 2) -> None:
         """Fix the input, one file for each task, and plan."""
         files = [rows_file(10, path=f"/in/part-{number}.parquet") for number in range(tasks)]
-        self.ledger.put_input(input_of(*files))
-        self.ledger.put_plan(plan(*[[(number, 0, 10)] for number in range(tasks)], attempt=attempt))
+        self.ledger.inputs.put_input(input_of(*files))
+        self.ledger.plans.put_plan(plan(*[[(number, 0, 10)] for number in range(tasks)], attempt=attempt))
 
     def seal(self, task: int, link: int = 0, *, attempt: int = 1, last: bool = True, rows: int = 10) -> None:
         files = [iceberg_file(f"{attempt}-{task}-{link}.parquet", rows)]
-        self.ledger.put_seal(seal(task, link, [(task, 0, rows)], attempt=attempt, last=last, files=files, rows=rows))
+        self.ledger.seals.put_seal(seal(task, link, [(task, 0, rows)], attempt=attempt, last=last, files=files, rows=rows))
 
     def close(self, attempt: int = 1) -> None:
-        self.ledger.close(attempt)
+        self.ledger.chains.close(attempt)
 
     def fail(self, family: str, reason: str, message: str, attempt: int = 1) -> None:
-        self.ledger.put_failure(
+        self.ledger.attempts.put_failure(
             FailureRecord.model_validate(
                 {"token": TOKEN, "attempt": attempt, "family": family, "reason": reason, "message": message}
             )
         )
 
     def claim(self, snapshot_id: int | None = 7) -> None:
-        self.ledger.put_claim(
+        self.ledger.commits.put_claim(
             ClaimRecord(token=TOKEN, index=0, base=IcebergBase(table_uuid="the-table", snapshot_id=snapshot_id))
         )
 
     def mark(self, commit_id: int | None = 8, rows: int = 20) -> None:
-        self.ledger.put_mark(
-            MarkRecord(
+        self.ledger.commits.put_commit(
+            CommitRecord(
                 token=TOKEN,
                 key=str(self.ledger.key),
                 target="lake.db.rows",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.store import ObjectStore, StoredObject
+from checkpoint_protocol.store import ObjectStore, StoredObject, refuse_larger
 
 
 @dataclass
@@ -26,9 +26,12 @@ class MemoryStore:
             self.objects[path] = data
             return True
 
-    def get(self, path: str) -> bytes | None:
+    def get(self, path: str, most_bytes: int) -> bytes | None:
         with self._lock:
-            return self.objects.get(path)
+            found = self.objects.get(path)
+        if found is not None:
+            refuse_larger(len(found), most_bytes, f"{self.uri}/{path}")
+        return found
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         with self._lock:
@@ -54,8 +57,8 @@ class Wrapped:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self.inner.put_if_absent(path, data)
 
-    def get(self, path: str) -> bytes | None:
-        return self.inner.get(path)
+    def get(self, path: str, most_bytes: int) -> bytes | None:
+        return self.inner.get(path, most_bytes)
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         return self.inner.list(folder, borders)
@@ -87,11 +90,16 @@ class ListInvents(Wrapped):
 
 @dataclass
 class RetriesItsPuts(Wrapped):
-    """A client that sends a put again after a lost answer: each put that wins is answered "exists"."""
+    """A client that sends a put again after a lost answer: so many puts that win are answered "exists"."""
+
+    times: int = 1_000_000
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        self.inner.put_if_absent(path, data)
-        return self.inner.put_if_absent(path, data)
+        made = self.inner.put_if_absent(path, data)
+        if made and self.times > 0:
+            self.times -= 1
+            return self.inner.put_if_absent(path, data)
+        return made
 
 
 @dataclass
@@ -148,7 +156,7 @@ class IgnoresTheConditionAndSaysNo(Wrapped):
     """Worse: says that one exists, and has replaced it."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        existed = self.inner.get(path) is not None
+        existed = self.inner.get(path, len(data)) is not None
         self.inner.delete([path])
         self.inner.put_if_absent(path, data)
         return not existed

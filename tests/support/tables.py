@@ -1,6 +1,6 @@
 """Small stateful tables under the commit protocols, with faults by script. What they do is checked against the real ones.
 
-A request (swap, append, fence, bury) takes the next fault of its script:
+A request (swap, append, fence, block_commit) takes the next fault of its script:
     stranger       a stranger's append lands just before it
     lost           carried out, and the answer is lost
     dropped        not carried out, and no answer
@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkpoint_operator.commit.iceberg import IcebergLook
-from checkpoint_operator.commit.lance import LanceLook
+from checkpoint_operator.commit.iceberg import IcebergState
+from checkpoint_operator.commit.lance import LanceState
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
-from checkpoint_operator.commit.results import paths_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
 from checkpoint_protocol.identity import EpochKey
@@ -29,7 +28,7 @@ Fault = Literal["", "stranger", "lost", "dropped", "late", "misreported"]
 
 
 def _names(files: Iterable[StagedFile]) -> tuple[str, ...]:
-    return tuple(path for file in files for path in paths_of(file))
+    return tuple(path for file in files for path in file.paths)
 
 
 @dataclass
@@ -94,10 +93,10 @@ class FakeIceberg(ScriptedTable):
     uuid: str = "the-table"
     history: list[FakeSnapshot] = field(default_factory=list)
     properties: dict[str, int] = field(default_factory=dict)
-    buried: dict[str, int] = field(default_factory=dict)
+    blocked: dict[str, int] = field(default_factory=dict)
     expired: int = 0
     #: Looks that were made before, as a committer has them that was slow.
-    older: deque[IcebergLook] = field(default_factory=deque)
+    older: deque[IcebergState] = field(default_factory=deque)
 
     # --- strangers
 
@@ -117,7 +116,7 @@ class FakeIceberg(ScriptedTable):
 
     # --- the port
 
-    def look(self, key: EpochKey) -> IcebergLook | None:
+    def load(self, key: EpochKey) -> IcebergState | None:
         self._looking()
         if self.older:
             return self.older.popleft()
@@ -127,8 +126,8 @@ class FakeIceberg(ScriptedTable):
         ours = [snapshot for snapshot in known if snapshot.key == str(key)]
         is_committed = any(not snapshot.is_tombstone for snapshot in ours)
         is_committed = is_committed or self.properties.get(key.property_name, 0) >= key.epoch
-        is_tombstone = not is_committed and (bool(ours) or self.buried.get(key.property_name, 0) >= key.epoch)
-        return IcebergLook(
+        is_tombstone = not is_committed and (bool(ours) or self.blocked.get(key.property_name, 0) >= key.epoch)
+        return IcebergState(
             table_uuid=self.uuid,
             head=self._head,
             committed=key.snapshot_id if is_committed or is_tombstone else None,
@@ -137,36 +136,36 @@ class FakeIceberg(ScriptedTable):
             is_tombstone=is_tombstone,
         )
 
-    def find_incompatibility(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Any) -> Rejected | None:
+    def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Any) -> Rejected | None:
         self.log.append("incompatibility")
         if isinstance(self.incompatibility, CheckpointError):
             raise self.incompatibility
         return self.incompatibility
 
-    def references_any(self, look: IcebergLook, files: Any) -> bool:
+    def references_any(self, state: IcebergState, change: Any) -> bool:
         self.log.append("references")
         present = {name for snapshot in self.history for name in snapshot.files}
-        return any(name in present for name in _names(files))
+        return any(name in present for name in _names(change.files))
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Any) -> RequestOutcome:
+    def swap(self, state: IcebergState, key: EpochKey, change: Any) -> RequestOutcome:
         def apply() -> RequestOutcome:
-            if self._head != look.head:
+            if self._head != state.head:
                 return Refused("the branch has moved")
-            self._add(FakeSnapshot(key.snapshot_id, look.head, str(key), _names(files)))
+            self._add(FakeSnapshot(key.snapshot_id, state.head, str(key), _names(change.files)))
             self.properties[key.property_name] = max(key.epoch, self.properties.get(key.property_name, 0))
             return Landed(key.snapshot_id)
 
-        return self._request(f"swap on {look.head}", apply)
+        return self._request(f"swap on {state.head}", apply)
 
-    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
+    def block_commit(self, state: IcebergState, key: EpochKey) -> RequestOutcome:
         def apply() -> RequestOutcome:
-            if self._head != look.head:
+            if self._head != state.head:
                 return Refused("the branch has moved")
-            self._add(FakeSnapshot(key.snapshot_id, look.head, str(key), (), is_tombstone=True))
-            self.buried[key.property_name] = key.epoch
+            self._add(FakeSnapshot(key.snapshot_id, state.head, str(key), (), is_tombstone=True))
+            self.blocked[key.property_name] = key.epoch
             return Landed(key.snapshot_id)
 
-        return self._request(f"bury on {look.head}", apply)
+        return self._request(f"block_commit on {state.head}", apply)
 
     @property
     def _head(self) -> int | None:
@@ -222,7 +221,7 @@ class FakeLance(ScriptedTable):
         self.log.append("latest")
         return len(self.versions) if self.exists else None
 
-    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
+    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
         self._looking()
         if not self.exists:
             return None
@@ -232,7 +231,7 @@ class FakeLance(ScriptedTable):
         ours = [number for number in readable if self.versions[number - 1].key == str(key)]
         committed = next((number for number in ours if not self.versions[number - 1].is_tombstone), None)
         found = next(iter(ours), None) if committed is None else committed
-        return LanceLook(
+        return LanceState(
             identity=self.identity,
             at_version=at_version,
             committed=found,
@@ -240,9 +239,9 @@ class FakeLance(ScriptedTable):
             is_tombstone=committed is None and found is not None,
         )
 
-    def find_incompatibility(self, look: LanceLook, targets: Sequence[LanceTarget], files: Any) -> Rejected | None:
+    def find_incompatibility(self, state: LanceState, targets: Sequence[LanceTarget], change: Any) -> Rejected | None:
         self.log.append("incompatibility")
-        if any(target.identity != look.identity for target in targets):
+        if any(target.identity != state.identity for target in targets):
             return Rejected(reasons.TABLE_REPLACED, "made again")
         if isinstance(self.incompatibility, CheckpointError):
             raise self.incompatibility
@@ -252,16 +251,16 @@ class FakeLance(ScriptedTable):
         self.log.append(f"schema of {at_version}")
         return "the column 'x' was retyped" if self.retyped_from is not None and at_version >= self.retyped_from else None
 
-    def references_any(self, look: LanceLook, files: Any) -> bool:
+    def references_any(self, state: LanceState, change: Any) -> bool:
         self.log.append("references")
-        present = {name for version in self.versions[: look.at_version] for name in version.files}
-        return any(name in present for name in _names(files))
+        present = {name for version in self.versions[: state.at_version] for name in version.files}
+        return any(name in present for name in _names(change.files))
 
-    def append(self, read_version: int, key: EpochKey, files: Any) -> RequestOutcome:
+    def append(self, read_version: int, key: EpochKey, change: Any) -> RequestOutcome:
         def apply() -> RequestOutcome:
             if any(version.kind == "fence" for version in self.versions[read_version:]):
                 return Refused("a fence came after what the append is based on")
-            self.versions.append(FakeVersion("append", str(key), _names(files)))
+            self.versions.append(FakeVersion("append", str(key), _names(change.files)))
             return Landed(len(self.versions))
 
         return self._request(f"append on {read_version}", apply)
@@ -269,8 +268,8 @@ class FakeLance(ScriptedTable):
     def fence(self, read_version: int) -> RequestOutcome:
         return self._fence("fence", read_version, None)
 
-    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
-        return self._fence("bury", read_version, str(key))
+    def block_commit(self, read_version: int, key: EpochKey) -> RequestOutcome:
+        return self._fence("block_commit", read_version, str(key))
 
     def _fence(self, name: str, read_version: int, key: str | None) -> RequestOutcome:
         def apply() -> RequestOutcome:

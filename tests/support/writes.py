@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.local.runner import identify
-from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
+from checkpoint_operator.observing import Observer
+from checkpoint_operator.ports import Sink, Write
+from checkpoint_operator.reconcile import Reconciler, Round
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest
@@ -44,17 +46,21 @@ def manifest_for(
     name: str = "write",
     steps: Sequence[dict[str, Any]] = (),
     whole: Sequence[str] = (),
+    files: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> CheckpointedWrite:
-    """Return a manifest for Parquet input, or for a whole source section; `spec` overrides sections, field by field unless they
-    are named in `whole`.
+    """Return a manifest for Parquet input, or for a whole source section.
+
+    `files` overrides fields of source.files, and `spec` sections, field by field unless they are named in `whole`.
     """
     sections: dict[str, Any] = {
-        "source": path if isinstance(path, dict) else {"format": "parquet", "path": str(path)},
+        "source": path if isinstance(path, dict) else {"files": {"format": "parquet", "paths": [str(path)]}},
         "steps": list(steps),
         "sink": place.sink(),
         "checkpoint": {"uri": place.checkpoint_uri, "interval": "1h"},
     }
+    if files is not None:
+        sections["source"]["files"] |= files
     for section, value in spec.items():
         is_merged = isinstance(sections.get(section), dict) and section not in whole
         sections[section] = {**sections[section], **value} if is_merged else value
@@ -73,11 +79,13 @@ def reconciler_for(
     uid = identify(store, manifest)
     write = Write(uid=uid, spec=manifest.spec, code_digest=code_digest(manifest.spec))
     return Reconciler(
-        write,
-        store,
-        drivers or DirectDrivers(store, place.settings),
-        sink or open_sink(manifest.spec.sink, place.settings),
-        look_at_source=open_source(manifest.spec.source, place.settings),
+        Observer(
+            write,
+            store,
+            drivers or DirectDrivers(store, place.settings),
+            sink or open_sink(manifest.spec.sink, place.settings),
+            pin_source=open_source(manifest.spec.source, place.settings),
+        )
     )
 
 
@@ -87,6 +95,6 @@ def drive(reconciler: Reconciler, rounds: int = 2_000) -> Round:
         done = reconciler.step()
         if done.outcome is not None:
             return done
-        if isinstance(done.actions[-1], Wait) and isinstance(reconciler.drivers, DirectDrivers):
-            reconciler.drivers.wait_a_moment()
+        if isinstance(done.actions[-1], Wait) and isinstance(reconciler.observer.drivers, DirectDrivers):
+            reconciler.observer.drivers.wait_a_moment()
     raise AssertionError(f"no end after {rounds} rounds; the last did {done.actions}")

@@ -46,11 +46,51 @@ helm.sh/resource-policy: keep
 {{- .Values.settings.existingSecret | default (printf "%s-settings" (include "cw.fullname" .)) -}}
 {{- end -}}
 
+{{- define "cw.recordKeysSecretName" -}}
+{{- .Values.recordKeys.existingSecret | default (printf "%s-record-keys" (include "cw.fullname" .)) -}}
+{{- end -}}
+
 {{- define "cw.storageSecretName" -}}
 {{- if .Values.workloads.storageSecretName -}}
 {{- .Values.workloads.storageSecretName -}}
 {{- else if .Values.workloads.storage -}}
 checkpointed-write-storage
+{{- end -}}
+{{- end -}}
+
+{{/* Whether one namespace alone is watched: what names no namespaces is its. */}}
+{{- define "cw.isOnly" -}}
+{{- if and (not .Values.watch.allNamespaces) (eq (len .Values.watch.namespaces) 1) -}}true{{- end -}}
+{{- end -}}
+
+{{/* The storage entries that a namespace's drivers get, as JSON, of (list root namespace). */}}
+{{- define "cw.storageOf" -}}
+{{- $root := index . 0 -}}
+{{- $namespace := index . 1 -}}
+{{- $granted := list -}}
+{{- range $root.Values.workloads.storage -}}
+{{- $isGranted := and (not .namespaces) (include "cw.isOnly" $root) -}}
+{{- range .namespaces -}}
+{{- if regexMatch (printf "^%s$" (replace "*" ".*" .)) $namespace -}}{{- $isGranted = true -}}{{- end -}}
+{{- end -}}
+{{- if $isGranted -}}{{- $granted = append $granted (omit . "namespaces") -}}{{- end -}}
+{{- end -}}
+{{- dict "storage" $granted | toJson -}}
+{{- end -}}
+
+{{/* Several namespaces are watched: what names none of them would be nobody's. */}}
+{{- define "cw.refuseUngranted" -}}
+{{- if not (include "cw.isOnly" .) -}}
+{{- range concat .Values.settings.storage .Values.workloads.storage -}}
+{{- if not .namespaces -}}
+{{- fail (printf "storage entry %s: several namespaces are watched; name those that may use it, e.g. namespaces: [team-a, etl-*]" .prefix) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $catalog := .Values.settings.catalogs -}}
+{{- if not $catalog.grants -}}
+{{- fail (printf "settings.catalogs.%s: several namespaces are watched; name those that may use it, e.g. grants: [{namespaces: [team-a], tables: [\"sales.*\"]}]" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -70,7 +110,17 @@ workloads:
   {{- with include "cw.storageSecretName" . }}
   storageSecretName: {{ . }}
   {{- end }}
+  allowed: {{ .Values.workloads.allowed | toJson }}
+ownNamespace: {{ .Release.Namespace }}
+{{- with .Values.clusterName }}
+clusterName: {{ . }}
+{{- end }}
+recordKeys:
+  secretName: {{ include "cw.recordKeysSecretName" . }}
+  renewAfterDays: {{ .Values.recordKeys.renewAfterDays | int }}
+  acceptUnsigned: {{ .Values.recordKeys.acceptUnsigned }}
 commitWorkers: {{ .Values.commitWorkers | int }}
+recordMemory: {{ .Values.recordMemory }}
 driversPerNamespace: {{ .Values.driversPerNamespace | int }}
 allowLocalPaths: {{ .Values.allowLocalPaths }}
 resyncSeconds: {{ .Values.resyncSeconds | int }}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from checkpoint_formats.failures import changed, unreadable, vanished
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.files.texts import byte_order_mark
+from checkpoint_formats.files.texts import MARK_BYTES, byte_order_mark
 from checkpoint_protocol.records import SourceFile
 
 LONGEST_LINE_BYTES: Final = 256 << 20
@@ -210,7 +210,7 @@ def first_line(files: SourceFiles, path: str, size_bytes: int, beginning: bytes)
 
     for line in line_blocks(read_little, 0, lambda: 1, path):
         if line.position == 0:
-            line = line.after(byte_order_mark(path, line.data[line.begin : line.begin + 3]))
+            line = line.after(byte_order_mark(path, line.data[line.begin : line.begin + MARK_BYTES]))
         if not line.is_blank:
             return line
     return None

@@ -15,10 +15,10 @@ from checkpoint_formats.files.disk import Disk
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.outputs import Output, find_file_in, refuse
+from checkpoint_protocol.outputs import find_file_in, refuse
 from checkpoint_protocol.parallel import in_threads, streamed
 from checkpoint_protocol.patterns import Pattern, split
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records import Output, SourceFile
 from checkpoint_protocol.source_paths import Location, better_name, is_folder, locate
 from checkpoint_protocol.storage import StorageSettings
 

@@ -8,30 +8,38 @@ import pyarrow as pa
 
 from checkpoint_formats.failures import reading, unreadable
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_protocol.manifest import SourceOptions
 
 UTF8_MARK: Final = b"\xef\xbb\xbf"
 _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+#: How other formats begin, so that a file is not taken for text.
+_OTHER_FORMATS: Final = {b"PAR1\x15": "Parquet", b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"Obj\x01": "Avro"}
+#: So many bytes tell whether a text has a mark, or is none.
+MARK_BYTES: Final = 5
 _OTHER_COMPRESSION: Final = (".bz2", ".zst", ".xz", ".lz4", ".zip", ".snappy", ".br", ".7z")
 _BUFFER_BYTES: Final = 4 << 20
 
 
-def is_gzip(path: str, options: SourceOptions) -> bool:
-    """Whether a file is to be decompressed. NeedsChange(SourceUnreadable) for a compression that is not supported."""
+def is_gzip(path: str, compression: str) -> bool:
+    """Whether a file is to be decompressed, by its name and source.files.compression.
+
+    NeedsChange(SourceUnreadable) for a compression that is not supported.
+    """
     name = path.lower()
-    if options.compression == "auto" and name.endswith(_OTHER_COMPRESSION):
+    if compression == "Auto" and name.endswith(_OTHER_COMPRESSION):
         raise unreadable(
             path,
             "by its name it is compressed, and only gzip is supported",
-            "recompress it with gzip (or set source.options.compression: none, if it is plain text)",
+            "recompress it with gzip (or set source.files.compression: None, if it is plain text)",
         )
-    return options.compression == "gzip" or (options.compression == "auto" and name.endswith(".gz"))
+    return compression == "Gzip" or (compression == "Auto" and name.endswith(".gz"))
 
 
 def byte_order_mark(path: str, first_bytes: bytes) -> int:
-    """Return the length of the UTF-8 byte order mark that a text starts with. NeedsChange(SourceUnreadable) for UTF-16."""
+    """Return the length of the UTF-8 byte order mark that a text starts with. NeedsChange(SourceUnreadable) for what is none."""
     if first_bytes.startswith(_UTF16_MARKS):
         raise unreadable(path, "it is UTF-16 text", "convert it to UTF-8")
+    if (other := next((name for magic, name in _OTHER_FORMATS.items() if first_bytes.startswith(magic)), None)) is not None:
+        raise unreadable(path, f"it is not text but {other}", "correct source.files.format or the path")
     return len(UTF8_MARK) if first_bytes.startswith(UTF8_MARK) else 0
 
 
@@ -60,14 +68,14 @@ class TextStream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read_some(self, size_bytes: int) -> bytes:
-        with reading(self._path, "it cannot be read", "replace it, or correct source.options.compression"):
+        with reading(self._path, "it cannot be read", "replace it, or correct source.files.compression"):
             data: bytes = self._opened.read(size_bytes)
             if self._is_start:
                 self._is_start = False
                 while data and len(data) < len(UTF8_MARK) and (more := self._opened.read(len(UTF8_MARK))):
                     data += more
                 # Nothing would be taken for the end of the text.
-                data = data[byte_order_mark(self._path, data[:3]) :] or self._opened.read(size_bytes)
+                data = data[byte_order_mark(self._path, data[:MARK_BYTES]) :] or self._opened.read(size_bytes)
         if not data:
             data, self._tail = self._tail[:size_bytes], self._tail[size_bytes:]
         return data

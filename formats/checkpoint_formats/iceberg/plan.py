@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ import pyiceberg.expressions
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, Or
 from pyiceberg.expressions.visitors import ResidualEvaluator, UnpartitionedResidualEvaluator
-from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
@@ -27,26 +26,30 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import UnknownType
 
+from checkpoint_formats.iceberg.file_io import manifests_of, open_file_io
 from checkpoint_formats.plain_types import plain_schema
-from checkpoint_formats.source_tables import moved, without_column
+from checkpoint_formats.port import Described
+from checkpoint_formats.source_tables import moved
 from checkpoint_formats.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, SourceFile
-from checkpoint_protocol.storage import StorageSettings, iceberg_options
+from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.where import AllOf, AnyOf, BeginsWith, Compare, Condition, IsIn, IsNan, IsNull, value_for
 
 _KEEP: Final = "keep the table's snapshots until its writes have committed"
 
 
-def columns_of(table: PinnedIceberg, source: Source) -> pa.Schema:
-    """Return the columns that are read, in plain Arrow types. NeedsChange(SourceUnreadable) if one does not exist."""
-    schema = plain_schema(schema_to_pyarrow(Schema.model_validate_json(table.table_schema_json), include_field_ids=False))
-    for name in source.columns or ():
-        if name not in schema.names:
-            raise without_column(f"the table {table.table}", name, schema.names)
-    return pa.schema([schema.field(name) for name in source.columns or schema.names])
+def columns_of(table: PinnedIceberg) -> pa.Schema:
+    """Return all columns of the table, in plain Arrow types."""
+    return plain_schema(schema_to_pyarrow(Schema.model_validate_json(table.table_schema_json), include_field_ids=False))
+
+
+def described(table: PinnedIceberg, files: tuple[SourceFile, ...], columns: Sequence[str] | None) -> Described:
+    """Return these files of the table, with those of the columns that it has (None: all)."""
+    schema = columns_of(table)
+    chosen = pa.schema([schema.field(name) for name in columns or schema.names if name in schema.names])
+    return Described(files, chosen, f"source table {table.table}", tuple(schema.names))
 
 
 def find_files(
@@ -118,7 +121,7 @@ class _Plan:
     def __init__(self, table: PinnedIceberg, condition: Condition | None, storage: StorageSettings) -> None:
         self._table = table
         self._schema = Schema.model_validate_json(table.table_schema_json)
-        self._io: FileIO = load_file_io(dict(iceberg_options(table.location, storage)), table.location)
+        self._io = open_file_io(table.metadata_location, storage)
         self._expression: BooleanExpression = AlwaysTrue()
         if condition is not None:
             arrow = plain_schema(schema_to_pyarrow(self._schema, include_field_ids=False))
@@ -158,7 +161,7 @@ class _Plan:
         snapshot = self.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         if snapshot is None:
             raise FileNotFoundError(f"snapshot {snapshot_id} is not in {self._table.metadata_location}")
-        return list(snapshot.manifests(self._io))
+        return list(manifests_of(snapshot, self._io))
 
     def _tasks(self, manifests: list[ManifestFile], is_wanted: Callable[[ManifestEntry], bool]) -> list[FileScanTask]:
         # The names in `where` are those of the schema that is read, which is not the current one under a named snapshot.
@@ -176,6 +179,7 @@ class _Plan:
         return list(planner.plan_files(manifests, wanted))
 
     def _refuse_unreadable(self, file: DataFile) -> None:
+        self._io.check(file.file_path)
         if file.content == DataFileContent.EQUALITY_DELETES:
             raise NeedsChange(
                 reasons.TABLE_UNSUPPORTED,

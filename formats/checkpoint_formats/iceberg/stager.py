@@ -15,7 +15,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
-from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -27,10 +26,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
 from checkpoint_formats.dictionaries import not_worth_a_dictionary
+from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.pieces import cut
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.records import FieldMetrics, IcebergFile, IcebergTarget
-from checkpoint_protocol.storage import StorageSettings, iceberg_options
+from checkpoint_protocol.storage import StorageSettings
 
 _ROW_GROUP_BYTES: Final = 64 << 20
 _BUFFERED_BYTES: Final = 192 << 20
@@ -81,7 +81,7 @@ class IcebergStager:
         self._schema = Schema.model_validate_json(target.table_schema_json)
         self._spec = PartitionSpec.model_validate_json(target.partition_spec_json)
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._schema, include_field_ids=True)
-        self._io: FileIO = load_file_io(dict(iceberg_options(target.data_location, storage)), target.data_location)
+        self._io = open_file_io(target.data_location, storage)
         self._statistics_plan = compute_statistics_plan(self._schema, {})
         self._ids_by_path = parquet_path_to_id_mapping(self._schema)
         self._partition_types = [_value_type(partition, self._schema) for partition in self._spec.fields]

@@ -12,13 +12,14 @@ import pyarrow as pa
 from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.plain_types import as_plain, plain_schema
-from checkpoint_formats.port import Chunk
-from checkpoint_formats.source_tables import gone, moved, without_column
+from checkpoint_formats.port import Chunk, Described
+from checkpoint_formats.source_tables import gone, moved
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.manifest import LanceSource, Source
+from checkpoint_protocol.lance_places import refuse_bases_elsewhere
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import PinnedLance, SourceFile
+from checkpoint_protocol.source import LanceSource
 from checkpoint_protocol.storage import StorageSettings, lance_options
 
 _KEEP: Final = "keep the dataset's versions until its writes have committed (cleanup_old_versions removes old ones)"
@@ -66,8 +67,9 @@ class LanceReader:
         if count == 0:
             yield empty_chunk(piece, schema)
             return
+        there = set(self._dataset.schema.names)
         scanner = fragment.scanner(
-            columns=schema.names,
+            columns=[name for name in schema.names if name in there],
             offset=offset,
             limit=count,
             batch_size=max(1, min(_DECODE_ROWS, _DECODE_BYTES * fragment.physical_rows // max(1, file.size_bytes))),
@@ -121,27 +123,27 @@ class LanceReader:
 
 
 def find_fragments(
-    source: Source, storage: StorageSettings, earlier: Sequence[tuple[PinnedLance, Sequence[SourceFile]]], on_replaced: str
-) -> tuple[tuple[SourceFile, ...], pa.Schema, PinnedLance]:
-    """Return all fragments of the dataset, the columns that are read, and the version at which they are.
+    source: LanceSource,
+    columns: Sequence[str] | None,
+    storage: StorageSettings,
+    earlier: Sequence[tuple[PinnedLance, Sequence[SourceFile]]],
+    on_replaced: str,
+) -> tuple[Described, PinnedLance]:
+    """Return all fragments of the dataset, with those of the columns that it has (None: all), and the version that they are of.
 
     `earlier` are the inputs of the epochs before. If a fragment that one of them has had is gone or has changed, its rows may
     be in a new one: NeedsChange(SourceChanged), unless `on_replaced` is Process, which takes all fragments that are new as new
     rows.
     """
-    assert source.lance is not None
-    dataset, at_version = _latest(source.lance, storage)
+    dataset, at_version = _latest(source, storage)
     schema = plain_schema(dataset.schema)
-    for name in source.columns or ():
-        if name not in schema.names:
-            raise without_column(f"the Lance dataset {source.lance.uri}", name, schema.names)
     fragments = {fragment.fragment_id: fragment for fragment in dataset.get_fragments()}
     known = {file.fragment: (file, table.at_version) for table, files in earlier for file in files}
     if on_replaced != "Process":
         for number, (file, version) in known.items():
             if number is not None and not _is_as_it_was(file, fragments.get(number)):
                 raise moved(
-                    f"fragment {number} of the Lance dataset {source.lance.uri}, which an earlier epoch has taken at version "
+                    f"fragment {number} of the Lance dataset {source.uri}, which an earlier epoch has taken at version "
                     f"{version}, was rewritten or has lost rows by version {at_version} (a compaction, an update, a delete or an "
                     "overwrite): new fragments may hold rows that are done already",
                     "set onReplaced: Process to take all new fragments as new rows (Skip cannot tell them apart), or start a new "
@@ -149,7 +151,7 @@ def find_fragments(
                 )
     files = tuple(
         SourceFile(
-            path=f"{source.lance.uri.rstrip('/')} fragment {number}",
+            path=f"{source.uri.rstrip('/')} fragment {number}",
             etag=_identity(fragment),
             size_bytes=sum(file.get("file_size_bytes") or 0 for file in _plain(fragment)["files"]),
             unit="rows",
@@ -158,8 +160,9 @@ def find_fragments(
         )
         for number, fragment in sorted(fragments.items())
     )
-    names = source.columns or schema.names
-    return files, pa.schema([schema.field(name) for name in names]), PinnedLance(uri=source.lance.uri, at_version=at_version)
+    chosen = pa.schema([schema.field(name) for name in columns or schema.names if name in schema.names])
+    described = Described(files, chosen, f"source dataset {source.uri}", tuple(schema.names))
+    return described, PinnedLance(uri=source.uri, at_version=at_version)
 
 
 def _latest(source: LanceSource, storage: StorageSettings) -> tuple[Any, int]:
@@ -173,7 +176,7 @@ def _latest(source: LanceSource, storage: StorageSettings) -> tuple[Any, int]:
 def _open(uri: str, version: int | None, storage: StorageSettings) -> Any | None:
     """Open a version of a dataset, the latest for None; return None if there surely is none."""
     try:
-        return lance.dataset(uri.rstrip("/"), version=version, storage_options=lance_options(uri, storage) or None)
+        dataset = lance.dataset(uri.rstrip("/"), version=version, storage_options=lance_options(uri, storage) or None)
     except (ValueError, OSError) as error:
         if _NOT_FOUND in str(error).lower():
             return None
@@ -181,6 +184,8 @@ def _open(uri: str, version: int | None, storage: StorageSettings) -> Any | None
             reasons.STORE_UNAVAILABLE,
             f"source: the Lance dataset {uri} cannot be opened: {_line(error)}; check {storage.place.name('storage')}",
         ) from error
+    refuse_bases_elsewhere(dataset, uri, storage)
+    return dataset
 
 
 def _plain(fragment: Any) -> dict[str, Any]:

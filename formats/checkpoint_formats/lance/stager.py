@@ -15,6 +15,7 @@ from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.pieces import cut
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.lance_places import refuse_bases_elsewhere
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
 from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
 from checkpoint_protocol.storage import StorageSettings, lance_options
@@ -33,6 +34,7 @@ class LanceStager:
     def __init__(self, target: LanceTarget, target_bytes: int, storage: StorageSettings) -> None:
         self._target = target
         self._target_bytes = target_bytes
+        self._storage = storage
         self._options = lance_options(target.uri, storage)
         self._arrow_schema = decode_schema(target.arrow_schema)
 
@@ -63,6 +65,7 @@ class LanceStager:
             raise Retryable(
                 reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._target.uri} cannot be opened: {error}"
             ) from error
+        refuse_bases_elsewhere(dataset, self._target.uri, self._storage)
         if dataset.config().get(IDENTITY_CONFIG) != self._target.identity:
             raise NeedsChange(
                 reasons.TABLE_REPLACED,

@@ -11,18 +11,19 @@ from checkpoint_operator.cli.printing import say_problem
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.former import warn_of_former
 from checkpoint_operator.inspection import open_existing
-from checkpoint_operator.phases import Status
 from checkpoint_operator.sink_formats.registry import find_committed
+from checkpoint_operator.stored_status import StoredStatus
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import CheckpointedWrite, Sink
-from checkpoint_protocol.records import MarkRecord
+from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.records import CommitRecord
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.sink import Sink
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that is marked: what both the mark and `status` know of it."""
+    """A commit that is recorded: what both its record and `status` know of it."""
 
     key: EpochKey
     target: str
@@ -41,11 +42,11 @@ def say_former(manifest: CheckpointedWrite, settings: Settings, console: Console
         console.print(f"warning: {warning}", style="yellow", markup=False)
 
 
-def marked(key: EpochKey, mark: MarkRecord) -> Commit:
-    return Commit(key, mark.target, mark.table_identity, mark.commit_id, mark.rows_written)
+def recorded(key: EpochKey, commit_record: CommitRecord) -> Commit:
+    return Commit(key, commit_record.target, commit_record.table_identity, commit_record.commit_id, commit_record.rows_written)
 
 
-def commit_of(status: Status) -> Commit | None:
+def commit_of(status: StoredStatus) -> Commit | None:
     """Return the commit that a status shows, if there is one."""
     if status.commit is None or status.committed_epoch is None or status.uid is None:
         return None

@@ -3,52 +3,106 @@
 from __future__ import annotations
 
 import os
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from checkpoint_operator.cli.allowed import claims_of, is_allowed, user_folder
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
+from checkpoint_protocol.manifest import MOST_DEPTH, CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.source import Source, UnionMember
 from checkpoint_protocol.store import local_path
 
 SETTINGS_VARIABLE: Final = "CHECKPOINTED_WRITE_SETTINGS"
-_SETTINGS_NAME: Final = "checkpointed-write.settings.yaml"
+SETTINGS_NAME: Final = "checkpointed-write.settings.yaml"
 
 
 def load_manifest(path: Path) -> CheckpointedWrite:
     """Read a manifest. Paths in it that are relative are relative to its folder. ManifestInvalid lists all problems."""
-    manifest = parse_manifest(_load_yaml(path))
+    manifest = parse_manifest(_parse_yaml(path, read_file(path)))
     return _absolute(manifest, path.resolve().parent)
 
 
-def find_settings(given: Path | None, manifest: Path | None) -> Path | None:
+@dataclass(frozen=True, slots=True)
+class FoundSettings:
+    """A settings file. `is_named`: the user has said that it counts, and not only whoever wrote the manifest beside it."""
+
+    path: Path
+    is_named: bool = True
+
+
+def find_settings(given: Path | None, manifest: Path | None) -> FoundSettings | None:
     """Return the settings file: the given one, the environment's, the one beside the manifest, or the user's; or None."""
     if given is not None:
-        return given
+        return FoundSettings(given)
     if os.environ.get(SETTINGS_VARIABLE):
-        return Path(os.environ[SETTINGS_VARIABLE])
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "checkpointed-write" / "settings.yaml"
-    candidates = [manifest.resolve().parent / _SETTINGS_NAME] if manifest else []
-    return next((path for path in (*candidates, config) if path.exists()), None)
+        return FoundSettings(Path(os.environ[SETTINGS_VARIABLE]))
+    beside = manifest.resolve().parent / SETTINGS_NAME if manifest is not None else None
+    if beside is not None and beside.exists():
+        return FoundSettings(beside, is_named=False)
+    config = user_folder() / "settings.yaml"
+    return FoundSettings(config) if config.exists() else None
 
 
-def load_settings(path: Path | None) -> Settings:
-    """Read a settings file; without one there are no catalogs, and storage is reached with each library's defaults."""
-    if path is None:
+def load_settings(found: FoundSettings | None) -> Settings:
+    """Read a settings file; without one there are no catalogs, and storage is reached with each library's defaults.
+
+    NeedsChange if it names what is the user's, and the user has neither named nor allowed it: nothing is read then, or sent.
+    """
+    if found is None:
         return Settings()
-    document = _load_yaml(path)
-    settings = validate_model(Settings, document if document is not None else {})
-    return _settings_absolute(settings, path.resolve().parent)
+    content = read_file(found.path)
+    settings = parse_settings(found.path, content)
+    claims = claims_of(settings)
+    if claims and not found.is_named and not is_allowed(found.path, content, user_folder()):
+        more = f" and {len(claims) - 1} more" if len(claims) > 1 else ""
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"{found.path} was found beside the manifest and uses {claims[0]}{more}: whoever wrote it might have that sent "
+            f"anywhere. Read it, then say: checkpointed-write allow {shlex.quote(str(found.path))} (again after each change), or "
+            f"name it with --settings or ${SETTINGS_VARIABLE}",
+        )
+    return _settings_absolute(settings, found.path.resolve().parent)
 
 
-def _load_yaml(path: Path) -> Any:
+class _BoundedLoader(yaml.SafeLoader):
+    """Refuses what is nested deeper than a manifest may be; the library itself runs into Python's bound on recursion."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        # The innermost value is one more.
+        if self._depth > MOST_DEPTH + 1:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem=f"it is nested more than {MOST_DEPTH} deep", problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def parse_settings(path: Path, content: bytes) -> Settings:
+    """Return the settings in a file's content, as they stand there."""
+    document = _parse_yaml(path, content)
+    return validate_model(Settings, document if document is not None else {})
+
+
+def read_file(path: Path) -> bytes:
+    """Return a file's content; ManifestInvalid if it cannot be read."""
     try:
-        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        return path.read_bytes()
     except OSError as error:
         raise ManifestInvalid((f"{path}: cannot be read: {error.strerror}",)) from error
+
+
+def _parse_yaml(path: Path, content: bytes) -> Any:
+    try:
+        documents = list(yaml.load_all(content.decode("utf-8"), _BoundedLoader))
     except UnicodeDecodeError as error:
         raise ManifestInvalid((f"{path}: is not UTF-8 text: {error}",)) from error
     except yaml.YAMLError as error:
@@ -61,15 +115,7 @@ def _load_yaml(path: Path) -> Any:
 
 def _absolute(manifest: CheckpointedWrite, folder: Path) -> CheckpointedWrite:
     spec = manifest.spec
-    source = spec.source.model_copy(
-        update={
-            "path": spec.source.path and _absolute_uri(spec.source.path, folder),
-            "paths": tuple(_absolute_uri(path, folder) for path in spec.source.paths),
-        }
-    )
-    if source.lance is not None:
-        table = source.lance.model_copy(update={"uri": _absolute_uri(source.lance.uri, folder)})
-        source = source.model_copy(update={"lance": table})
+    source = _source_absolute(spec.source, folder)
     sink = spec.sink
     if sink.lance is not None:
         sink = sink.model_copy(update={"lance": sink.lance.model_copy(update={"uri": _absolute_uri(sink.lance.uri, folder)})})
@@ -82,6 +128,27 @@ def _absolute(manifest: CheckpointedWrite, folder: Path) -> CheckpointedWrite:
     )
     absolute = spec.model_copy(update={"source": source, "sink": sink, "checkpoint": checkpoint, "code": code})
     return manifest.model_copy(update={"spec": absolute})
+
+
+def _source_absolute(source: Source, folder: Path) -> Source:
+    update: dict[str, Any] = {}
+    for name in ("files", "spark"):
+        if (paths := getattr(source, name)) is not None:
+            update[name] = paths.model_copy(update={"paths": tuple(_absolute_uri(path, folder) for path in paths.paths)})
+    if source.lance is not None:
+        update["lance"] = source.lance.model_copy(update={"uri": _absolute_uri(source.lance.uri, folder)})
+    if source.union is not None:
+        update["union"] = tuple(_member_absolute(member, folder) for member in source.union)
+    return source.model_copy(update=update)
+
+
+def _member_absolute(member: UnionMember, folder: Path) -> UnionMember:
+    files, lance = member.files, member.lance
+    if files is not None:
+        files = files.model_copy(update={"paths": tuple(_absolute_uri(path, folder) for path in files.paths)})
+    if lance is not None:
+        lance = lance.model_copy(update={"uri": _absolute_uri(lance.uri, folder)})
+    return member.model_copy(update={"files": files, "lance": lance})
 
 
 def _absolute_uri(uri: str, folder: Path) -> str:

@@ -14,8 +14,8 @@ from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.deletion import Kept
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.local.forgetting import forget
-from checkpoint_operator.phases import Status, read_status
 from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.stored_status import StoredStatus, read_status
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
@@ -61,13 +61,13 @@ def _forget(manifest: CheckpointedWrite, settings: Settings, console: Console, y
     return exits.COMMITTED
 
 
-def _is_blank(store: ObjectStore, status: Status) -> bool:
+def _is_blank(store: ObjectStore, status: StoredStatus) -> bool:
     """Whether nothing was begun under the uid that the name has: it was forgotten just now."""
     assert status.uid is not None
-    return status.phase == "NotStarted" and status.epoch == 1 and writes.read_write(store, status.uid) is None
+    return status.is_new and status.epoch == 1 and writes.read_write(store, status.uid) is None
 
 
-def _lines(status: Status, manifest: CheckpointedWrite, settings: Settings, console: Console) -> list[str]:
+def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings, console: Console) -> list[str]:
     """Say what is lost, and what a run would do twice."""
     title = f"{status.namespace}/{status.name} in {status.checkpoint} (uid {status.uid})"
     lines = [f"{title}: {status.phase}, epoch {status.epoch}, {status.sealed.rows_read:,} rows sealed"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Final
 
+from pydantic import JsonValue
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
@@ -17,6 +18,7 @@ from checkpoint_operator.inspected import ShownAttempt, ShownEpoch, ShownStore, 
 from checkpoint_operator.inspection import inspect_store, open_existing
 from checkpoint_protocol import layout
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.former_source import in_form_of_today
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.quarantine import key_text
@@ -81,7 +83,7 @@ def _print_write(out: Console, write: ShownWrite, unreadable: Set[str]) -> None:
     if layout.write_path(write.uid) in unreadable:
         out.print(f"  {_UNREADABLE} source and sink cannot be read")
     if write.source is not None:
-        out.print(f"  source  {_source_text(write.source)}", markup=False)
+        out.print(f"  source  {source_text(write.source)}", markup=False)
     if write.sink is not None:
         out.print(f"  sink    {_sink_text(write.sink)}", markup=False)
     if not write.epochs:
@@ -90,16 +92,29 @@ def _print_write(out: Console, write: ShownWrite, unreadable: Set[str]) -> None:
         _print_epoch(out, epoch, EpochLayout(EpochKey(write.uid, epoch.epoch)), unreadable)
 
 
-def _source_text(source: Mapping[str, object]) -> str:
-    where = f" where {source['where']}" if source.get("where") else ""
+def source_text(source: Mapping[str, JsonValue]) -> str:
+    """Return the source that a write was begun with in one line. Takes records of former releases, too."""
+    today = in_form_of_today(dict(source))
+    where = f" where {today['where']}" if today.get("where") else ""
+    return f"{_kind_text(today)}{where}"
+
+
+def _kind_text(source: JsonValue) -> str:
     match source:
+        case {"files": {"paths": [*paths], "format": form}}:
+            return f"{form} {', '.join(str(path) for path in paths)}"
         case {"iceberg": {"catalog": catalog, "table": table}}:
-            return f"iceberg {catalog}.{table}{where}"
+            return f"iceberg {catalog}.{table}"
         case {"lance": {"uri": uri}}:
-            return f"lance {uri}{where}"
-    paths = source.get("paths") or [source.get("path")]
-    assert isinstance(paths, list)
-    return f"{source.get('format')} {', '.join(str(path) for path in paths)}{where}"
+            return f"lance {uri}"
+        case {"spark": {"keyColumns": [*keys], **section}}:
+            return f"spark {section.get('table') or section.get('format')}, by {', '.join(str(key) for key in keys)}"
+        case {"program": {"call": call, "keyColumns": [*keys]}}:
+            return f"program {call}, by {', '.join(str(key) for key in keys)}"
+        case {"union": [*members]}:
+            return "; ".join(_kind_text(member) for member in members)
+        case _:
+            return "of a kind that this release does not know"
 
 
 def _sink_text(sink: Mapping[str, object]) -> str:
@@ -214,8 +229,11 @@ def _state_text(attempt: ShownAttempt, at: EpochLayout, unreadable: Set[str]) ->
 def _commit_text(epoch: ShownEpoch) -> str:
     if epoch.is_committed is None:
         return f"{_UNREADABLE} whether it is committed cannot be read"
+    if epoch.was_deleted:
+        return "ended by a deletion, not committed"
     if epoch.commit is None:
-        return f"not committed ({counted(len(epoch.claims), 'claim')})" if epoch.claims else "not committed"
+        claims = f" ({counted(len(epoch.claims), 'claim')})" if epoch.claims else ""
+        return f"{epoch.phase}, not committed{claims}"
     commit = epoch.commit
     if commit.commit_id is None:
         failed = f", {counted(commit.rows_quarantined, 'row')} quarantined" if commit.rows_quarantined else ""

@@ -114,5 +114,18 @@ def forget(file: Path, settings: Path | None, yes: bool, force: bool) -> None:
     sys.exit(forget_command(file, settings, yes, force))
 
 
+@main.command()
+@click.argument("file", type=_EXISTING, required=False)
+def allow(file: Path | None) -> None:
+    """Allow the settings file FILE (by default checkpointed-write.settings.yaml here) to use what is yours.
+
+    A settings file beside a manifest may name variables and files of this machine, or its identity, and where to send them: it
+    counts once you have allowed it as it is. Changed, it has to be allowed again. Exit codes: 0 allowed, 1 not kept, 2 wrong.
+    """
+    from checkpoint_operator.cli.allow import allow_command
+
+    sys.exit(allow_command(file))
+
+
 if __name__ == "__main__":
     main()

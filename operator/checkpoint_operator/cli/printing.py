@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import Any, Final
 
 import click
 import yaml
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from checkpoint_protocol.printable import printable, printable_json
 
 _WIDTH_OF_A_PIPE: Final = 200
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
+class PrintableConsole(Console):
+    """A console on which text of others cannot steer the terminal: every text, in tables and rules too, comes through here."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+
 def answers() -> Console:
     """Return the console for answers; wide enough where it is no terminal, so that nothing is cut off."""
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console = PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = _WIDTH_OF_A_PIPE
     return console
 
 
 def messages() -> Console:
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return PrintableConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 def say_problem(console: Console, text: str) -> None:
@@ -34,10 +44,13 @@ def say_problem(console: Console, text: str) -> None:
 def print_data(answer: BaseModel, output: str) -> None:
     """Print a model as JSON or YAML, in its camelCase names."""
     if output == "json":
-        click.echo(answer.model_dump_json(by_alias=True, indent=2))
+        click.echo(printable_json(answer.model_dump_json(by_alias=True, indent=2)))
     else:
         plain = answer.model_dump(mode="json", by_alias=True)
-        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+        if printable(text) != text:  # YAML escapes what is not ASCII, or nothing of it
+            text = yaml.safe_dump(plain, sort_keys=False)
+        click.echo(text, nl=False)
 
 
 def plain_table(*columns: str) -> Table:

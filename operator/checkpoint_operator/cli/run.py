@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from checkpoint_operator.activity import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
+from checkpoint_operator.cli.printing import PrintableConsole
 from checkpoint_operator.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
 from checkpoint_operator.core.actions import Close, Commit, Finish, RecordAttempt, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import DriverState
@@ -30,7 +31,7 @@ from checkpoint_operator.reconcile import Round
 from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.records import MarkRecord
+from checkpoint_protocol.records import CommitRecord
 from checkpoint_protocol.store import translate_store_error
 
 _PLAIN_EVERY_S: Final = 10.0
@@ -41,7 +42,7 @@ _SAID_AFTER_S: Final = 5.0
 
 def run_command(file: Path, settings_file: Path | None, cores: int | None) -> int:
     """Run the write and return the exit code."""
-    console = Console(stderr=True, highlight=False)
+    console = PrintableConsole(stderr=True, highlight=False)
     started = time.monotonic()
     try:
         manifest = load_manifest(file)
@@ -125,8 +126,8 @@ class _Display:
             self._bar = None
 
     def report(self, report: Report) -> None:
-        if report.trouble is not None:
-            self.console.print(f"trying again: {report.trouble}", style="yellow", markup=False, soft_wrap=True)
+        if report.problem is not None:
+            self.console.print(f"trying again: {report.problem}", style="yellow", markup=False, soft_wrap=True)
             return
         if report.attached:
             self._tell_of_rival(report.rival)
@@ -235,7 +236,7 @@ def _phase(counts: Counts, left_s: float | None) -> str:
 def _conclude(console: Console, runner: Runner, ended: Round, display: _Display, elapsed_s: float, file: Path) -> int:
     match ended.outcome:
         case Stall(reason, message) as stalled:
-            console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
+            console.print(exits.line_of(reason, message), style="red", markup=False, soft_wrap=True)
             last = ended.seen.last
             if last is not None:
                 log = runner.drivers.log_of(ended.key, last.number)
@@ -243,40 +244,51 @@ def _conclude(console: Console, runner: Runner, ended: Round, display: _Display,
                     console.print(f"the log of the last driver: {log}", markup=False, soft_wrap=True)
             return exits.code_of_end(stalled)
         case _:
-            assert ended.mark is not None
-            commit = committed.marked(ended.key, ended.mark)
+            commit_record = ended.seen.commit
+            assert commit_record is not None
+            commit = committed.recorded(ended.key, commit_record)
             presence = committed.look_at(commit, runner.manifest.spec.sink, runner.settings, console)
             if committed.say(presence, commit, file, console):
                 return exits.FAILED
-            _summarise(Console(file=sys.stdout, highlight=False, soft_wrap=True), runner, ended.mark, display, elapsed_s)
+            _summarise(
+                PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True), runner, commit_record, display, elapsed_s
+            )
             return exits.COMMITTED
 
 
-def _summarise(out: Console, runner: Runner, mark: MarkRecord, display: _Display, elapsed_s: float) -> None:
+def _summarise(out: Console, runner: Runner, commit_record: CommitRecord, display: _Display, elapsed_s: float) -> None:
     sink = format_of(runner.manifest.spec.sink)
     if not display.did_work:
-        out.print(f"already committed: {mark.target} has {mark.rows_written:,} rows of {mark.key}", markup=False)
+        out.print(
+            f"already committed: {commit_record.target} has {commit_record.rows_written:,} rows of {commit_record.key}",
+            markup=False,
+        )
     else:
-        out.print(f"committed {mark.rows_written:,} rows to {mark.target}", markup=False)
+        out.print(f"committed {commit_record.rows_written:,} rows to {commit_record.target}", markup=False)
     rows = [
-        ("rows", f"{mark.rows_read:,} read, {mark.rows_written:,} written"),
-        ("files", f"{mark.files:,}"),
-        (sink.version_word, "none: there was nothing to commit" if mark.commit_id is None else str(mark.commit_id)),
-        ("key", mark.key),
-        ("attempts", str(mark.attempts)),
+        ("rows", f"{commit_record.rows_read:,} read, {commit_record.rows_written:,} written"),
+        ("files", f"{commit_record.files:,}"),
+        (
+            sink.version_word,
+            "none: there was nothing to commit" if commit_record.commit_id is None else str(commit_record.commit_id),
+        ),
+        ("key", commit_record.key),
+        ("attempts", str(commit_record.attempts)),
         ("time", f"{elapsed_s:.1f} s"),
     ]
     if display.did_work and display.rows_before:
         files = display.counts.input_files_done if display.counts else 0
         opened = f"; {files:,} input files that were done were not opened" if files else ""
         rows.append(("resumed", f"{display.rows_before:,} rows were sealed before and were not computed again{opened}"))
-    if mark.rows_quarantined:
+    if commit_record.rows_quarantined:
         how = f"checkpointed-write inspect {runner.manifest.spec.checkpoint.uri} lists them, quarantine.retry takes them again"
-        rows.append(("failed", f"{mark.rows_quarantined:,} rows are quarantined, and not in the table: {how}"))
-    if len(mark.read_digests) > 1:
-        rows.append(("text", f"read in {len(mark.read_digests)} ways (source.types and source.options were edited)"))
-    if len(mark.code_digests) > 1:
-        rows.append(("code", f"results of {len(mark.code_digests)} versions of the code are mixed (onCodeChange: Continue)"))
+        rows.append(("failed", f"{commit_record.rows_quarantined:,} rows are quarantined, and not in the table: {how}"))
+    if len(commit_record.read_digests) > 1:
+        rows.append(("text", f"read in {len(commit_record.read_digests)} ways (how text is read was edited)"))
+    if len(commit_record.code_digests) > 1:
+        rows.append(
+            ("code", f"results of {len(commit_record.code_digests)} versions of the code are mixed (onCodeChange: Continue)")
+        )
     for name, value in rows:
         out.print(f"  {name:<9} {value}", markup=False)
     if (hint := sink.how_to_read(runner.settings)) is not None:

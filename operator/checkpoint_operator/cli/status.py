@@ -10,7 +10,8 @@ from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
 from checkpoint_operator.inspection import open_existing
-from checkpoint_operator.phases import Status, read_status
+from checkpoint_operator.reason_pages import with_section
+from checkpoint_operator.stored_status import StoredStatus, read_status
 from checkpoint_protocol.errors import CheckpointError
 
 
@@ -53,17 +54,17 @@ def _say(console: Console, error: CheckpointError) -> None:
         say_problem(console, line)
 
 
-def _print(out: Console, status: Status) -> None:
+def _print(out: Console, status: StoredStatus) -> None:
     out.print(f"{status.namespace}/{status.name}: {status.phase}", style="bold", markup=False)
     rows = [("", status.meaning)]
-    if status.phase == "Failed" and status.failure is not None:
-        rows.append(("reason", status.failure.reason))
+    if status.phase == "Stalled" and status.failure is not None:
+        rows.append(("reason", with_section(status.failure.reason, status.failure.reason)))
     rows.append(("epoch", str(status.epoch) + (f", attempt {status.attempt}" if status.attempt else "")))
     if status.new_epoch_wanted:
-        what = "this one" if status.phase == "NotStarted" else "once this one is committed"
+        what = "this one" if status.is_new else "once this one is committed"
         rows.append(("", f"runNonce has changed, so a new epoch is wanted: {what}"))
-    rows.append(("way", f"{status.way}: {status.why_this_way}"))
-    if status.input_files is not None and status.way == "splits":
+    rows.append(("rows by", status.row_identity))
+    if status.input_files:
         of_table = f" of {status.input_table}" if status.input_table else ""
         rows.append(("input", f"{counted(status.input_files, 'file')}{of_table}, {size_text(status.input_bytes or 0)}"))
     if status.input_files_done:
@@ -81,7 +82,7 @@ def _print(out: Console, status: Status) -> None:
             how = f"checkpointed-write inspect {status.checkpoint} lists them"
             rows.append(("failed", f"{counted(sums.rows_quarantined, 'row')} quarantined: {how}"))
     if status.claims and status.phase == "Sealed":
-        rows.append(("claims", f"{status.claims}: a commit was tried and is not marked"))
+        rows.append(("claims", f"{status.claims}: a commit was tried and is not recorded"))
     if status.failure is not None:
         rows.append(("failure", f"attempt {status.failure.attempt}: {status.failure.reason}: {status.failure.message}"))
     if status.commit is not None:

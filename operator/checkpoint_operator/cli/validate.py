@@ -74,7 +74,7 @@ def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Predicti
     rows = [
         ("source", read),
         *_column_rows(would.columns),
-        ("way", f"{would.way}: {would.why}"),
+        ("rows by", would.row_identity),
         ("tasks", f"{_bounds_text(would.tasks)}, with {counted(would.cores, 'core')}: {would.tasks.why}"),
         ("data files", f"{_bounds_text(would.data_files)}: {would.data_files.why}"),
         ("target", f"{would.target}: {target}{', and would be created' if would.target_would_be_created else ''}"),

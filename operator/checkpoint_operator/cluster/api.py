@@ -16,7 +16,7 @@ Object = Mapping[str, Any]
 
 
 class Conflict(Retryable):
-    """The object was changed since it was read. Somebody else is at work on it, or our watch lags: look again."""
+    """The object was changed since it was read. Somebody else is at work on it, or our watch lags: read it again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(reasons.API_CONFLICT, message)
@@ -30,7 +30,7 @@ class KubeApi(Protocol):
         """Return a CheckpointedWrite as it is now, or None."""
 
     def list_writes(self, namespace: str | None) -> Sequence[Object]:
-        """Return the CheckpointedWrites of a namespace (None: of all), as new as the API server has them at hand."""
+        """Return the metadata of a namespace's CheckpointedWrites (None: of all), as new as the API server has them at hand."""
 
     def patch_write(self, namespace: str, name: str, patch: Object) -> Object:
         """Merge-patch a CheckpointedWrite and return it. Conflict if the patch names a resourceVersion that is not current."""
@@ -61,6 +61,12 @@ class KubeApi(Protocol):
 
     def get_config_map(self, namespace: str, name: str) -> Object | None:
         """Return a ConfigMap, or None."""
+
+    def get_secret(self, namespace: str, name: str) -> Object | None:
+        """Return a Secret, or None."""
+
+    def patch_secret(self, namespace: str, name: str, patch: Object) -> Object:
+        """Merge-patch a Secret and return it. Conflict if the patch names a resourceVersion that is not current."""
 
     def create_event(self, namespace: str, event: Object) -> None:
         """Tell people something about an object."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkpoint_operator.cluster.pods import UID_LABEL, WRITE_LABEL
+from checkpoint_operator.cluster.pods import WRITE_LABEL
+from checkpoint_protocol.manifest import API_VERSION, KIND
 
 
 class WriteName(NamedTuple):
@@ -45,7 +46,7 @@ class Cache:
     _gone: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_GONE))
 
     def put_write(self, body: Mapping[str, Any]) -> bool:
-        """Take a write as it is now; return whether that is a reason to look at it.
+        """Take a write as it is now; return whether that is a reason to reconcile it.
 
         It is not where only the status has changed: we have written it, or another operator has, whom we would answer for ever.
         """
@@ -59,7 +60,7 @@ class Cache:
         return is_news and (known is None or _wanted(known) != _wanted(body))
 
     def hear_write(self, body: Mapping[str, Any]) -> bool:
-        """Take a write as the watch tells it; return whether that is a reason to look at it."""
+        """Take a write as the watch tells it; return whether that is a reason to reconcile it."""
         key = name_of(body)
         metadata = {name: body["metadata"].get(name) for name in ("uid", "resourceVersion")}
         with self._lock:
@@ -100,7 +101,7 @@ class Cache:
             return list(self._writes)
 
     def put_pod(self, body: Mapping[str, Any]) -> bool:
-        """The same for a pod, of which only what is looked at is kept: its spec is large."""
+        """The same for a pod, of which only what is read is kept: its spec is large."""
         kept = {
             "metadata": {name: body["metadata"][name] for name in _POD_METADATA if name in body["metadata"]},
             "status": body.get("status") or {},
@@ -147,7 +148,7 @@ def write_of(pod: Mapping[str, Any]) -> WriteName | None:
     """Return the write that a pod belongs to, by its owner; the label alone is anybody's to set."""
     labels = pod["metadata"].get("labels") or {}
     for owner in pod["metadata"].get("ownerReferences") or ():
-        if WRITE_LABEL in labels and owner.get("uid") == labels.get(UID_LABEL):
+        if WRITE_LABEL in labels and (owner.get("apiVersion"), owner.get("kind")) == (API_VERSION, KIND):
             return WriteName(pod["metadata"]["namespace"], owner["name"])
     return None
 

@@ -18,10 +18,10 @@ _ANSWER_WITHIN_S: Final = 20.0
 
 
 class Checked(NamedTuple):
-    """`what`: such as "catalog lakehouse". `trouble`: None if it has answered."""
+    """`what`: such as "catalog lakehouse". `problem`: None if it has answered."""
 
     what: str
-    trouble: CheckpointError | None
+    problem: CheckpointError | None
 
 
 def check_settings(settings: Settings) -> Iterator[Checked]:

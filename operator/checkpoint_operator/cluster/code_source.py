@@ -4,54 +4,127 @@ from __future__ import annotations
 
 import base64
 import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.cluster.pods import Owner, image_of
+from checkpoint_operator.cluster.pods import image_of
 from checkpoint_operator.code import code_digest
-from checkpoint_operator.code_archive import CodeArchive, archive_of_files, fetch_uri, put_archive
+from checkpoint_operator.code_archive import (
+    CodeArchive,
+    CodeVersion,
+    archive_of_files,
+    archive_of_object,
+    fetch_version,
+    has_archive,
+    look_at,
+    put_archive,
+)
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.memory import MemoryBudget
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObjectStore
+
+#: What was found at so many URIs is remembered.
+_MOST_REMEMBERED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """An archive that was checked."""
+
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Why an object cannot be used."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSource:
-    """Finds code, and puts it into the write's store under its digest: an attempt's code cannot change under it."""
+    """Finds code, and puts it into the write's store under its digest: an attempt's code cannot change under it.
+
+    A version of an object, by its etag, is fetched and checked once, whether it can be used or not; it is looked at each time,
+    with what the namespace may read.
+    """
 
     api: KubeApi
-    settings: Settings
+    settings_of: Callable[[str], Settings]
     workloads: WorkloadDefaults
-    #: An archive may take hundreds of megabytes, and eight workers may want theirs at once.
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    memory: MemoryBudget | None = None
+    look_at: Callable[[str, StorageSettings], CodeVersion] = look_at
+    fetch: Callable[[str, StorageSettings, CodeVersion], bytes] = fetch_version
+    #: By namespace and URI: another namespace may have other settings for the same one.
+    _known: OrderedDict[tuple[str, str], tuple[CodeVersion, _Taken | _Refused]] = field(default_factory=OrderedDict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def resolve(self, owner: Owner, spec: Spec, store: ObjectStore) -> tuple[str, str | None]:
-        """Return the code's digest, and that of its archive in the store (None: it is in the image)."""
-        if spec.code.config_map is None and spec.code.uri is None:
-            return code_digest(spec, archive=None, image=image_of(spec, self.workloads)), None
-        with self._one_at_a_time:
-            archive = self._archive(owner, spec)
-            if archive is not None:
-                put_archive(store, owner.uid, archive)
-        digest = code_digest(spec, archive=archive.digest if archive else None, image=image_of(spec, self.workloads))
-        return digest, archive.digest if archive else None
-
-    def _archive(self, owner: Owner, spec: Spec) -> CodeArchive | None:
+    def resolve(self, namespace: str, uid: str, spec: Spec, store: ObjectStore) -> tuple[str, str | None]:
+        """Return the digest of a write's code, and that of its archive in the store (None: it is in the image)."""
+        archive: str | None = None
         if spec.code.config_map is not None:
-            name = spec.code.config_map.name
-            found = self.api.get_config_map(owner.namespace, name)
-            if found is None:
-                raise NeedsChange(
-                    reasons.CODE_MISSING,
-                    f"spec.code.configMap: there is no ConfigMap {owner.namespace}/{name}; make it, e.g. kubectl create "
-                    f"configmap {name} --from-file=steps.py",
-                )
-            files = {key: text.encode() for key, text in (found.get("data") or {}).items()}
-            files |= {key: base64.b64decode(data) for key, data in (found.get("binaryData") or {}).items()}
-            return archive_of_files(files)
-        if spec.code.uri is not None:
-            return fetch_uri(spec.code.uri, self.settings)
-        return None
+            files = self._archive_of_config_map(namespace, spec.code.config_map.name)
+            put_archive(store, uid, files)
+            archive = files.digest
+        elif spec.code.uri is not None:
+            archive = self._digest_at(spec.code.uri, namespace, uid, store)
+        return code_digest(spec, archive=archive, image=image_of(spec, self.workloads)), archive
+
+    def _archive_of_config_map(self, namespace: str, name: str) -> CodeArchive:
+        found = self.api.get_config_map(namespace, name)
+        if found is None:
+            raise NeedsChange(
+                reasons.CODE_MISSING,
+                f"spec.code.configMap: there is no ConfigMap {namespace}/{name}; make it, e.g. kubectl create "
+                f"configmap {name} --from-file=steps.py",
+            )
+        files = {key: text.encode() for key, text in (found.get("data") or {}).items()}
+        files |= {key: base64.b64decode(data) for key, data in (found.get("binaryData") or {}).items()}
+        return archive_of_files(files)
+
+    def _digest_at(self, uri: str, namespace: str, uid: str, store: ObjectStore) -> str:
+        """Have the code at a URI in the write's store, and return its digest. NeedsChange if it cannot be used."""
+        settings = self.settings_of(namespace)
+        version = self.look_at(uri, settings)
+        known = self._recall(namespace, uri, version)
+        if isinstance(known, _Refused):
+            raise NeedsChange(known.reason, known.message)
+        if known is not None and has_archive(store, uid, known.digest, known.size_bytes):
+            return known.digest
+        # Held until it is stored: several writes may want theirs at once.
+        with (self.memory or _UNBOUNDED).room_for_archive(2 * version.size_bytes):
+            data = self.fetch(uri, settings, version)
+            try:
+                archive = archive_of_object(uri, data)
+            except NeedsChange as error:
+                self._remember(namespace, uri, version, _Refused(error.reason, error.message))
+                raise
+            self._remember(namespace, uri, version, _Taken(archive.digest, len(archive.data)))
+            put_archive(store, uid, archive)
+            return archive.digest
+
+    def _recall(self, namespace: str, uri: str, version: CodeVersion) -> _Taken | _Refused | None:
+        with self._lock:
+            known = self._known.get((namespace, uri))
+        return known[1] if known is not None and known[0] == version and version.etag is not None else None
+
+    def _remember(self, namespace: str, uri: str, version: CodeVersion, found: _Taken | _Refused) -> None:
+        with self._lock:
+            self._known[namespace, uri] = (version, found)
+            self._known.move_to_end((namespace, uri))
+            if len(self._known) > _MOST_REMEMBERED:
+                self._known.popitem(last=False)
+
+
+#: Where nobody has given a budget: only what archives have of their own counts.
+_UNBOUNDED: Final = MemoryBudget(1 << 30)

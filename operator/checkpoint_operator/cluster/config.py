@@ -12,7 +12,10 @@ from typing import Annotated, Any, Final, Literal
 import yaml
 from pydantic import Field, model_validator
 
+from checkpoint_operator.cluster.pod_policy import PodPolicy
+from checkpoint_protocol.grants import Tenant
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
+from checkpoint_protocol.quantities import Size
 from checkpoint_protocol.sections import Label, ObjectName, Section
 
 DEFAULT_PATH: Final = Path("/etc/checkpointed-writes/operator.yaml")
@@ -31,15 +34,40 @@ class WorkloadDefaults(Section):
     storage_secret_name: ObjectName | None = Field(
         default=None, description="A Secret in each workload namespace, with the key storage.json."
     )
+    allowed: PodPolicy = PodPolicy()
+
+
+class RecordKeySettings(Section):
+    """The keys with which records in checkpoint stores are signed."""
+
+    secret_name: ObjectName = Field(description="A Secret in the operator's namespace, which it fills.")
+    accept_unsigned: bool = Field(
+        default=False, description="Take records without a MAC too: of writes that a release without record keys began."
+    )
+    renew_after_days: int = Field(default=90, ge=0, le=3650, description="A newer key is made then. 0: never.")
 
 
 class OperatorConfig(Section):
     """The whole file."""
 
+    own_namespace: Annotated[Label, Field(max_length=63)] = Field(
+        default="checkpointed-operator", description="Where the operator itself runs. No write of it is served."
+    )
+    cluster_name: Annotated[Label, Field(max_length=63)] | None = Field(
+        default=None,
+        description="Under which checkpoint stores have the names of this cluster's writes, so that two clusters on one "
+        "checkpoint URI do not meet. By default an id that is kept with the record keys. Never change it.",
+    )
+    record_keys: RecordKeySettings | None = Field(default=None, description="Without it, records are not signed.")
     namespaces: tuple[Annotated[Label, Field(max_length=63)], ...] = Field(default=(), max_length=1000)
     all_namespaces: bool = False
     workloads: WorkloadDefaults
     commit_workers: int = Field(default=2, ge=1, le=64, description="Commits that are prepared at once; each takes memory.")
+    record_memory: Size = Field(
+        default=320 << 20,
+        ge=64 << 20,
+        description="Memory for the records that are read at once, of all writes. Below half of the container's limit.",
+    )
     drivers_per_namespace: int = Field(
         default=20,
         ge=0,
@@ -47,14 +75,19 @@ class OperatorConfig(Section):
         description="Drivers at once in a namespace, so that their executors find room; the others wait. 0: no bound.",
     )
     resync_seconds: int = Field(
-        default=300, ge=10, le=86_400, description="Each write is looked at this often, whatever the watch says."
+        default=300, ge=10, le=86_400, description="Each write is reconciled this often, whatever the watch says."
     )
     allow_local_paths: bool = Field(
-        default=False, description="Checkpoint and Lance URIs may be paths: of a volume that operator and pods have in one place."
+        default=False,
+        description="URIs of manifests, and tables, may lie on disk: on a volume that operator and pods have in one place.",
     )
     health_port: _Port = 8080
     metrics_port: _Port = 9090
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def tenant(self, namespace: str) -> Tenant:
+        """Return whom a write of this namespace is made for."""
+        return Tenant(namespace, is_only=self.namespaces == (namespace,))
 
     @model_validator(mode="after")
     def _watches_something(self) -> OperatorConfig:
@@ -62,6 +95,8 @@ class OperatorConfig(Section):
             raise ValueError("exactly one is expected: namespaces, or allNamespaces: true")
         if len(set(self.namespaces)) < len(self.namespaces):
             raise ValueError("namespaces: a name stands twice")
+        if self.own_namespace in self.namespaces:
+            raise ValueError("namespaces: the operator's own is one of them; whoever may make pods there could read its Secrets")
         if self.health_port == self.metrics_port:
             raise ValueError("healthPort and metricsPort are the same")
         return self

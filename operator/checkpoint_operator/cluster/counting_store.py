@@ -41,9 +41,9 @@ class CountingStore:
         self.counts.add("put")
         return self.inner.put_if_absent(path, data)
 
-    def get(self, path: str) -> bytes | None:
+    def get(self, path: str, most_bytes: int) -> bytes | None:
         self.counts.add("get")
-        return self.inner.get(path)
+        return self.inner.get(path, most_bytes)
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         self.counts.add("list")

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, EDIT_ANNOTATION, GENERATION_ANNOTATION
-from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
+from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_protocol import reasons
+from checkpoint_protocol.printable import printable
 
 Pod = Mapping[str, Any]
 
@@ -29,22 +30,24 @@ _SIGKILL: Final = 137
 _SIGTERM: Final = 143
 
 
-def sight_of(pod: Pod | None, generation: int, digest: str = "") -> DriverSight:
+def observe_pod(pod: Pod | None, generation: int, digest: str = "") -> DriverObservation:
     """Return what a driver's pod says. None: there is no such pod, so nobody has started the driver, or somebody removed it.
 
-    Only the caller may know which; `trouble` is what to say if it was removed.
+    Only the caller may know which; `problem` is what to say if it was removed.
     """
     if pod is None:
-        return DriverSight(DriverState.NOT_STARTED, _failure(reasons.DRIVER_DELETED, "the driver's pod is gone: it was deleted"))
+        return DriverObservation(
+            DriverState.NOT_STARTED, _failure(reasons.DRIVER_DELETED, "the driver's pod is gone: it was deleted")
+        )
     annotations = pod["metadata"].get("annotations") or {}
     is_outdated = annotations.get(GENERATION_ANNOTATION) != str(generation)
     status = pod.get("status") or {}
     if (end := _end(pod, status)) is not None:
-        return DriverSight(DriverState.GONE, end, is_outdated)
+        return DriverObservation(DriverState.GONE, end, is_outdated)
     if (obstacle := obstacle_of(status, "driver")) is not None:
-        return DriverSight(DriverState.STARTING, obstacle, is_outdated)
+        return DriverObservation(DriverState.STARTING, obstacle, is_outdated)
     state = DriverState.RUNNING if status.get("phase") == "Running" else DriverState.STARTING
-    return DriverSight(state, None, is_outdated, annotations.get(EDIT_ANNOTATION, digest) != digest)
+    return DriverObservation(state, None, is_outdated, annotations.get(EDIT_ANNOTATION, digest) != digest)
 
 
 def _end(pod: Pod, status: Mapping[str, Any]) -> Failure | None:
@@ -114,4 +117,4 @@ def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _failure(reason: str, message: str) -> Failure:
-    return Failure("Retryable", reason, " ".join(message.split())[:_MOST_TEXT])
+    return Failure("Retryable", reason, printable(" ".join(message.split())[:_MOST_TEXT]))

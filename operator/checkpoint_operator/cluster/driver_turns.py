@@ -34,7 +34,7 @@ class DriverTurns:
     _given: dict[WriteName, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ask(self, key: WriteName) -> int | None:
+    def request(self, key: WriteName) -> int | None:
         """Return how many writes come before this one; None if it is its turn, which it then has."""
         if self.most == 0:
             return None
@@ -56,7 +56,7 @@ class DriverTurns:
             return first if first is not None and self._free(first) > 0 else None
 
     def _queue(self, namespace: str) -> list[WriteName]:
-        # A dictionary keeps the order of the first asking: to ask again does not lose the place.
+        # A dictionary keeps the order of the first requests: a later one does not lose the place.
         now = self.clock()
         self._waiting = {key: asked for key, asked in self._waiting.items() if now - asked < _FORGOTTEN_AFTER_S}
         return [key for key in self._waiting if key.namespace == namespace]

@@ -11,7 +11,7 @@ from typing import Final
 
 #: A commit of very many files may take many minutes, and every worker may wait for its turn to commit. All requests end by
 #: themselves far earlier, so workers of which none has come back for so long hang by a defect.
-_LONGEST_LOOK_S: Final = 3600.0
+_LONGEST_TURN_S: Final = 3600.0
 _PROBE_TIMEOUT_S: Final = 10.0
 
 
@@ -20,8 +20,8 @@ class Health:
     """What the workers note of themselves, and what follows from it for the probes. Thread-safe.
 
     Alive is who still takes work, however much of it waits and however slowly it goes. A free worker takes the canary, which
-    comes before all other work, within seconds; so if nobody has for long, either every worker has a look in hand, and that is
-    right while one of them has taken its look not too long ago, or the workers or their queue are broken. A restart helps
+    comes before all other work, within seconds; so if nobody has for long, either every worker has a write in hand, and that is
+    right while one of them has taken its own not too long ago, or the workers or their queue are broken. A restart helps
     against the second only: a backlog, a store or a catalog that does not answer, and a long commit are the same afterwards,
     and the commit would begin anew.
 
@@ -48,7 +48,7 @@ class Health:
         self.api_answers = api_answers
 
     def note_taken(self, worker: str) -> None:
-        """This worker has a look in hand from now on."""
+        """This worker has a write in hand from now on."""
         with self._lock:
             self._in_hand[worker] = self.clock()
 
@@ -70,7 +70,7 @@ class Health:
     def _are_all_busy(self) -> bool:
         with self._lock:
             taken = list(self._in_hand.values())
-        return len(taken) >= max(1, self.workers) and self.clock() - max(taken) < _LONGEST_LOOK_S
+        return len(taken) >= max(1, self.workers) and self.clock() - max(taken) < _LONGEST_TURN_S
 
 
 def serve(health: Health, port: int) -> ThreadingHTTPServer:

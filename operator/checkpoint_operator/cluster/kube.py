@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -11,15 +10,16 @@ from urllib.parse import quote
 from kubernetes import client, config
 from urllib3.exceptions import HTTPError
 
+from checkpoint_operator.cluster import api_json
 from checkpoint_operator.cluster.api import Conflict, Object
 from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.manifest import API_VERSION
 
 PLURAL: Final = "checkpointedwrites"
 _TIMEOUT_S: Final = (5.0, 30.0)
-#: A thousand pods with their specs are ten megabytes.
+#: A thousand objects with their specs are ten megabytes, and a spec may be as large as its author likes.
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #: With several hundred executors, one that runs is soon among them.
 _MOST_EXECUTORS: Final = 100
@@ -58,9 +58,10 @@ class KubernetesApi:
     def list_writes(self, namespace: str | None) -> Sequence[Object]:
         place = f"namespaces/{namespace}/" if namespace else ""
         # From the API server's own cache: cheap, and good enough to find out that a watch is far behind.
-        answer = self._ask("GET", f"/apis/{API_VERSION}/{place}{PLURAL}?resourceVersion=0", "writes")
+        path = f"/apis/{API_VERSION}/{place}{PLURAL}?resourceVersion=0"
+        answer = self._ask("GET", path, "writes", accept=_METADATA_ONLY)
         assert answer is not None
-        return [{"apiVersion": API_VERSION, "kind": KIND, **item} for item in answer["items"]]
+        return list(answer["items"] or ())
 
     def patch_write(self, namespace: str, name: str, patch: Object) -> Object:
         return self._change("PATCH", _write_path(namespace, name), "write", patch)
@@ -110,6 +111,12 @@ class KubernetesApi:
 
     def get_config_map(self, namespace: str, name: str) -> Object | None:
         return self._ask("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}", "configmap", absent_is_none=True)
+
+    def get_secret(self, namespace: str, name: str) -> Object | None:
+        return self._ask("GET", _secret_path(namespace, name), "secret", absent_is_none=True)
+
+    def patch_secret(self, namespace: str, name: str, patch: Object) -> Object:
+        return self._change("PATCH", _secret_path(namespace, name), "secret", patch)
 
     def create_event(self, namespace: str, event: Object) -> None:
         self._ask("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", "event", event)
@@ -161,7 +168,7 @@ class KubernetesApi:
         if response.status >= 300:
             raise _translate(verb, path, kind, response.status, text)
         try:
-            answer: Object = json.loads(text)
+            answer: Object = api_json.loads(text)
         except ValueError as error:
             raise Retryable(
                 reasons.API_UNAVAILABLE, f"the API server's answer to {verb} {path} is no JSON; is there a proxy between?"
@@ -171,7 +178,7 @@ class KubernetesApi:
 
 def _translate(verb: str, path: str, kind: str, status: int, text: bytes) -> CheckpointError:
     try:
-        message = str(json.loads(text).get("message", ""))[:1000]
+        message = str(api_json.loads(text).get("message", ""))[:1000]
     except ValueError:
         message = text[:200].decode(errors="replace")
     said = f"{verb} {path}: {status}: {message}"
@@ -195,3 +202,7 @@ def _write_path(namespace: str, name: str) -> str:
 
 def _pod_path(namespace: str, name: str | None = None) -> str:
     return f"/api/v1/namespaces/{namespace}/pods" + (f"/{name}" if name else "")
+
+
+def _secret_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets/{name}"

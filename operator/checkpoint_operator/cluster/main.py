@@ -8,9 +8,11 @@ Exit codes: 0 ended as told, 1 cannot work here (why is said in one line), 2 a f
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import logging
+import os
 import socket
 import sys
 import threading
@@ -33,23 +35,31 @@ from checkpoint_operator.cluster.health import Health, serve
 from checkpoint_operator.cluster.kube import PLURAL, KubernetesApi, connect
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.overview import ages_by_phase
+from checkpoint_operator.cluster.record_keys import RecordKeys
 from checkpoint_operator.cluster.resync import Resync
-from checkpoint_operator.cluster.watch_troubles import WatchTroubles
+from checkpoint_operator.cluster.watch_errors import WatchErrors
 from checkpoint_operator.cluster.watching import watch
 from checkpoint_operator.cluster.work_queue import WorkQueue
-from checkpoint_operator.cluster.workers import Workers
+from checkpoint_operator.cluster.workers import WORKERS, WORKERS_OF_A_NAMESPACE, Workers
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
+from checkpoint_protocol.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
+from checkpoint_protocol.memory import MemoryBudget
+from checkpoint_protocol.printable import printable, printable_json
+from checkpoint_protocol.secrets import Secrets, secrets_of
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.settings_place import CHART_VALUES
+from checkpoint_protocol.storage import entry_of
 from checkpoint_protocol.store import ObjectStore, open_store, probe
 
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG = 0, 1, 2
 _SETTINGS_PATH: Final = Path("/etc/checkpointed-writes/settings/settings.yaml")
 #: Less than a pod's grace period, so that what is in hand ends by itself.
 _PATIENCE_S: Final = 25.0
+#: Where the configuration has neither a name nor keys that one is kept with.
+_ANY_CLUSTER: Final = "unnamed"
 
 
 def main() -> int:
@@ -57,16 +67,18 @@ def main() -> int:
     try:
         config = load_config(arguments.config)
         settings = load_settings(arguments.settings)
+        if not config.allow_local_paths:
+            settings = settings.in_buckets_only()
     except ManifestInvalid as error:
         for problem in error.problems:
-            sys.stderr.write(f"error: {problem}\n")
+            sys.stderr.write(f"error: {printable(problem)}\n")
         return EXIT_WRONG
-    _log_as_json(config.log_level)
+    _log_as_json(config.log_level, secrets_of(settings, os.environ))
     try:
         api = connect()
         api.check()
     except CheckpointError as error:
-        sys.stderr.write(f"error: {error.reason}: {error.message}\n")
+        sys.stderr.write(f"error: {error.reason}: {printable(error.message)}\n")
         return EXIT_FAILED
     if arguments.check:
         return _check(config, settings)
@@ -83,11 +95,11 @@ def _check(config: OperatorConfig, settings: Settings) -> int:
     watched = "all namespaces" if config.all_namespaces else ", ".join(config.namespaces)
     sys.stdout.write(f"ready: the API server answers, CheckpointedWrites are installed; would watch {watched}\n")
     code = EXIT_DONE
-    for what, trouble in check_settings(settings):
-        if trouble is None:
+    for what, problem in check_settings(settings):
+        if problem is None:
             sys.stdout.write(f"ready: {what} answers\n")
         else:
-            sys.stdout.write(f"error: {what}: {trouble.reason}: {trouble.message}\n")
+            sys.stdout.write(f"error: {what}: {problem.reason}: {printable(problem.message)}\n")
             code = EXIT_FAILED
     return code
 
@@ -95,38 +107,49 @@ def _check(config: OperatorConfig, settings: Settings) -> int:
 def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
     """Work until the process is told to end (SIGTERM, SIGINT). Raises CheckpointError if only another process can go on."""
     cache, metrics, health = Cache(), Metrics(), Health()
-    queue: WorkQueue[WriteName] = WorkQueue()
-    counts, troubles = StoreCounts(), WatchTroubles()
+    queue = _queue(config)
+    counts, errors = StoreCounts(), WatchErrors()
+    memory = MemoryBudget(config.record_memory)
     catalogs = CatalogBook(settings)
+    keys = _record_keys(config, api)
+    settings_of = functools.cache(lambda namespace: settings.used_by(config.tenant(namespace)))
     controller = Controller(
         api=api,
         cache=cache,
         config=config,
-        settings=settings,
         metrics=metrics,
-        open_store=_store_opener(settings, counts),
-        open_sink=lambda spec: open_sink(spec, settings, catalogs),
-        open_source=lambda source: open_source(source, settings, catalogs),
-        code_source=CodeSource(api, settings, config.workloads),
+        open_store=_store_opener(settings_of, counts, memory, keys),
+        open_sink=lambda namespace, spec: open_sink(spec, settings_of(namespace), catalogs),
+        open_source=lambda namespace, source: open_source(source, settings_of(namespace), catalogs),
+        code_source=CodeSource(api, settings_of, config.workloads, memory),
         instance=socket.gethostname(),
+        secrets=secrets_of(settings, os.environ),
         wake=queue.add,
+        record_keys=keys,
+        cluster=config.cluster_name or (keys.cluster if keys is not None else _ANY_CLUSTER),
     )
     metrics.watch(
         queue_depth=queue.count_due,
         ages=lambda: ages_by_phase(cache, time.time()),
         requests=lambda: dict(api.requests),
         store_requests=counts.by_request,
-        watch_troubles=troubles.now,
+        watch_errors=errors.now,
     )
     watched: tuple[str | None, ...] = (None,) if config.all_namespaces else config.namespaces
-    resync = Resync(api, cache, queue.add, watched, lambda namespace: troubles.is_forbidden(namespace, PLURAL))
-    workers = Workers(queue, controller.look, api.check, resync.run, health, metrics, config.resync_seconds)
+    resync = Resync(api, cache, queue.add, watched, lambda namespace: errors.is_forbidden(namespace, PLURAL))
+
+    def run_resync() -> bool:
+        if keys is not None:
+            keys.refresh()
+        return resync.run()
+
+    workers = Workers(queue, controller.reconcile, api.check, run_resync, health, metrics, config.resync_seconds)
     _load_table_libraries(settings)
     probes = serve(health, config.health_port)
     exposition, _ = start_http_server(config.metrics_port, registry=metrics.registry)
     workers.start()
     try:
-        watch(cache, queue.add, () if config.all_namespaces else config.namespaces, troubles)
+        watch(cache, queue.add, () if config.all_namespaces else config.namespaces, errors)
     finally:
         if not workers.stop(_PATIENCE_S):
             logging.getLogger(__name__).warning("some work was cut off; the next process completes it")
@@ -143,17 +166,38 @@ def _load_table_libraries(settings: Settings) -> None:
         importlib.import_module(f"pyiceberg.catalog.{kind}")
 
 
-def _store_opener(settings: Settings, counts: StoreCounts) -> Callable[[str], ObjectStore]:
-    """Return what opens checkpoint stores, each probed for put-if-absent once in this process's life."""
-    opened: dict[str, CountingStore] = {}
+def _queue(config: OperatorConfig) -> WorkQueue[WriteName]:
+    is_shared = config.all_namespaces or len(config.namespaces) > 1
+    return WorkQueue(group_of=lambda key: key.namespace, most_of_a_group=WORKERS_OF_A_NAMESPACE if is_shared else WORKERS)
+
+
+def _record_keys(config: OperatorConfig, api: KubernetesApi) -> RecordKeys | None:
+    if config.record_keys is None:
+        return None
+    settings = config.record_keys
+    renew_after_s = settings.renew_after_days * 86_400.0
+    keys = RecordKeys(api, config.own_namespace, settings.secret_name, settings.accept_unsigned, renew_after_s)
+    keys.load()
+    return keys
+
+
+def _store_opener(
+    settings_of: Callable[[str], Settings], counts: StoreCounts, memory: MemoryBudget, keys: RecordKeys | None
+) -> Callable[[str, str], ObjectStore]:
+    """Return what opens checkpoint stores for a namespace, each probed for put-if-absent once in this process's life."""
+    opened: dict[str, ObjectStore] = {}
     lock = threading.Lock()
 
-    def open_once(uri: str) -> ObjectStore:
+    def open_once(namespace: str, uri: str) -> ObjectStore:
+        settings = settings_of(namespace)
+        # Also where another namespace has opened it.
+        entry_of(uri, settings)
         with lock:
             known = opened.get(uri)
         if known is None:
-            known = CountingStore(open_store(uri, settings), counts)
-            probe(known)
+            counted = CountingStore(open_store(uri, settings, memory), counts)
+            probe(counted)
+            known = counted if keys is None else AuthenticatedStore(counted, keys)
             with lock:
                 opened[uri] = known
         return known
@@ -170,11 +214,15 @@ def load_settings(path: Path) -> Settings:
     except (UnicodeDecodeError, yaml.YAMLError):
         # Not the parser's words: they quote the text, and secrets may stand in it.
         raise ManifestInvalid((f"{path}: is not YAML",)) from None
-    return validate_model(Settings, document or {}).standing_in(CHART_VALUES)
+    return validate_model(Settings, document or {}).found_in(CHART_VALUES)
 
 
 class _JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the write where one is concerned."""
+    """One JSON object a line: time, level, logger, message, and the write where one is concerned. Without known secrets."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -188,17 +236,18 @@ class _JsonLines(logging.Formatter):
                 line[name] = str(value)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        # Masked before JSON escapes what may be in a secret.
+        return printable_json(json.dumps({name: self._secrets.mask(text) for name, text in line.items()}, ensure_ascii=False))
 
 
-def _log_as_json(level: str) -> None:
+def _log_as_json(level: str, secrets: Secrets) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines())
+    handler.setFormatter(_JsonLines(secrets))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     if level != "debug":
         # Kopf says at "info" of each event of each pod that it was handled.
         logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
-        # And of each try of a request that is refused; WatchTroubles says it once.
+        # And of each try of a request that is refused; WatchErrors says it once.
         logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
 
 

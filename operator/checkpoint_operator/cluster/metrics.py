@@ -19,7 +19,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.reconcile_seconds = Histogram(
             f"{_PREFIX}_reconcile_seconds",
-            "Duration of one look at a write, with all that was done.",
+            "Duration of one reconciliation of a write, with all that was done.",
             ["outcome"],
             buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
             registry=self.registry,
@@ -40,8 +40,8 @@ class Metrics:
             "Whole input files that plans left out, because earlier attempts had sealed them.",
             registry=self.registry,
         )
-        self.troubles = Counter(
-            f"{_PREFIX}_troubles", "Rounds that ended with an error, by reason.", ["reason"], registry=self.registry
+        self.errors = Counter(
+            f"{_PREFIX}_errors", "Rounds that ended with an error, by reason.", ["reason"], registry=self.registry
         )
 
     def watch(
@@ -50,13 +50,13 @@ class Metrics:
         ages: Callable[[], Mapping[str, tuple[int, float]]],
         requests: Callable[[], Mapping[tuple[str, str], int]],
         store_requests: Callable[[], Mapping[str, int]],
-        watch_troubles: Callable[[], Iterable[tuple[str | None, str]]],
+        watch_errors: Callable[[], Iterable[tuple[str | None, str]]],
     ) -> None:
         """Register what is looked up at scrape time. `ages`: for each phase, how many writes and the oldest's age in s.
 
-        `watch_troubles`: by namespace (None: all) and kind, the watches that do not get through.
+        `watch_errors`: by namespace (None: all) and kind, the watches that do not get through.
         """
-        self.registry.register(_AtScrape(queue_depth, ages, requests, store_requests, watch_troubles))
+        self.registry.register(_AtScrape(queue_depth, ages, requests, store_requests, watch_errors))
 
 
 class _AtScrape(Collector):
@@ -66,9 +66,9 @@ class _AtScrape(Collector):
         ages: Callable[[], Mapping[str, tuple[int, float]]],
         requests: Callable[[], Mapping[tuple[str, str], int]],
         store_requests: Callable[[], Mapping[str, int]],
-        watch_troubles: Callable[[], Iterable[tuple[str | None, str]]],
+        watch_errors: Callable[[], Iterable[tuple[str | None, str]]],
     ) -> None:
-        self._watch_troubles = watch_troubles
+        self._watch_errors = watch_errors
         self._queue_depth = queue_depth
         self._ages = ages
         self._requests = requests
@@ -86,11 +86,11 @@ class _AtScrape(Collector):
         yield count
         yield oldest
         watches = GaugeMetricFamily(
-            f"{_PREFIX}_watches_in_trouble",
+            f"{_PREFIX}_watches_failing",
             "1 for each watch that the API server does not grant; an empty namespace stands for all.",
             labels=["namespace", "kind"],
         )
-        for namespace, kind in self._watch_troubles():
+        for namespace, kind in self._watch_errors():
             watches.add_metric([namespace or "", kind], 1)
         yield watches
         yield _counted("api_requests", "Requests to the API server.", ["verb", "kind"], self._requests())

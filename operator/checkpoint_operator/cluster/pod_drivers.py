@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.cluster.driver_status import sight_of
+from checkpoint_operator.cluster.driver_status import observe_pod
 from checkpoint_operator.cluster.executors import starvation_of
+from checkpoint_operator.cluster.pod_policy import check_pods
 from checkpoint_operator.cluster.pods import (
     ATTEMPT_LABEL,
     EPOCH_LABEL,
@@ -20,8 +21,9 @@ from checkpoint_operator.cluster.pods import (
     executor_pod,
     pod_name,
 )
-from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
+from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_protocol import reasons
+from checkpoint_protocol.authenticated_store import KeySource
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import Spec
@@ -35,9 +37,7 @@ PodCache = Callable[[str, str], Mapping[str, Any] | None]
 
 @dataclass(slots=True)
 class PodDrivers:
-    """Implements Drivers for one write. `record` writes an attempt into the status, and is called before its pod is made;
-    `note` takes the pod that was made, before the watch tells of it.
-    """
+    """Implements Drivers for one write. `note` takes the pod that was made, before the watch tells of it."""
 
     api: KubeApi
     known_pod: PodCache
@@ -45,8 +45,8 @@ class PodDrivers:
     spec: Spec
     store_uri: str
     workloads: WorkloadDefaults
-    record: Callable[[EpochKey, LaunchRecord, str], None]
     note: Callable[[Mapping[str, Any]], None]
+    record_keys: KeySource | None = None
     _not_started: set[tuple[EpochKey, int]] = field(default_factory=set)
     _digest: str = field(init=False)
     #: Attempts whose pod this process has made, or found: where there is none any more, it was deleted.
@@ -55,32 +55,33 @@ class PodDrivers:
     def __post_init__(self) -> None:
         self._digest = digest_for_attempts(self.spec)
 
-    def look(self, key: EpochKey, attempt: int) -> DriverSight:
-        sight = sight_of(self._pod(key, attempt), self.owner.generation, self._digest)
-        if sight.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._not_started:
-            return sight
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
+        observed = observe_pod(self._pod(key, attempt), self.owner.generation, self._digest)
+        if observed.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._not_started:
+            return observed
         # Before it counts that there is no pod, or that it has ended, the API server itself is asked: a watch lags.
-        sight = sight_of(self._pod(key, attempt, is_fresh=True), self.owner.generation, self._digest)
-        if sight.state is DriverState.NOT_STARTED and (key, attempt) in self._made:
-            return DriverSight(DriverState.GONE, sight.trouble)
-        return sight
+        observed = observe_pod(self._pod(key, attempt, is_fresh=True), self.owner.generation, self._digest)
+        if observed.state is DriverState.NOT_STARTED and (key, attempt) in self._made:
+            return DriverObservation(DriverState.GONE, observed.problem)
+        return observed
 
     def expect(self, key: EpochKey, attempt: int) -> None:
         """Nobody can have made the pod of an attempt that we have only just recorded. (If somebody has: we find it there.)"""
         self._not_started.add((key, attempt))
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
-        pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads)
+        keys = self.record_keys.of(key.uid) if self.record_keys is not None else None
+        pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads, keys)
         name = pod["metadata"]["name"]
         self._refuse_wrong_template_of_executors()
-        self.record(key, launch, name)
+        check_pods(self.spec, self.workloads.allowed, self.workloads.service_account_name)
         self._not_started.discard((key, launch.attempt))
         if (made := self._make(pod)) is not None:
             self._made.add((key, launch.attempt))
             self.note(made)
             return
-        standing = self.api.get_pod(self.owner.namespace, name)
-        if standing is not None and not self._is_ours(standing):
+        existing = self.api.get_pod(self.owner.namespace, name)
+        if existing is not None and not _is_of(existing, key):
             raise NeedsChange(
                 reasons.POD_REFUSED,
                 f"the pod {self.owner.namespace}/{name} is not one of this write, and stands where its driver would: remove it",
@@ -108,7 +109,7 @@ class PodDrivers:
         if pod is not None and (pod.get("status") or {}).get("phase") not in _ENDED:
             self.api.delete_pod(self.owner.namespace, pod["metadata"]["name"], pod["metadata"]["uid"])
 
-    def look_at_executors(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
+    def find_starvation(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
         """Return why a driver at work has no executor that runs; None where nothing is known to keep them from it.
 
         Before it has planned, a driver needs none, unless it has asked for some already.
@@ -126,11 +127,11 @@ class PodDrivers:
         return starvation_of(pods, refusal)
 
     def _pod(self, key: EpochKey, attempt: int, is_fresh: bool = False) -> Mapping[str, Any] | None:
-        name = pod_name(self.owner, key.epoch, attempt)
+        name = pod_name(self.owner.name, key, attempt)
         pod = self.api.get_pod(self.owner.namespace, name) if is_fresh else self.known_pod(self.owner.namespace, name)
-        return pod if pod is not None and self._is_ours(pod) else None
+        return pod if pod is not None and _is_of(pod, key) else None
 
-    def _is_ours(self, pod: Mapping[str, Any]) -> bool:
-        """A pod that another owner made under this name is nobody we know."""
-        owners = pod["metadata"].get("ownerReferences") or ()
-        return any(owner.get("uid") == self.owner.uid for owner in owners)
+
+def _is_of(pod: Mapping[str, Any], key: EpochKey) -> bool:
+    """Whether a pod is one of this write, made for this object of its name or an earlier one: any other is nobody we know."""
+    return (pod["metadata"].get("labels") or {}).get(UID_LABEL) == key.uid

@@ -6,6 +6,7 @@ from a Secret of its own namespace, which the operator does not read.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from checkpoint_operator.cluster.config import WorkloadDefaults
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.macs import WriteKeys
 from checkpoint_protocol.manifest import API_VERSION, KIND, Spec
 from checkpoint_protocol.workloads import DriverSpec, ExecutorSpec
 
@@ -39,12 +41,15 @@ _COUNTS_AT_ONCE: Final = frozenset(
         "active_deadline_seconds",
         "progress_deadline_seconds",
         "ttl_seconds_after_finished",
+        "on_recreate",
+        "deletion_policy",
     }
 )
 STORAGE_KEY: Final = "storage.json"
 _STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
+_RECORD_KEYS_VARIABLE: Final = "CHECKPOINTED_WRITE_RECORD_KEYS"
 _TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
-_SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own
+_SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own # noqa: S108
 
 #: Less input than this is not worth the seconds in which an executor starts, unless the manifest asks for executors.
 _SMALL_INPUT_BYTES: Final = 64 << 20
@@ -65,7 +70,10 @@ _MERGED_LISTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The CheckpointedWrite that a pod is made for. `retry`: what a person has asked for new tries with, last."""
+    """The CheckpointedWrite that a pod is made for. `retry`: what a person has asked for new tries with, last.
+
+    `uid` is the object's; the write's is that of the first object of its name (`recreation.py`).
+    """
 
     namespace: str
     name: str
@@ -74,10 +82,13 @@ class Owner:
     retry: str = ""
 
 
-def pod_name(owner: Owner, epoch: int, attempt: int) -> str:
-    """Return the name of an attempt's driver pod: the same whoever makes it, another for a write made again under its name."""
-    digest = hashlib.sha256(owner.uid.encode()).hexdigest()[:8]
-    return f"{owner.name[:45].rstrip('-.')}-{digest}-{epoch}-{attempt}"
+def pod_name(name: str, key: EpochKey, attempt: int) -> str:
+    """Return the name of an attempt's driver pod: the same whoever makes it, for whichever object of the write's name.
+
+    `key.uid` is the write's: another write under the same name has other pods.
+    """
+    digest = hashlib.sha256(key.uid.encode()).hexdigest()[:8]
+    return f"{name[:45].rstrip('-.')}-{digest}-{key.epoch}-{attempt}"
 
 
 def digest_for_attempts(spec: Spec) -> str:
@@ -86,19 +97,25 @@ def digest_for_attempts(spec: Spec) -> str:
 
 
 def driver_pod(
-    owner: Owner, spec: Spec, key: EpochKey, attempt: int, store_uri: str, workloads: WorkloadDefaults
+    owner: Owner,
+    spec: Spec,
+    key: EpochKey,
+    attempt: int,
+    store_uri: str,
+    workloads: WorkloadDefaults,
+    keys: WriteKeys | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest of an attempt's driver pod."""
-    name = pod_name(owner, key.epoch, attempt)
+    """Return the manifest of an attempt's driver pod. `keys`: what its records are signed with; None: they are not."""
+    name = pod_name(owner.name, key, attempt)
     labels = {
         "app.kubernetes.io/managed-by": "checkpointed-write-operator",
         WRITE_LABEL: owner.name[:63].rstrip("-."),
-        UID_LABEL: owner.uid,
+        UID_LABEL: key.uid,
         EPOCH_LABEL: str(key.epoch),
         ATTEMPT_LABEL: str(attempt),
         ROLE_LABEL: DRIVER_CONTAINER,
     }
-    executor_template = _executor_template(spec, workloads)
+    executor_template = _executor_template(spec, workloads, keys)
     environment = [
         *_common_environment(spec, workloads),
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -126,7 +143,8 @@ def driver_pod(
             ],
         },
     }
-    pod: dict[str, Any] = merge(ours, spec.driver.template)
+    # A copy: the pod gets more fields, and the manifest has none of them.
+    pod: dict[str, Any] = merge(ours, copy.deepcopy(spec.driver.template))
     # What the protocol rests on is not for a template to change.
     metadata = pod.setdefault("metadata", {})
     metadata |= {"name": name, "namespace": owner.namespace, "ownerReferences": [_owner_reference(owner)]}
@@ -136,6 +154,7 @@ def driver_pod(
     pod["spec"]["restartPolicy"] = "Never"
     container = next(item for item in pod["spec"]["containers"] if item["name"] == DRIVER_CONTAINER)
     container.pop("command", None)
+    _give_keys(container, keys)
     container["args"] = _driver_arguments(spec, key, attempt, store_uri, name, labels, workloads)
     return pod
 
@@ -180,6 +199,9 @@ def _driver_arguments(
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         # The same account for its pull secrets only: no token of it is mounted.
         "spark.kubernetes.authenticate.executor.serviceAccountName": account,
+        # With a secret that Spark makes for each driver, and its executors get in their environment.
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **spec.spark_conf,
@@ -199,7 +221,7 @@ def _driver_arguments(
     return arguments
 
 
-def _executor_template(spec: Spec, workloads: WorkloadDefaults) -> dict[str, Any]:
+def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys: WriteKeys | None = None) -> dict[str, Any]:
     """Return the pod template from which Spark makes executors; it adds name, command, resources and its own environment."""
     ours = {
         "apiVersion": "v1",
@@ -219,8 +241,17 @@ def _executor_template(spec: Spec, workloads: WorkloadDefaults) -> dict[str, Any
             ],
         },
     }
-    template: dict[str, Any] = merge(ours, spec.executor.template)
+    template: dict[str, Any] = merge(ours, copy.deepcopy(spec.executor.template))
+    _give_keys(next(item for item in template["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER), keys)
     return template
+
+
+def _give_keys(container: dict[str, Any], keys: WriteKeys | None) -> None:
+    """Put the keys of the write into a container's environment, whatever a template says of the variable."""
+    environment = [item for item in container["env"] if item["name"] != _RECORD_KEYS_VARIABLE]
+    if keys is not None:
+        environment.append({"name": _RECORD_KEYS_VARIABLE, "value": keys.model_dump_json()})
+    container["env"] = environment
 
 
 def _common_environment(spec: Spec, workloads: WorkloadDefaults) -> list[dict[str, Any]]:
@@ -281,7 +312,7 @@ def merge(ours: Any, theirs: Any) -> Any:
         return theirs
     merged = dict(ours)
     for name, value in theirs.items():
-        if value is None:  # an empty `labels:` is no wish to have none of ours
+        if value is None:  # an empty `labels:` does not mean that none of ours are wanted
             continue
         current = merged.get(name)
         if name in _MERGED_LISTS and isinstance(current, list) and isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Look at all writes now and then, whatever the watch says; and find out whether the watch still says anything."""
+"""List all writes now and then, whatever the watch says; and find out whether the watch still says anything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Resync:
     rights, and still tried.
 
     A namespace that cannot be listed, or may be listed and not watched, says nothing of the others and is no dead watch: a
-    restart would not help. A watch in any other trouble is dead, if the list is answered all that time.
+    restart would not help. A watch in any other problem is dead, if the list is answered all that time.
     """
 
     api: KubeApi
@@ -105,18 +105,18 @@ class Resync:
         absent = known.keys() - {pod["metadata"]["uid"] for pod in (self.api.list_driver_pods(namespace) if known else ())}
         for uid in absent & self._absent_pods:
             metadata = known[uid]["metadata"]
-            standing = self.api.get_pod(metadata["namespace"], metadata["name"])
-            if standing is None or standing["metadata"]["uid"] != uid:
+            existing = self.api.get_pod(metadata["namespace"], metadata["name"])
+            if existing is None or existing["metadata"]["uid"] != uid:
                 self.cache.remove_pod(known[uid])
         return absent
 
-    def _tell(self, namespace: str | None, trouble: str | None) -> None:
+    def _tell(self, namespace: str | None, problem: str | None) -> None:
         """Say in the log what has changed."""
         where = f"of namespace {namespace}" if namespace is not None else "of all namespaces"
         before = self._unlisted.pop(namespace, None)
-        if trouble is not None:
-            self._unlisted[namespace] = trouble
+        if problem is not None:
+            self._unlisted[namespace] = problem
             if before is None:
-                _log.warning("the writes %s cannot be listed: %s", where, trouble)
+                _log.warning("the writes %s cannot be listed: %s", where, problem)
         elif before is not None:
             _log.warning("the writes %s are listed again", where)

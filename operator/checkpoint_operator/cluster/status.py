@@ -1,63 +1,29 @@
-"""The status that follows from a round. Pure: what was there, what was seen and done, and the time, make what will be there.
+"""The status that follows from a round. Pure: what was there, the round (observation, decision, outcome), and the time make it.
 
 For people. No rule reads it but two things that only bound effort: since when the epoch runs, and which failures still count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from checkpoint_operator.activity import describe, how_far
-from checkpoint_operator.core.actions import Action, Commit, Finish, Stall, StartDriver, Wait
-from checkpoint_operator.core.observation import Attempt, DriverState
+from checkpoint_operator.cluster.attempt_status import attempts_shown
+from checkpoint_operator.cluster.conditions import Conditions
+from checkpoint_operator.cluster.pods import Owner, pod_name
+from checkpoint_operator.core.actions import Commit, Stall, StartDriver, Wait
+from checkpoint_operator.core.epochs import next_epoch
+from checkpoint_operator.core.observation import DriverState
+from checkpoint_operator.core.phases import Phase, phase_after_error, phase_of
 from checkpoint_operator.core.rules import ENVIRONMENT
 from checkpoint_operator.progress import Progress
+from checkpoint_operator.reason_pages import with_section
 from checkpoint_operator.reconcile import Round
-from checkpoint_operator.status_model import (
-    MAX_ATTEMPTS_SHOWN,
-    MAX_MESSAGE_LENGTH,
-    AttemptStatus,
-    Cause,
-    CommitStatus,
-    Condition,
-    ConditionType,
-    Phase,
-    Status,
-)
+from checkpoint_operator.status_model import MAX_MESSAGE_LENGTH, CommitStatus, Condition, ConditionType, Status, bounded, fitted
 from checkpoint_protocol import reasons
-from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import Source, Spec
-from checkpoint_protocol.records import LaunchRecord, MarkRecord
-
-_CAUSES: Final[dict[str, Cause]] = {
-    reasons.DRIVER_OUT_OF_MEMORY: "OOMKilled",
-    reasons.DRIVER_EVICTED: "Evicted",
-    reasons.DRIVER_PREEMPTED: "Preempted",
-    reasons.DRIVER_DELETED: "Deleted",
-    reasons.NODE_LOST: "NodeLost",
-    reasons.CREDENTIALS_REFUSED: "Credentials",
-    reasons.SOURCE_MISSING: "Source",
-    reasons.SOURCE_CHANGED: "Source",
-    reasons.SOURCE_UNREADABLE: "Source",
-    reasons.KEYS_NOT_UNIQUE: "Source",
-    reasons.KEYS_UNSUITABLE: "Source",
-    reasons.IMAGE_UNAVAILABLE: "Image",
-    reasons.POD_UNSCHEDULABLE: "Scheduling",
-    reasons.POD_INCOMPLETE: "Scheduling",
-    reasons.POD_REFUSED: "Scheduling",
-    reasons.DRIVER_REPLACED: "Scheduling",
-    reasons.EXECUTORS_PENDING: "Scheduling",
-    reasons.EXECUTORS_REFUSED: "Scheduling",
-    reasons.NO_PROGRESS: "NoProgress",
-    reasons.DEADLINE_EXCEEDED: "Deadline",
-    reasons.WRITE_SUSPENDED: "Suspended",
-    reasons.CODE_FAILED: "UserCode",
-    reasons.CODE_MISSING: "UserCode",
-    reasons.OUTPUT_SCHEMA_WRONG: "UserCode",
-    reasons.TOO_MANY_ROW_ERRORS: "UserCode",
-}
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.source import Source
 
 _STARTING: Final = "DriverStarting"
 _EDITED: Final = "the manifest was changed, and that counts from the next attempt"
@@ -66,180 +32,85 @@ RETRY_ANNOTATION: Final = "checkpointed.dev/retry"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """What a status is made against: the manifest's generation, the time (RFC 3339), and what was there.
+class Failed:
+    """A round that an error has ended, or kept from beginning. `may_pass`: it is tried again by itself."""
 
-    `name`, `retry`: the object's, and the value of its retry annotation.
-    """
+    reason: str
+    message: str
+    may_pass: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionWaits:
+    """The write is deleted, and something holds that up."""
+
+    reason: str
+    message: str
+
+
+#: What a status follows from.
+Outcome = Round | Failed | DeletionWaits
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How far the epoch is by a round, and how long its tasks may still take."""
+
+    progress: Progress
+    left_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a status is made against: what was there, whose it is, the time (RFC 3339) and the manifest, if that can be read."""
 
     previous: Status
-    generation: int
+    owner: Owner
     now: str
     spec: Spec | None
-    name: str = ""
-    retry: str = ""
+
+    @property
+    def conditions(self) -> Conditions:
+        return Conditions(self.previous.conditions or (), self.now, self.owner.generation)
 
 
-def after_round(
-    frame: Frame, done: Round, progress: Progress, failed_before: int, pod: str | None, left_s: float | None = None
-) -> Status:
-    """Return the status after a round. `left_s`: how long the tasks may still take."""
-    assert frame.spec is not None
-    last_action = done.actions[-1]
-    phase = _phase(done, last_action)
-    reason, message = _why(frame, done, last_action, phase, pod)
-    is_new_epoch = frame.previous.epoch != done.key.epoch
-    attempts = done.seen.attempts
-    mark = done.mark
-    started_at = None if is_new_epoch else frame.previous.started_at
-    last = done.seen.last
-    return frame.previous.model_copy(
-        update={
-            "observed_generation": frame.generation,
-            "phase": phase,
-            "epoch": done.key.epoch,
-            "started_at": started_at or (frame.now if attempts else None),
-            "attempt": last.number if last else 0,
-            "progress": how_far(progress),
-            "activity": describe(progress, left_s) if phase == "Running" else None,
-            "tasks": progress.tasks,
-            "tasks_sealed": progress.tasks_done if progress.tasks is not None else None,
-            "input_files_done": progress.input_files_done or None,
-            "rows_sealed": progress.rows_written,
-            "rows_quarantined": progress.rows_quarantined or None,
-            "rows_committed": mark.rows_written if mark else frame.previous.rows_committed,
-            "run_nonce": frame.spec.run_nonce,
-            "driver_pod": pod,
-            "reason": reason,
-            "message": _bounded(message),
-            "attempts": _attempts(frame, () if is_new_epoch else frame.previous.attempts or (), attempts, pod),
-            "commit": _commit(frame, done, mark) or frame.previous.commit,
-            "queue_position": None if done.seen.queued is None else done.seen.queued + 1,
-            "failed_before": failed_before,
-            "failed_before_generation": frame.generation,
-            "retried": frame.retry or None,
-            "conditions": _conditions(frame, done, progress, phase, pod),
-        }
-    )
+def derive(frame: Frame, outcome: Outcome, figures: Figures | None = None) -> Status:
+    """Return the status after a round, or, where only its decision is made, before what people must be able to find."""
+    return fitted(_derived(frame, outcome, figures))
 
 
-def starting(frame: Frame, key: EpochKey, launch: LaunchRecord, pod: str, failed_before: int) -> Status:
-    """Return the status that is written before an attempt's pod is made: whatever happens then, people can find the pod.
+def _derived(frame: Frame, outcome: Outcome, figures: Figures | None) -> Status:
+    match outcome:
+        case Round() if outcome.is_decision and not _is_told_before(frame, outcome):
+            return frame.previous
+        case Round():
+            return _after_round(frame, outcome, figures)
+        case Failed():
+            return _after_error(frame, outcome)
+        case DeletionWaits(reason, message):
+            conditions = frame.conditions
+            conditions.set("Stalled", True, reason, with_section(reason, message))
+            conditions.summarize("Deleting", reason, message)
+            return frame.previous.model_copy(
+                update={"phase": "Deleting", "reason": reason, "message": bounded(message), "conditions": conditions.result()}
+            )
+        case _:
+            assert_never(outcome)
 
-    Where they can already, nothing is written: a pod that is refused is asked for again and again.
+
+def is_finished(status: Status, owner: Owner, spec: Spec) -> bool:
+    """Whether the status says that nothing is left to do. Only saves a request to the store: what it says was seen there.
+
+    Of this very object: one that was restored from a backup may bring a status of long ago.
     """
-    is_new_epoch = frame.previous.epoch != key.epoch
-    if not is_new_epoch and (launch.attempt, pod) in {(known.number, known.pod) for known in frame.previous.attempts or ()}:
-        return frame.previous
-    known = () if is_new_epoch else tuple(a for a in frame.previous.attempts or () if a.number != launch.attempt)
-    attempt = AttemptStatus(number=launch.attempt, pod=pod, code_digest=launch.code_digest, recorded_at=frame.now)
-    conditions = _Conditions(frame)
-    conditions.set("Accepted", True, "ManifestValid", _way(launch.source))
-    conditions.set("Running", False, _STARTING, f"the pod {pod} is asked for")
-    conditions.set("Sealed", False, "WorkLeft")
-    conditions.set("Committed", False, "NotYet")
-    conditions.set("Stalled", False, "Going")
-    return frame.previous.model_copy(
-        update={
-            "observed_generation": frame.generation,
-            "phase": "Pending",
-            "epoch": key.epoch,
-            "started_at": (None if is_new_epoch else frame.previous.started_at) or frame.now,
-            "queue_position": None,
-            "attempt": launch.attempt,
-            "progress": None if is_new_epoch else frame.previous.progress,
-            "rows_sealed": frame.previous.rows_sealed or 0 if not is_new_epoch else 0,
-            "rows_quarantined": None if is_new_epoch else frame.previous.rows_quarantined,
-            "run_nonce": launch.run_nonce,
-            "driver_pod": pod,
-            "activity": None,
-            "reason": _STARTING,
-            "message": f"the pod {pod} is asked for",
-            "attempts": (*known, attempt)[-MAX_ATTEMPTS_SHOWN:],
-            "failed_before": failed_before,
-            "failed_before_generation": frame.generation,
-            "retried": frame.retry or None,
-            "conditions": conditions.result(),
-        }
-    )
-
-
-def committing(frame: Frame) -> Status:
-    """Return the status that is written before a commit is tried; one that was refused is tried again without a word."""
-    if frame.previous.phase in ("Stalled", "Committing"):
-        return frame.previous
-    conditions = _Conditions(frame)
-    conditions.set("Running", False, "AllSealed")
-    conditions.set("Sealed", True, "AllSealed")
-    conditions.set("Stalled", False, "Going")
-    return frame.previous.model_copy(
-        update={
-            "observed_generation": frame.generation,
-            "phase": "Committing",
-            "reason": None,
-            "message": None,
-            "activity": None,
-            "conditions": conditions.result(),
-        }
-    )
-
-
-def stalled(frame: Frame, reason: str, message: str) -> Status:
-    """Return the status of a write that cannot even be looked at until a person acts."""
-    is_manifest = reason in (reasons.MANIFEST_INVALID, reasons.IDENTITY_CHANGED)
-    conditions = _Conditions(frame)
-    conditions.set("Accepted", not is_manifest, reason if is_manifest else "ManifestValid", message if is_manifest else "")
-    conditions.set("Stalled", True, reason, message)
-    return frame.previous.model_copy(
-        update={
-            "observed_generation": frame.generation,
-            "phase": "Stalled",
-            "activity": None,
-            "reason": reason,
-            "message": _bounded(message),
-            "conditions": conditions.result(),
-        }
-    )
-
-
-def in_trouble(frame: Frame, reason: str, message: str) -> Status:
-    """Return the status while something outside does not answer: all stays as it was, and what is missing is said, once."""
-    if frame.previous.reason == reason:
-        return frame.previous
-    phase = frame.previous.phase or "Pending"
-    conditions = _Conditions(frame)
-    if phase == "Committing":
-        conditions.set("Committed", False, reason, message)
-    else:
-        conditions.set("Running", phase == "Running", reason, message)
-    return frame.previous.model_copy(
-        update={
-            "observed_generation": frame.generation,
-            "phase": phase,
-            "reason": reason,
-            "message": _bounded(message),
-            "conditions": conditions.result(),
-        }
-    )
-
-
-def deleting(frame: Frame, reason: str, message: str) -> Status:
-    """Return the status of a write that is deleted and whose end is held up."""
-    conditions = _Conditions(frame)
-    conditions.set("Stalled", True, reason, message)
-    return frame.previous.model_copy(
-        update={"phase": "Deleting", "reason": reason, "message": _bounded(message), "conditions": conditions.result()}
-    )
-
-
-def is_finished(status: Status, uid: str, spec: Spec, generation: int) -> bool:
-    """Whether the status says that nothing is left to do. Only saves a look into the store: what it says was seen there."""
     return (
         condition_of(status, "Committed") == "True"
-        and status.observed_generation == generation
-        and status.run_nonce == spec.run_nonce
+        and (status.observed_uid, status.observed_generation) == (owner.uid, owner.generation)
         and status.commit is not None
-        and status.commit.key == f"{uid}/{status.epoch}"
+        and status.epoch is not None
+        and status.run_nonce is not None
+        and next_epoch(status.epoch, status.run_nonce, spec.run_nonce) is None
+        and status.commit.key == f"{status.write_uid}/{status.epoch}"
     )
 
 
@@ -247,44 +118,88 @@ def condition_of(status: Status, kind: ConditionType) -> str | None:
     return next((condition.status for condition in status.conditions or () if condition.type == kind), None)
 
 
-def cause_of(reason: str | None) -> Cause:
-    """Return the class of an attempt's end."""
-    return _CAUSES.get(reason or "", "Unknown")
+# --- rounds ---------------------------------------------------------------------------------------------------------------
 
 
-# --- parts ----------------------------------------------------------------------------------------------------------------
+def _is_told_before(frame: Frame, decided: Round) -> bool:
+    """Whether a decision is told before it is carried out: a pod that is asked for, so that people find it, and a commit.
 
-
-def _phase(done: Round, last_action: Action) -> Phase:
-    last = done.seen.last
-    match last_action:
-        case Finish():
-            return "Committed"
-        case Stall():
-            return "Stalled"
+    Once: a pod that is refused is asked for again and again, and so is a commit.
+    """
+    match decided.actions[-1]:
+        case StartDriver(attempt):
+            known = frame.previous.attempts or () if frame.previous.epoch == decided.key.epoch else ()
+            return (attempt, _pod(frame, decided)) not in {(shown.number, shown.pod) for shown in known}
         case Commit():
-            return "Committing"
-        case Wait() if done.seen.is_suspended:
-            return "Suspended"
-    if last is not None and (last.is_complete or last.is_sealed):
-        return "Sealed"
-    if last is not None and not last.is_closed and last.driver in (DriverState.RUNNING, DriverState.ELSEWHERE):
-        return "Running"
-    return "Pending"
+            return frame.previous.phase not in ("Stalled", "Committing")
+    return False
 
 
-def _why(frame: Frame, done: Round, last_action: Action, phase: Phase, pod: str | None) -> tuple[str | None, str | None]:
-    match last_action:
-        case Stall(reason, message) if reason in ENVIRONMENT:
-            command = (
-                f"kubectl annotate checkpointedwrite {frame.name} {RETRY_ANNOTATION}={done.seen.attempts[-1].number} --overwrite"
-            )
+def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
+    assert frame.spec is not None
+    previous, seen, last = frame.previous, done.seen, done.seen.last
+    pod = _pod(frame, done)
+    phase = phase_of(last, is_committed=seen.is_committed, is_suspended=seen.is_suspended, decided=done.actions[-1])
+    reason, message = _why(frame, done, phase, pod)
+    is_new_epoch = previous.epoch != done.key.epoch
+    status = previous.model_copy(
+        update={
+            "observed_uid": frame.owner.uid,
+            "write_uid": done.key.uid,
+            "observed_generation": frame.owner.generation,
+            "phase": phase,
+            "epoch": done.key.epoch,
+            "started_at": (None if is_new_epoch else previous.started_at) or (frame.now if seen.attempts else None),
+            "attempt": last.number if last else 0,
+            "run_nonce": frame.spec.run_nonce if seen.began_with is None else seen.began_with,
+            "driver_pod": pod,
+            "reason": reason,
+            "message": bounded(message),
+            "attempts": attempts_shown(frame.now, () if is_new_epoch else previous.attempts or (), seen.attempts, pod),
+            "commit": _commit(frame, done) or previous.commit,
+            "rows_committed": done.commit.rows_written if done.commit else previous.rows_committed,
+            "queue_position": None if seen.queued is None else seen.queued + 1,
+            "failed_before": seen.first_counted_failure - 1,
+            "failed_before_generation": frame.owner.generation,
+            "retried": frame.owner.retry or None,
+            **_figures(phase, figures, is_new_epoch),
+        }
+    )
+    return status.model_copy(update={"conditions": _conditions(frame, done, status)})
+
+
+def _figures(phase: Phase, figures: Figures | None, is_new_epoch: bool) -> dict[str, object]:
+    """Return what is said of how far the epoch is. Before a round is carried out, what was said of the epoch stays."""
+    if figures is None and not is_new_epoch:
+        return {"activity": None}
+    progress = figures.progress if figures is not None else Progress(0, None, 0, 0, 0, 0, 0)
+    return {
+        "progress": how_far(progress),
+        "activity": describe(progress, figures.left_s) if figures is not None and phase == "Running" else None,
+        "tasks": progress.tasks,
+        "tasks_sealed": progress.tasks_done if progress.tasks is not None else None,
+        "input_files_done": progress.input_files_done or None,
+        "rows_sealed": progress.rows_written,
+        "rows_quarantined": progress.rows_quarantined or None,
+    }
+
+
+def _pod(frame: Frame, done: Round) -> str | None:
+    last = done.seen.last
+    return pod_name(frame.owner.name, done.key, last.number) if last is not None else None
+
+
+def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str | None, str | None]:
+    match done.actions[-1]:
+        case Stall(reason, message) if reason in ENVIRONMENT and done.seen.attempts:
+            number = done.seen.attempts[-1].number
+            command = f"kubectl annotate checkpointedwrite {frame.owner.name} {RETRY_ANNOTATION}={number} --overwrite"
             ending = f"; it is looked at again within the hour, and at once with: {command}"
-            return reason, f"{_bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
+            return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
         case Stall(reason, message):
             return reason, message
-        case Wait(_, trouble) if trouble is not None:
-            return trouble.reason, trouble.message
+        case Wait(_, problem) if problem is not None:
+            return problem.reason, problem.message
         case StartDriver() | Wait() if _is_starting(done):
             return _STARTING, f"the pod {pod} is asked for"
         case Wait(for_what, _) if phase != "Running":
@@ -297,102 +212,94 @@ def _is_starting(done: Round) -> bool:
     return last is not None and not last.is_closed and last.driver in (DriverState.NOT_STARTED, DriverState.STARTING)
 
 
-def _attempts(
-    frame: Frame, known: Iterable[AttemptStatus], seen: Iterable[Attempt], pod: str | None
-) -> tuple[AttemptStatus, ...] | None:
-    before = {attempt.number: attempt for attempt in known}
-    shown = [_attempt(frame, before.get(attempt.number), attempt, pod) for attempt in list(seen)[-MAX_ATTEMPTS_SHOWN:]]
-    return tuple(shown) or None
-
-
-def _attempt(frame: Frame, before: AttemptStatus | None, attempt: Attempt, pod: str | None) -> AttemptStatus:
-    shown = before or AttemptStatus(number=attempt.number, code_digest=attempt.code_digest, recorded_at=frame.now)
-    if not attempt.is_closed:
-        return shown.model_copy(update={"pod": pod or shown.pod})
-    failure = attempt.failure
-    return shown.model_copy(
-        update={
-            "closed_at": shown.closed_at or frame.now,
-            "cause": "Completed" if attempt.is_complete else cause_of(failure.reason if failure else None),
-            "message": _bounded(failure.message) if failure and not attempt.is_complete else None,
-        }
-    )
-
-
-def _commit(frame: Frame, done: Round, mark: MarkRecord | None) -> CommitStatus | None:
-    if mark is None or frame.spec is None:
+def _commit(frame: Frame, done: Round) -> CommitStatus | None:
+    if done.commit is None or frame.spec is None:
         return None
     before = frame.previous.commit
     return CommitStatus(
         format=frame.spec.sink.format,
-        target=mark.target[:1024],
-        id=None if mark.commit_id is None else str(mark.commit_id),
-        key=mark.key,
+        target=done.commit.target[:1024],
+        id=None if done.commit.commit_id is None else str(done.commit.commit_id)[:20],
+        key=done.commit.key[:128],
         committed_at=before.committed_at if before is not None and before.key == str(done.key) else frame.now,
     )
 
 
-class _Conditions:
-    """The conditions that were there, with those that are set now. A transition is a change of `status`, and has its time."""
-
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._all = {condition.type: condition for condition in frame.previous.conditions or ()}
-
-    def set(self, kind: ConditionType, holds: bool, reason: str, message: str = "") -> None:
-        status = "True" if holds else "False"
-        before = self._all.get(kind)
-        since = before.last_transition_time if before is not None and before.status == status else self._frame.now
-        self._all[kind] = Condition.model_validate(
-            {
-                "type": kind,
-                "status": status,
-                "reason": reason,
-                "message": message,
-                "lastTransitionTime": since,
-                "observedGeneration": self._frame.generation,
-            }
-        )
-
-    def result(self) -> tuple[Condition, ...]:
-        return tuple(self._all.values())
-
-
-def _conditions(frame: Frame, done: Round, progress: Progress, phase: Phase, pod: str | None) -> tuple[Condition, ...]:
-    last_action, last = done.actions[-1], done.seen.last
+def _conditions(frame: Frame, done: Round, status: Status) -> tuple[Condition, ...]:
+    last, phase = done.seen.last, status.phase
+    # A condition's message may be longer than the status's own.
+    reason, message = _why(frame, done, phase or "Pending", status.driver_pod)
     is_committed = phase == "Committed"
     is_sealed = is_committed or phase == "Committing" or (last is not None and last.is_complete)
-    reason, message = _why(frame, done, last_action, phase, pod)
-    conditions = _Conditions(frame)
+    conditions = frame.conditions
     if last is not None and last.is_edited and phase == "Running":
         conditions.set("Accepted", True, "EditWaits", f"{_EDITED}; the driver of attempt {last.number} goes on without it")
     else:
-        conditions.set("Accepted", True, "ManifestValid", _way(frame.spec.source) if frame.spec else "")
-    conditions.set("Running", phase == "Running", reason or ("DriverAtWork" if phase == "Running" else phase), message or "")
+        attached = done.key.uid != frame.owner.uid
+        before = f"it goes on as the write {done.key.uid}, which an earlier object of its name began; " if attached else ""
+        identified_by = _identified_by(frame.spec.source) if frame.spec else ""
+        conditions.set("Accepted", True, "Attached" if attached else "ManifestValid", f"{before}{identified_by}")
+    of_phase = {"Running": "DriverAtWork", "Committing": "AllSealed"}.get(phase or "", phase or "Pending")
+    conditions.set("Running", phase == "Running", reason or of_phase, message or "")
     conditions.set("Sealed", is_sealed, "AllSealed" if is_sealed else "WorkLeft")
-    quarantined = f"{progress.rows_quarantined:,} rows are quarantined, and not in the table" if progress.rows_quarantined else ""
-    rolled_back = (
-        "the table was rolled back to before this commit: its rows are not in the current state" if _is_lost(done) else ""
-    )
-    said = "; ".join(filter(None, (rolled_back, quarantined)))
-    conditions.set("Committed", is_committed, "CommitSeen" if is_committed else "NotYet", said if is_committed else "")
-    conditions.set(
-        "Stalled",
-        phase == "Stalled",
-        reason or phase if phase == "Stalled" else "Going",
-        message or "" if phase == "Stalled" else "",
-    )
+    if is_committed:
+        conditions.set("Committed", True, "CommitSeen", _said_of_commit(done, status))
+    else:
+        conditions.set("Committed", False, "NotYet")
+    if phase == "Stalled":
+        conditions.set("Stalled", True, reason or phase, with_section(reason or phase, message or ""))
+    else:
+        conditions.set("Stalled", False, "Going")
+    conditions.summarize(phase or "Pending", status.reason, status.message)
     return conditions.result()
 
 
-def _is_lost(done: Round) -> bool:
-    return done.mark is not None and done.mark.was_rolled_back
+def _said_of_commit(done: Round, status: Status) -> str:
+    rolled_back = done.commit is not None and done.commit.was_rolled_back
+    return "; ".join(
+        text
+        for text, is_so in (
+            ("the table was rolled back to before this commit: its rows are not in the current state", rolled_back),
+            (f"{status.rows_quarantined or 0:,} rows are quarantined, and not in the table", bool(status.rows_quarantined)),
+        )
+        if is_so
+    )
 
 
-def _way(source: Source) -> str:
-    """Say how rows are known, and why so."""
-    return f"{'dataframes' if source.is_dataframe else 'splits'}: {source.why_this_way}"
+def _identified_by(source: Source) -> str:
+    return f"a row is identified by its {source.row_identity}"
 
 
-def _bounded(text: str | None, most: int = MAX_MESSAGE_LENGTH) -> str | None:
-    return text if text is None or len(text) <= most else f"{text[: most - 3]}..."
+# --- errors ---------------------------------------------------------------------------------------------------------------
+
+
+def _after_error(frame: Frame, error: Failed) -> Status:
+    """Return the status of a write that cannot be reconciled until a person acts, or until something outside answers.
+
+    In the second case all stays as it was, and what is missing is said, once.
+    """
+    if error.may_pass and frame.previous.reason == error.reason:
+        return frame.previous
+    phase = phase_after_error(error.may_pass, frame.previous.phase)
+    conditions = frame.conditions
+    if not error.may_pass:
+        is_manifest = error.reason in (reasons.MANIFEST_INVALID, reasons.IDENTITY_CHANGED)
+        said = with_section(error.reason, error.message)
+        accepted = (error.reason, said) if is_manifest else ("ManifestValid", "")
+        conditions.set("Accepted", not is_manifest, *accepted)
+        conditions.set("Stalled", True, error.reason, said)
+    elif phase == "Committing":
+        conditions.set("Committed", False, error.reason, error.message)
+    else:
+        conditions.set("Running", phase == "Running", error.reason, error.message)
+    conditions.summarize(phase, error.reason, error.message, is_up_to_date=False)
+    return frame.previous.model_copy(
+        update={
+            "observed_generation": frame.owner.generation,
+            "phase": phase,
+            "activity": frame.previous.activity if error.may_pass else None,
+            "reason": error.reason,
+            "message": bounded(error.message),
+            "conditions": conditions.result(),
+        }
+    )

@@ -20,16 +20,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import aiohttp
 import kopf
+from aiohttp.connector import Connection
 
+from checkpoint_operator.cluster import api_json
 from checkpoint_operator.cluster.cache import Cache, WriteName, name_of, write_of
 from checkpoint_operator.cluster.kube import PLURAL
 from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, ROLE_LABEL
-from checkpoint_operator.cluster.watch_troubles import WatchTroubles
+from checkpoint_operator.cluster.watch_errors import WatchErrors
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.manifest import API_VERSION
@@ -61,7 +63,7 @@ def watch(
     cache: Cache,
     wake: Callable[[WriteName], None],
     namespaces: Sequence[str],
-    troubles: WatchTroubles,
+    errors: WatchErrors,
 ) -> None:
     """Feed the cache and wake a write's key at each event, until the process is told to end (SIGTERM, SIGINT).
 
@@ -71,7 +73,7 @@ def watch(
     # Not asyncio.run, which would wait for good for a task that cannot be cancelled.
     loop = asyncio.new_event_loop()
     try:
-        loop.run_until_complete(watch_until(asyncio.Event(), cache, wake, namespaces, troubles))
+        loop.run_until_complete(watch_until(asyncio.Event(), cache, wake, namespaces, errors))
     finally:
         loop.close()
 
@@ -81,12 +83,12 @@ async def watch_until(
     cache: Cache,
     wake: Callable[[WriteName], None],
     namespaces: Sequence[str],
-    troubles: WatchTroubles,
+    errors: WatchErrors,
     pauses: Pauses = _PAUSES,
     watch_s: int = _WATCH_S,
 ) -> None:
     """Watch until `stop` is set, or the process is told to end. What else ends Kopf begins it anew, with a list of all."""
-    registry = _registry(cache, wake, troubles, pauses)
+    registry = _registry(cache, wake, errors, pauses)
     again = iter(pauses)
     while not stop.is_set():
         began = time.monotonic()
@@ -95,7 +97,7 @@ async def watch_until(
         except CheckpointError:
             raise
         except Exception:
-            if troubles.is_unknown(PLURAL):
+            if errors.is_unknown(PLURAL):
                 raise NeedsChange(
                     reasons.API_UNAVAILABLE,
                     "the cluster does not know CheckpointedWrites any more: apply the files of crds/ again; until then the"
@@ -132,7 +134,7 @@ async def _run_kopf(
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     # What fails because it is ended is told by nobody else, and says nothing.
     loop.set_exception_handler(lambda _, context: _log.debug("while the watches end: %s", context.get("message")))
-    # A task that looks away when it is cancelled, as one that opens a stream at that moment does, is never cancelled again by
+    # A task that ignores that it is cancelled, as one that opens a stream at that moment does, is never cancelled again by
     # Kopf, which waits for it for good.
     await asyncio.wait([run], timeout=_KOPF_ENDS_S)
     for _ in range(_MOST_CANCELS):
@@ -148,10 +150,10 @@ async def _run_kopf(
     run.result()
 
 
-def _registry(cache: Cache, wake: Callable[[WriteName], None], troubles: WatchTroubles, pauses: Pauses) -> kopf.OperatorRegistry:
+def _registry(cache: Cache, wake: Callable[[WriteName], None], errors: WatchErrors, pauses: Pauses) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
     group, version = API_VERSION.split("/")
-    logins = _Logins(troubles, pauses)
+    logins = _Logins(errors, pauses)
 
     @kopf.on.login(registry=registry)
     async def _log_in(**context: Any) -> kopf.AiohttpSession:
@@ -204,8 +206,8 @@ class _Logins:
     own store refuses good ones too.
     """
 
-    def __init__(self, troubles: WatchTroubles, pauses: Pauses) -> None:
-        self._troubles = troubles
+    def __init__(self, errors: WatchErrors, pauses: Pauses) -> None:
+        self._errors = errors
         self._pauses = pauses
         self._next = iter(pauses)
         self._last_at: float | None = None
@@ -226,9 +228,42 @@ class _Logins:
             headers=info.as_http_headers(),
             proxy=info.proxy_url,
             trust_env=info.trust_env,
-            trace_configs=[_tracing(self._troubles)],
+            trace_configs=[_tracing(self._errors)],
+            response_class=_BoundedAnswer,
         )
         return kopf.AiohttpSession(server=info.server, default_namespace=info.default_namespace, aiohttp_session=session)
+
+
+class _BoundedAnswer(aiohttp.ClientResponse):
+    """An answer to Kopf, which parses it with Python's recursive parser: of a list as a whole, of a watch by lines."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        await super().start(connection)
+        self.content = _BoundedContent(self.content)  # type: ignore[assignment]
+        return self
+
+
+class _BoundedContent:
+    """The body of an answer, without what is nested too deep."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+
+    async def read(self) -> bytes:
+        return api_json.cut(await self._content.read())
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """Give whole lines."""
+        unended = b""
+        async for data in self._content.iter_chunked(size):
+            *lines, unended = (unended + data).split(b"\n")
+            for line in lines:
+                yield api_json.cut(line) + b"\n"
+        if unended:
+            yield api_json.cut(unended)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
 
 
 def _credentials(**context: Any) -> kopf.ConnectionInfo | None:
@@ -240,17 +275,17 @@ def _credentials(**context: Any) -> kopf.ConnectionInfo | None:
     return dataclasses.replace(info, server=f"https://{f'[{host}]' if ':' in host else host}:{port}")
 
 
-def _tracing(troubles: WatchTroubles) -> aiohttp.TraceConfig:
+def _tracing(errors: WatchErrors) -> aiohttp.TraceConfig:
     """Note what becomes of each request of Kopf, which itself tells nobody but its log."""
     tracing = aiohttp.TraceConfig()
 
     async def ended(_: Any, __: Any, request: aiohttp.TraceRequestEndParams) -> None:
         status = request.response.status
-        troubles.note(request.url.path, None if status < 400 else f"{status} {request.response.reason}")
+        errors.note(request.url.path, None if status < 400 else f"{status} {request.response.reason}")
 
     async def failed(_: Any, __: Any, request: aiohttp.TraceRequestExceptionParams) -> None:
         if isinstance(request.exception, Exception):
-            troubles.note(request.url.path, type(request.exception).__name__)
+            errors.note(request.url.path, type(request.exception).__name__)
 
     tracing.on_request_end.append(ended)
     tracing.on_request_exception.append(failed)

@@ -9,6 +9,7 @@ import heapq
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -20,16 +21,23 @@ _SPARE_ENTRIES: Final = 64
 
 @dataclass(slots=True)
 class WorkQueue(Generic[_Key]):
-    """Thread-safe. `due` of a key is the earliest time that it was asked for; of keys that are due, the earliest comes first.
+    """Thread-safe. `due` of a key is the earliest time that it was asked for.
+
+    Workers are shared fairly between groups of keys: of those that are due, the group with the fewest in hand comes first, and in
+    it the key that is due earliest. No group has more in hand than `most_of_a_group`.
 
     Its memory follows the number of keys that wait, however often and however far ahead each was asked for.
     """
 
     clock: Callable[[], float] = time.monotonic
+    group_of: Callable[[_Key], Hashable] = lambda key: None
+    most_of_a_group: float = math.inf
     _due: dict[_Key, float] = field(default_factory=dict)
-    _heap: list[tuple[float, int, _Key]] = field(default_factory=list)
+    _heaps: dict[Hashable, list[tuple[float, int, _Key]]] = field(default_factory=dict)
+    _entries: int = 0
     _first: set[_Key] = field(default_factory=set)
     _taken: set[_Key] = field(default_factory=set)
+    _in_hand: Counter[Hashable] = field(default_factory=Counter)
     _held: dict[_Key, list[tuple[float, int, _Key]]] = field(default_factory=dict)
     _count: int = 0
     _is_closed: bool = False
@@ -48,8 +56,8 @@ class WorkQueue(Generic[_Key]):
                 return
             self._due[key] = due
             self._count += 1
-            heapq.heappush(self._heap, (due, self._count, key))
-            if len(self._heap) > 2 * len(self._due) + _SPARE_ENTRIES:
+            self._push((due, self._count, key))
+            if self._entries > 2 * len(self._due) + _SPARE_ENTRIES:
                 self._rebuild()
             self._changed.notify()
 
@@ -59,6 +67,7 @@ class WorkQueue(Generic[_Key]):
             while not self._is_closed:
                 if (key := self._pop()) is not None:
                     self._taken.add(key)
+                    self._in_hand[self.group_of(key)] += 1
                     return key
                 self._changed.wait(self._patience())
             return None
@@ -67,8 +76,12 @@ class WorkQueue(Generic[_Key]):
         """Give a key back."""
         with self._changed:
             self._taken.discard(key)
+            group = self.group_of(key)
+            self._in_hand[group] -= 1
+            if not self._in_hand[group]:
+                del self._in_hand[group]
             for entry in self._held.pop(key, ()):
-                heapq.heappush(self._heap, entry)
+                self._push(entry)
             self._changed.notify()
 
     def close(self) -> None:
@@ -93,25 +106,56 @@ class WorkQueue(Generic[_Key]):
             if self._due.get(key, math.inf) <= now:
                 del self._due[key]
                 return key
-        while self._heap and self._heap[0][0] <= now:
-            entry = heapq.heappop(self._heap)
+        best: tuple[int, float, int, Hashable] | None = None
+        for group in list(self._heaps):
+            in_hand = self._in_hand[group]
+            if in_hand < self.most_of_a_group and (entry := self._head(group, now)) is not None:
+                found = (in_hand, entry[0], entry[1], group)
+                best = found if best is None else min(best, found, key=lambda item: item[:3])
+        if best is None:
+            return None
+        _, _, key = self._take_head(best[3])
+        del self._due[key]
+        return key
+
+    def _head(self, group: Hashable, now: float) -> tuple[float, int, _Key] | None:
+        """Return the first entry of a group that is due and whose key is free."""
+        while (heap := self._heaps.get(group)) and heap[0][0] <= now:
+            entry = heap[0]
             due, _, key = entry
             if self._due.get(key) != due:
-                continue
-            if key in self._taken:
-                self._held.setdefault(key, []).append(entry)
-                continue
-            del self._due[key]
-            return key
+                self._take_head(group)
+            elif key in self._taken:
+                self._held.setdefault(key, []).append(self._take_head(group))
+            else:
+                return entry
         return None
+
+    def _push(self, entry: tuple[float, int, _Key]) -> None:
+        heapq.heappush(self._heaps.setdefault(self.group_of(entry[2]), []), entry)
+        self._entries += 1
+
+    def _take_head(self, group: Hashable) -> tuple[float, int, _Key]:
+        heap = self._heaps[group]
+        entry = heapq.heappop(heap)
+        self._entries -= 1
+        if not heap:
+            del self._heaps[group]
+        return entry
 
     def _rebuild(self) -> None:
         """Drop the entries that were replaced, those laid aside too. What is due at the same time keeps its order."""
-        laid_aside = (entry for entries in self._held.values() for entry in entries)
-        self._heap = [entry for entry in (*self._heap, *laid_aside) if self._due.get(entry[2]) == entry[0]]
+        everything = [entry for entries in (*self._heaps.values(), *self._held.values()) for entry in entries]
+        self._heaps.clear()
         self._held.clear()
-        heapq.heapify(self._heap)
+        self._entries = 0
+        for entry in everything:
+            if self._due.get(entry[2]) == entry[0]:
+                self._push(entry)
 
     def _patience(self) -> float | None:
-        """Until the next entry is due."""
-        return max(0.0, self._heap[0][0] - self.clock()) if self._heap else None
+        """Until the next entry is due, of a group that may have more in hand."""
+        next_due = min(
+            (heap[0][0] for group, heap in self._heaps.items() if self._in_hand[group] < self.most_of_a_group), default=None
+        )
+        return None if next_due is None else max(0.0, next_due - self.clock())

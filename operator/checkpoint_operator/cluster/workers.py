@@ -1,4 +1,4 @@
-"""The threads that look at writes, and the canary that shows that they still do."""
+"""The threads that reconcile writes, and the canary that shows that they still do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from checkpoint_operator.cluster.health import Health
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.memory import end_turn
 
+WORKERS: Final = 8
+#: Of them, for one of several namespaces: where its store takes its time, the writes of others find a worker at once.
+WORKERS_OF_A_NAMESPACE: Final = 6
 CANARY: Final = WriteName("", "canary")
 RESYNC: Final = WriteName("", "resync")
 _AFTER_DEFECT_S: Final = 60.0
@@ -24,20 +28,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Workers:
-    """`look` brings a write on and says when to come back; `check` is one round trip to the API server, and `resync` looks at all
-    writes there, and says whether the watch keeps up.
+    """`reconcile` brings a write on and says when to come back; `check` is one round trip to the API server, and `resync` lists
+    all writes there, and says whether the watch keeps up.
 
-    The canary goes before all that waits, so that it tells of the workers and not of the backlog; the resync waits like any look.
+    The canary goes before all that waits, so that it tells of the workers and not of the backlog; the resync waits as any write.
     """
 
     queue: WorkQueue[WriteName]
-    look: Callable[[WriteName], float | None]
+    reconcile: Callable[[WriteName], float | None]
     check: Callable[[], None]
     resync: Callable[[], bool]
     health: Health
     metrics: Metrics
     resync_s: float
-    count: int = 8
+    count: int = WORKERS
     canary_every_s: float = 10.0
     _threads: list[threading.Thread] = field(default_factory=list)
 
@@ -68,23 +72,24 @@ class Workers:
                 continue
             self.health.note_taken(me)
             try:
-                delay_s = self._resync() if key == RESYNC else self._look(key)
+                delay_s = self._resync() if key == RESYNC else self._reconcile(key)
             finally:
+                end_turn()
                 self.queue.done(key)
                 self.health.note_back(me)
             if delay_s is not None:
                 self.queue.add(key, delay_s)
 
-    def _look(self, key: WriteName) -> float | None:
+    def _reconcile(self, key: WriteName) -> float | None:
         started = time.monotonic()
         outcome = "ok"
         try:
-            return self.look(key)
+            return self.reconcile(key)
         except BaseException:
             # A defect of ours in one write must not end the work on all others. It is loud, and tried again. So is a panic of a
             # native library, which is no Exception; and what ends a process (SystemExit) ends no thread of ours.
             outcome = "defect"
-            _log.exception("a look ended unexpectedly", extra={"write": f"{key.namespace}/{key.name}"})
+            _log.exception("a reconciliation ended unexpectedly", extra={"write": f"{key.namespace}/{key.name}"})
             return _AFTER_DEFECT_S
         finally:
             self.metrics.reconcile_seconds.labels(outcome).observe(time.monotonic() - started)

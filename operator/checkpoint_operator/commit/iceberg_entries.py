@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
@@ -26,18 +25,14 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import ManifestFile, data_file_with_partition, manifest_entry_schema_with_data_file, write_manifest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record as PartitionRecord
 from pyiceberg.types import PrimitiveType, StructType
 
 from checkpoint_operator.commit.metadata_files import MetadataFile
-from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.records import IcebergFile
-from checkpoint_protocol.storage import StorageSettings
 
 #: Entries that are compressed together; a reader takes a block at a time.
 _BLOCK_ENTRIES: Final = 1_000
@@ -53,8 +48,6 @@ _DATA_FILE: Final = {
 }
 #: What format 1 wants to be told of each file, and nobody reads.
 _BLOCK_SIZE: Final = 64 << 20
-
-_FILE_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+")
 
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
@@ -300,120 +293,8 @@ class SpecEntries:
         return writer.to_manifest_file()
 
 
-@dataclass(slots=True)
-class PackedFiles:
-    """The staged files of one epoch, ready to be written into manifests of one table. Implements Files.
-
-    `sizes`: of each folder, the names of the files in it with their sizes. `incompatibility`: why the files must not be
-    committed, as far as it can be told from what the seals say.
-    """
-
-    key: EpochKey
-    by_spec: dict[int, SpecEntries] = field(default_factory=dict)
-    sizes: dict[str, dict[str, int]] = field(default_factory=dict)
-    incompatibility: Rejected | None = None
-    _manifests: tuple[int, list[ManifestFile], MetadataFile | None] | None = None
-
-    def __len__(self) -> int:
-        return sum(len(names) for names in self.sizes.values()) + (self.incompatibility is not None)
-
-    def is_made_for(self, metadata: TableMetadata) -> bool:
-        """Whether the entries are what they would be if they were made for this version of the table."""
-        return all(entries.is_made_for(metadata) for entries in self.by_spec.values())
-
-    def names(self, path: str) -> bool:
-        """Whether a file is one of these."""
-        folder, _, name = path.rpartition("/")
-        return name in self.sizes.get(folder, ())
-
-    def summary(self) -> dict[str, str]:
-        """Return what a snapshot's summary says of the files that it adds."""
-        if not self.by_spec:
-            return {}
-        partitions = {path for entries in self.by_spec.values() for path in entries.partition_paths()}
-        return {
-            "added-files-size": str(sum(entries.size_bytes for entries in self.by_spec.values())),
-            "added-data-files": str(sum(entries.files for entries in self.by_spec.values())),
-            "added-records": str(sum(entries.rows for entries in self.by_spec.values())),
-            **({"changed-partition-count": str(len(partitions))} if partitions else {}),
-        }
-
-    def manifests(
-        self, folder: str, metadata: TableMetadata, storage: StorageSettings
-    ) -> tuple[list[ManifestFile], list[MetadataFile]]:
-        """Return manifests of all the files, at least one for each spec, rolled near the table's target size; and those of their
-        files that are to be put before a snapshot names them (the last one, which can go side by side with the list).
-
-        They are written when they are first asked for, under names that nobody else uses; a later request, after the table has
-        moved, takes the same ones unless its schema has changed.
-        """
-        if self._manifests is None or self._manifests[0] != metadata.current_schema_id:
-            wanted = metadata.properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, "")
-            target_bytes = int(wanted) if wanted.isdecimal() else TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
-            made: list[ManifestFile] = []
-            file: MetadataFile | None = None
-            stem = f"{folder}/{self.key.uid}-{self.key.epoch}-{new_token()}"
-            for _, entries in sorted(self.by_spec.items()):
-                for blocks in entries.rolled(target_bytes):
-                    if file is not None:
-                        file.put()
-                    file = MetadataFile(f"{stem}-m{len(made)}.avro", storage)
-                    made.append(entries.write(file, metadata, self.key.snapshot_id, blocks))
-            self._manifests = metadata.current_schema_id, made, file
-        _, made, file = self._manifests
-        return list(made), [file] if file is not None else []
-
-
-def pack(
-    metadata: TableMetadata, key: EpochKey, specs: Collection[tuple[str, int]] | None, files: Iterable[IcebergFile]
-) -> PackedFiles:
-    """Take all the files in. `specs` are the data locations that were staged for, each with the spec that it was staged under;
-    None: that was looked at before.
-
-    Corrupt if the partition values of a file are not of its spec's types.
-    """
-    packed = PackedFiles(key)
-    own = OwnFiles(key, (location for location, _ in specs or ()))
-    known_specs = metadata.specs()
-    for file in files:
-        folder, _, name = file.path.rpartition("/")
-        location = own.location_of(folder, name)
-        if location is None and specs is not None:
-            packed.incompatibility = packed.incompatibility or Rejected(
-                reasons.STAGED_RESULT_REFUSED,
-                f"a seal names the file {file.path}, which is not one that epoch {key.epoch} of the write has staged",
-            )
-            continue
-        if file.spec_id not in known_specs or (specs is not None and (location, file.spec_id) not in specs):
-            packed.incompatibility = packed.incompatibility or Rejected(
-                reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}"
-            )
-            continue
-        if file.spec_id not in packed.by_spec:
-            packed.by_spec[file.spec_id] = _entries_under(metadata, file.spec_id, key.snapshot_id)
-        packed.by_spec[file.spec_id].add(file)
-        packed.sizes.setdefault(folder, {})[name] = file.size_bytes
-    for entries in packed.by_spec.values():
-        entries.finish()
-    return packed
-
-
-class OwnFiles:
-    """Which files are surely an epoch's own: stagers name them `<data location>/cw-<uid>/<epoch>-...`.
-
-    Nothing in a path is resolved or unquoted.
-    """
-
-    def __init__(self, key: EpochKey, locations: Iterable[str]) -> None:
-        self._folders = {f"{location}/{STAGED_FOLDER_PREFIX}{key.uid}": location for location in locations}
-        self._start = f"{key.epoch}-"
-
-    def location_of(self, folder: str, name: str) -> str | None:
-        """Return the data location below which this epoch has staged a file; None if the file is not surely its own."""
-        return self._folders.get(folder) if name.startswith(self._start) and _FILE_NAME.fullmatch(name) else None
-
-
-def _entries_under(metadata: TableMetadata, spec_id: int, snapshot_id: int) -> SpecEntries:
+def entries_under(metadata: TableMetadata, spec_id: int, snapshot_id: int) -> SpecEntries:
+    """Return no entries yet, for files that a snapshot adds under a spec of this version of the table."""
     version = metadata.format_version
     _check_schema(version)
     head = _ADDED + (_long(snapshot_id) if version == 1 else _PRESENT + _long(snapshot_id) + _NULL + _NULL + _DATA)

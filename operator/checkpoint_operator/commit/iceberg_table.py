@@ -1,4 +1,4 @@
-"""The Iceberg port over pyiceberg: look, compare, one swap. No retry of the library's is in the way.
+"""The Iceberg port over pyiceberg: load, compare, one swap. No retry of the library's is in the way.
 
 `catalog.commit_table` is called directly: pyiceberg's own transaction rebases and commits again without looking for the key,
 and with its retries off it deletes the manifest list of a commit that was answered 409 though it had landed.
@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, cast
+from typing import Final, assert_never
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -20,7 +20,6 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import (
     ManifestContent,
     write_manifest_list,
@@ -31,9 +30,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
-    Operation,
     Snapshot,
-    Summary,
     ancestors_of,
     update_snapshot_summaries,
 )
@@ -48,29 +45,32 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.transforms import parse_transform
 
+from checkpoint_formats.iceberg.file_io import CheckedFileIO, manifests_of, open_file_io, refuse_places_elsewhere
 from checkpoint_operator.arrow_schema import decode_schema
 from checkpoint_operator.catalogs import CLASS_PROPERTIES, CatalogBook, translate_catalog_error
-from checkpoint_operator.commit.iceberg import IcebergLook
-from checkpoint_operator.commit.iceberg_entries import OwnFiles, PackedFiles, pack
+from checkpoint_operator.commit import iceberg_append
+from checkpoint_operator.commit.changes import Change, StagedChange, only
+from checkpoint_operator.commit.footers import Footers, parquet_rows
+from checkpoint_operator.commit.iceberg import IcebergState
+from checkpoint_operator.commit.iceberg_append import IcebergAppend, OwnFiles, StagedFor, staged_for
 from checkpoint_operator.commit.metadata_files import MetadataFile, put_all
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.commit.results import Files
-from checkpoint_operator.commit.staged_files import find_missing, remove_files
+from checkpoint_operator.commit.staged_files import find_missing, remove_files, tail_of
+from checkpoint_operator.table_places import check_places
 from checkpoint_operator.table_types import iceberg_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
-from checkpoint_protocol.manifest import PARTITION_TRANSFORMS, Sink
-from checkpoint_protocol.records import IcebergFile, IcebergTarget, StagedFile, Target
+from checkpoint_protocol.records import Append, IcebergFile, IcebergTarget, Operation, StagedFile, Target
 from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import iceberg_options
+from checkpoint_protocol.sink import PARTITION_TRANSFORMS, Sink
 
 _KEY_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}key"
 _NAME_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}name"
 _TOMBSTONE_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
-#: After a write's own property: the highest epoch that a deletion has buried. Snapshots expire, properties do not.
-_BURIED_SUFFIX: Final = ".deleted"
+#: After a write's own property: the highest epoch that a deletion has blocked. Snapshots expire, properties do not.
+_BLOCKED_SUFFIX: Final = ".deleted"
 #: A table that was loaded so long ago is loaded again before a claim names its head.
 _YOUNG_S: Final = 5.0
 _CODECS: Final = frozenset({"zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"})
@@ -95,7 +95,7 @@ class PyicebergTable:
         self._clock = clock
         self._written_by = written_by
         self._unseen: tuple[Table, float] | None = None
-        self._looked: tuple[IcebergLook, Table, EpochKey] | None = None
+        self._loaded: tuple[IcebergState, Table, EpochKey] | None = None
 
     @property
     def title(self) -> str:
@@ -105,7 +105,7 @@ class PyicebergTable:
 
     def describe(self) -> IcebergTarget | None:
         """Return the table as staging needs to know it, or None if it does not exist. NeedsChange if it cannot be written."""
-        table = self._load()
+        table = self._load_table()
         return None if table is None else self._target(table)
 
     def create(self, arrow_schema: str, sink: Sink) -> IcebergTarget:
@@ -144,7 +144,7 @@ class PyicebergTable:
 
     def _target(self, table: Table) -> IcebergTarget:
         metadata = table.metadata
-        self._refuse_unsupported(metadata)
+        self._refuse_unsupported(table)
         properties = metadata.properties
         level = properties.get("write.parquet.compression-level")
         return IcebergTarget(
@@ -157,8 +157,9 @@ class PyicebergTable:
             codec_level=int(level) if level is not None and level.isdigit() else None,
         )
 
-    def _refuse_unsupported(self, metadata: TableMetadata) -> None:
-        problem = None
+    def _refuse_unsupported(self, table: Table) -> None:
+        metadata, problem = table.metadata, None
+        refuse_places_elsewhere(metadata, table.metadata_location, self._settings, self.title)
         if metadata.format_version >= 3:
             problem = f"has format version {metadata.format_version}, and versions 1 and 2 can be written"
         elif classes := sorted(CLASS_PROPERTIES & metadata.properties.keys()):
@@ -174,50 +175,74 @@ class PyicebergTable:
         if problem is not None:
             raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the table {self.title} {problem}")
 
-    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
-        """Make manifest entries of the files as they come, for the table as it is now. The commit's first look takes that one,
+    def pack(
+        self,
+        operation: Operation,
+        key: EpochKey,
+        targets: Sequence[Target],
+        files: Iterable[StagedFile],
+        footers: Footers | None = None,
+    ) -> Change:
+        """Make manifest entries of the files as they come, for the table as it is now. The commit's first load takes that one,
         unless it has got old: the base of a claim should not be a head that the table has left, and may expire.
 
         Where the table no longer fits what was staged, the files stay as they are: the commit says what is wrong.
         """
-        table = self._load()
+        table = self._load_table()
         wanted = [target for target in targets if isinstance(target, IcebergTarget)]
         if table is None or _changed(table.metadata, wanted, self.title) is not None:
-            return tuple(files)
+            return StagedChange(operation, tuple(only(IcebergFile, files, self.title)))
         self._unseen = table, self._clock()
-        return pack(table.metadata, key, _specs(wanted), _plain(files))
+        return self._packed(operation, table.metadata, key, staged_for(wanted), files, footers)
+
+    def _packed(
+        self,
+        operation: Operation,
+        metadata: TableMetadata,
+        key: EpochKey,
+        wanted: StagedFor | None,
+        files: Iterable[StagedFile],
+        footers: Footers | None = None,
+    ) -> IcebergAppend:
+        """Give the form in which this version of the table takes the operation."""
+        match operation:
+            case Append():
+                return iceberg_append.pack(metadata, key, wanted, only(IcebergFile, files, self.title), footers)
+            case other:
+                assert_never(other)
 
     # --- the port -------------------------------------------------------------------------------------------------------------
 
-    def look(self, key: EpochKey) -> IcebergLook | None:
+    def load(self, key: EpochKey) -> IcebergState | None:
         unseen, self._unseen = self._unseen, None
         is_young = unseen is not None and self._clock() - unseen[1] <= _YOUNG_S
-        table = unseen[0] if unseen is not None and is_young else self._load()
+        table = unseen[0] if unseen is not None and is_young else self._load_table()
         if table is None:
             return None
         metadata = table.metadata
         head = metadata.snapshot_by_name(MAIN_BRANCH)
         ancestry = list(ancestors_of(head, metadata))
         committed = _committed_snapshot(metadata, ancestry, key)
-        is_buried = committed is None and _is_buried(metadata, ancestry, key)
-        look = IcebergLook(
+        is_blocked = committed is None and _is_blocked(metadata, ancestry, key)
+        state = IcebergState(
             table_uuid=str(metadata.table_uuid),
             head=head.snapshot_id if head else None,
-            committed=key.snapshot_id if is_buried else committed,
+            committed=key.snapshot_id if is_blocked else committed,
             ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
             ancestry_is_whole=not ancestry or _is_first(ancestry[-1]),
-            is_tombstone=is_buried,
+            is_tombstone=is_blocked,
             is_current=committed is None or _is_current(metadata, ancestry, key, committed),
         )
-        self._looked = (look, table, key)
-        return look
+        self._loaded = (state, table, key)
+        return state
 
-    def find_incompatibility(self, look: IcebergLook, targets: Sequence[IcebergTarget], files: Files) -> Rejected | None:
-        metadata = self._table_of(look).metadata
-        self._refuse_what_it_has_become(metadata)
+    def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Change) -> Rejected | None:
+        table = self._table_of(state)
+        metadata = table.metadata
+        self._refuse_what_it_has_become(table)
         if (changed := _changed(metadata, targets, self.title)) is not None:
             return changed
-        packed = self._packed(look, files, targets)
+        packed = self._change_for(state, change, targets)
         if packed.incompatibility is not None:
             return packed.incompatibility
         for folder, expected in packed.sizes.items():
@@ -225,43 +250,41 @@ class PyicebergTable:
                 return missing
         return None
 
-    def references_any(self, look: IcebergLook, files: Files) -> bool:
-        table = self._table_of(look)
+    def references_any(self, state: IcebergState, change: Change) -> bool:
+        table = self._table_of(state)
         head = table.metadata.snapshot_by_name(MAIN_BRANCH)
         if head is None:
             return False
-        if isinstance(files, PackedFiles):
-            is_ours: Callable[[str], bool] = files.names
-        else:
-            is_ours = {file.path for file in _plain(files)}.__contains__
+        assert isinstance(change, IcebergAppend | StagedChange)
+        is_ours = change.names if isinstance(change, IcebergAppend) else change.paths.__contains__
         io = self._io(table)
         return any(
             is_ours(entry.data_file.file_path)
-            for manifest in head.manifests(io)
+            for manifest in manifests_of(head, io)
             if manifest.content == ManifestContent.DATA
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
         )
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Files) -> RequestOutcome:
-        metadata = self._table_of(look).metadata
-        packed = self._packed(look, files)
+    def swap(self, state: IcebergState, key: EpochKey, change: Change) -> RequestOutcome:
+        metadata = self._table_of(state).metadata
+        packed = self._change_for(state, change)
         if packed.incompatibility is not None:  # without the files that are not fit, rows would be lost
             raise NeedsChange(packed.incompatibility.reason, packed.incompatibility.message)
         properties = {key.property_name: str(max(key.epoch, _recorded_epoch(metadata, key)))}
         # For people, and for `find_former`: no rule of the commit asks for the name.
-        return self._request(look, key, packed, properties, {_NAME_SUMMARY: self._written_by} if self._written_by else {})
+        return self._request(state, key, packed, properties, {_NAME_SUMMARY: self._written_by} if self._written_by else {})
 
-    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
-        self._refuse_what_it_has_become(self._table_of(look).metadata)
+    def block_commit(self, state: IcebergState, key: EpochKey) -> RequestOutcome:
+        self._refuse_what_it_has_become(self._table_of(state))
         # The write's own property stays: it says what is in the table.
-        properties = {f"{key.property_name}{_BURIED_SUFFIX}": str(key.epoch)}
-        return self._request(look, key, PackedFiles(key), properties, {_TOMBSTONE_SUMMARY: "true"})
+        properties = {f"{key.property_name}{_BLOCKED_SUFFIX}": str(key.epoch)}
+        return self._request(state, key, IcebergAppend(key), properties, {_TOMBSTONE_SUMMARY: "true"})
 
     # --- after the commit -----------------------------------------------------------------------------------------------------
 
     def find_committed(self, key: EpochKey, identity: str, commit_id: int) -> Presence:
-        """Return what the table, loaded anew, shows of a marked commit."""
-        table = self._load()
+        """Return what the table, loaded anew, shows of a recorded commit."""
+        table = self._load_table()
         if table is None:
             return Presence.GONE
         metadata = table.metadata
@@ -272,7 +295,7 @@ class PyicebergTable:
 
     def find_former(self, name: str, uid: str | None) -> Former | None:
         """Return the latest commit, among those that are still known, of another write of that name."""
-        table = self._load()
+        table = self._load_table()
         if table is None:
             return None
         for snapshot in ancestors_of(table.metadata.snapshot_by_name(MAIN_BRANCH), table.metadata):
@@ -280,6 +303,10 @@ class PyicebergTable:
             if said.get(_NAME_SUMMARY) == name and said.get(_KEY_SUMMARY, "").partition("/")[0] != uid:
                 return Former(self.title, said.get(_KEY_SUMMARY, ""))
         return None
+
+    def count_rows(self, path: str) -> int:
+        """Return the rows of a data file by its footer. NeedsChange if it is gone, or no Parquet file."""
+        return parquet_rows(path, lambda most_bytes: tail_of(path, most_bytes, self._settings))
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
@@ -298,24 +325,26 @@ class PyicebergTable:
 
     # --- inside ---------------------------------------------------------------------------------------------------------------
 
-    def _refuse_what_it_has_become(self, metadata: TableMetadata) -> None:
+    def _refuse_what_it_has_become(self, table: Table) -> None:
         """NeedsChange if the table has become one that we do not write; it was not so when the write was launched."""
+        metadata = table.metadata
+        refuse_places_elsewhere(metadata, table.metadata_location, self._settings, self.title)
         if metadata.format_version >= 3 or CLASS_PROPERTIES & metadata.properties.keys():
-            self._refuse_unsupported(metadata)
+            self._refuse_unsupported(table)
 
     def _request(
         self,
-        look: IcebergLook,
+        state: IcebergState,
         key: EpochKey,
-        files: PackedFiles,
+        change: IcebergAppend,
         properties: dict[str, str],
         said: Mapping[str, str],
     ) -> RequestOutcome:
-        """Ask once for a snapshot of these files after exactly that look. `said` is added to its summary."""
-        table = self._table_of(look)
+        """Ask once for the snapshot of this change after exactly that state. `said` is added to its summary."""
+        table = self._table_of(state)
         metadata = table.metadata
         try:
-            snapshot = self._write_snapshot(table, look.head, key, files, said)
+            snapshot = self._write_snapshot(table, state.head, key, change, said)
         except (OSError, ValueError) as error:
             raise Retryable(
                 reasons.STORE_UNAVAILABLE, f"writing the manifests of {self.title} failed: {' '.join(str(error).split())[:400]}"
@@ -325,7 +354,7 @@ class PyicebergTable:
                 table,
                 requirements=(
                     AssertTableUUID(uuid=metadata.table_uuid),
-                    AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=look.head),
+                    AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),
                     AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
                     AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
                 ),
@@ -335,7 +364,7 @@ class PyicebergTable:
                         ref_name=MAIN_BRANCH,
                         type=SnapshotRefType.BRANCH,
                         snapshot_id=snapshot.snapshot_id,
-                        parent_snapshot_id=look.head,
+                        parent_snapshot_id=state.head,
                     ),
                     SetPropertiesUpdate(updates=properties),
                 ),
@@ -343,49 +372,52 @@ class PyicebergTable:
         except CommitFailedException as error:
             return Refused(f"the catalog refused: {' '.join(str(error).split())[:400]}")
         except Exception as error:
-            # Whatever else happened, the request may have been carried out, or may yet be. Only a look can tell.
+            # Whatever else happened, the request may have been carried out, or may yet be. Only to load it again can tell.
             return Unanswered(str(translate_catalog_error(error, self._catalog_name, self._settings.place)))
         return Landed(snapshot.snapshot_id)
 
     def _catalog(self) -> Catalog:
+        self._settings.check_grant(self._catalog_name, self._name)
         return self._catalogs.open(self._catalog_name)
 
-    def _load(self) -> Table | None:
+    def _load_table(self) -> Table | None:
         try:
-            return self._catalog().load_table(self._name)
+            table = self._catalog().load_table(self._name)
         except NoSuchTableError:
             return None
         except Exception as error:
             raise translate_catalog_error(error, self._catalog_name, self._settings.place) from error
+        check_places(table, self._settings)
+        return table
 
-    def _table_of(self, look: IcebergLook) -> Table:
-        if self._looked is None or self._looked[0] is not look:
-            raise Corrupt("StaleLook", f"{self.title}: not the latest look")
-        return self._looked[1]
+    def _table_of(self, state: IcebergState) -> Table:
+        if self._loaded is None or self._loaded[0] is not state:
+            raise Corrupt("StaleState", f"{self.title}: not the state that was loaded last")
+        return self._loaded[1]
 
-    def _key_of(self, look: IcebergLook) -> EpochKey:
-        self._table_of(look)
-        assert self._looked is not None
-        return self._looked[2]
+    def _key_of(self, state: IcebergState) -> EpochKey:
+        self._table_of(state)
+        assert self._loaded is not None
+        return self._loaded[2]
 
-    def _packed(self, look: IcebergLook, files: Files, targets: Sequence[IcebergTarget] | None = None) -> PackedFiles:
-        """Return the files as entries of that look's manifests. Retryable if they were made for another kind of table."""
-        metadata, key = self._table_of(look).metadata, self._key_of(look)
-        if not isinstance(files, PackedFiles):
-            return pack(metadata, key, None if targets is None else _specs(targets), _plain(files))
-        if not files.is_made_for(metadata):
+    def _change_for(self, state: IcebergState, change: Change, targets: Sequence[IcebergTarget] | None = None) -> IcebergAppend:
+        """Return the change as that version of the table takes it. Retryable if it was made for another kind of table."""
+        metadata, key = self._table_of(state).metadata, self._key_of(state)
+        if isinstance(change, StagedChange):
+            return self._packed(change.operation, metadata, key, None if targets is None else staged_for(targets), change.files)
+        assert isinstance(change, IcebergAppend)
+        if not change.is_made_for(metadata):
             raise Retryable(
                 reasons.COMMIT_CONTENDED,
                 f"the format or a partition spec of {self.title} changed just now; it is looked at anew",
             )
-        return files
+        return change
 
-    def _io(self, table: Table) -> FileIO:
-        # Our own settings only: never a class or a credential that the catalog hands out.
-        return load_file_io(dict(iceberg_options(table.metadata.location, self._settings)), table.metadata.location)
+    def _io(self, table: Table) -> CheckedFileIO:
+        return open_file_io(table.metadata_location, self._settings)
 
     def _write_snapshot(
-        self, table: Table, head: int | None, key: EpochKey, files: PackedFiles, said: Mapping[str, str]
+        self, table: Table, head: int | None, key: EpochKey, change: IcebergAppend, said: Mapping[str, str]
     ) -> Snapshot:
         """Write one manifest per spec and the manifest list, under fresh names; return the snapshot that names them."""
         metadata = table.metadata
@@ -394,9 +426,8 @@ class PyicebergTable:
         folder = metadata.properties.get("write.metadata.path", f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
         snapshot_id = key.snapshot_id
         parent = metadata.snapshot_by_id(head) if head is not None else None
-        manifests, waiting = files.manifests(folder, metadata, self._settings)
-        if parent is not None:
-            manifests.extend(parent.manifests(io))
+        before = manifests_of(parent, io) if parent is not None else ()
+        manifests, waiting = change.manifests(folder, metadata, self._settings, before)
         list_file = MetadataFile(f"{folder}/snap-{snapshot_id}-{token}.avro", self._settings)
         with write_manifest_list(
             format_version=metadata.format_version,
@@ -408,7 +439,8 @@ class PyicebergTable:
         ) as manifest_list:
             manifest_list.add_manifests(manifests)
         put_all([*waiting, list_file])
-        counted = Summary(operation=Operation.APPEND, **files.summary(), **{_KEY_SUMMARY: str(key), **said})
+        counted = change.summary()
+        counted.additional_properties.update({_KEY_SUMMARY: str(key), **said})
         return Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=head,
@@ -448,11 +480,11 @@ def _is_current(metadata: TableMetadata, ancestry: Sequence[Snapshot], key: Epoc
     return not is_whole and metadata.snapshot_by_id(commit_id) is None
 
 
-def _is_buried(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> bool:
+def _is_blocked(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> bool:
     """Whether a deletion's tombstone is in the table. It outlives its snapshot by a property, as a commit does."""
     if any(_carries(snapshot, key) and _says_tombstone(snapshot) for snapshot in ancestry):
         return True
-    return _recorded_epoch(metadata, key, _BURIED_SUFFIX) >= key.epoch
+    return _recorded_epoch(metadata, key, _BLOCKED_SUFFIX) >= key.epoch
 
 
 def _carries(snapshot: Snapshot, key: EpochKey) -> bool:
@@ -530,14 +562,6 @@ def _changed(metadata: TableMetadata, targets: Sequence[IcebergTarget], title: s
                 "write under another name",
             )
     return None
-
-
-def _plain(files: object) -> Iterable[IcebergFile]:
-    return cast(Iterable[IcebergFile], files)
-
-
-def _specs(targets: Iterable[IcebergTarget]) -> set[tuple[str, int]]:
-    return {(target.data_location, _spec_id(target)) for target in targets}
 
 
 def _spec_id(target: IcebergTarget) -> int:

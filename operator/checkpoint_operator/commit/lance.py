@@ -1,22 +1,22 @@
-"""The Lance commit: look, claim, append once; everybody after that fences first.
+"""The Lance commit of an append: load, claim, append once; everybody after that fences first.
 
 Appends do not conflict with each other in Lance, so "is it there? no: append" doubles rows when two committers overlap. But an
 append that was based on a version older than a no-op Project transaction (the fence) is refused.
 
-    1. look at the latest version v: is the key in its history? does it fit?
-    2. put claim-0, naming v. Won: append once, based on v. (The look comes before the claim; the other order is wrong.)
+    1. load the latest version v: is the key in its history? does it fit?
+    2. put claim-0, naming v. Won: append once, based on v. (Loaded before the claim; the other order is wrong.)
     3. a claim exists, or the append was refused, or has no believable answer (it may be on its way):
-       put the next claim, commit a fence f, look as in 1 up to f, append based on f. Refused or unanswered: step 3 again.
+       put the next claim, commit a fence f, load as in 1 up to f, append based on f. Refused or unanswered: step 3 again.
 
-After f is in the table, no append of an earlier committer can land; one that landed before f is found by the look up to f. An
+After f is in the table, no append of an earlier committer can land; one that landed before f is found when f is loaded. An
 append without a fence thus happens at most once per write and epoch.
 
-Deletion of a write whose append may be on its way puts a fence that carries the key (a tombstone, `bury`): older appends are
-refused, and whoever looks finds it. A committer that has not yet sent anything finds the note of the deletion
-(`Ledger.is_deleted`): it asks after its claim stands, and before its append or its fence.
+Deletion of a write whose append may be on its way puts a fence that carries the key (a tombstone, `block_commit`): older appends
+are refused, and whoever loads the dataset finds it. A committer that has not yet sent anything finds the note of the deletion
+(`Commits.is_deleted`): it asks after its claim is stored, and before its append or its fence.
 
-Lance has no compare-and-swap for appends, so a column that is dropped or retyped between the look and the append does not stop
-it. That is looked for afterwards, at the version that carries the key, and told to a person instead of marked as done.
+Lance has no compare-and-swap for appends, so a column that is dropped or retyped between the load and the append does not stop
+it. That is looked for afterwards, at the version that carries the key, and told to a person instead of recorded as done.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
+from checkpoint_operator.commit.changes import Change
 from checkpoint_operator.commit.outcomes import (
-    BurialOutcome,
-    Buried,
+    BlockOutcome,
+    CommitBlocked,
     CommitOutcome,
     Committed,
     Landed,
@@ -38,20 +39,22 @@ from checkpoint_operator.commit.outcomes import (
     TryLater,
     Unknown,
 )
-from checkpoint_operator.commit.results import Files, Results
+from checkpoint_operator.commit.results import Results
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceTarget
+from checkpoint_protocol.records import Append, ClaimRecord, LanceBase, LanceTarget
 
 _ROUNDS: Final = 12
+#: So many tries of an epoch, over all calls, are the last that come one after the other: each leaves a claim and a version.
+_MOST_TRIES: Final = 60
 _FIRST_PAUSE_S: Final = 0.1
 _MOST_PAUSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class LanceLook:
+class LanceState:
     """The dataset at one version.
 
     `committed` is the version that carries the key; `is_tombstone` if a deletion has put it there, with no rows. A real commit
@@ -70,7 +73,7 @@ class LanceLook:
 class LanceTable(Protocol):
     """The dataset of one sink."""
 
-    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
+    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
         """Open the dataset at a version (the latest by default) and search the versions after `since`, up to it, for the key.
 
         None: there is no dataset. Raises Retryable where the store does not answer.
@@ -79,8 +82,8 @@ class LanceTable(Protocol):
     def latest_version(self) -> int | None:
         """Return the latest version, or None if there is no dataset."""
 
-    def find_incompatibility(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
-        """Compare identity, field ids and types at that look with those of staging, and the staged files with the store."""
+    def find_incompatibility(self, state: LanceState, targets: Sequence[LanceTarget], change: Change) -> Rejected | None:
+        """Compare identity, field ids and types of that state with those of staging, and the staged files with the store."""
 
     def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
         """Say what has changed in the fields since staging, as of a version; None if staged files still read as they should.
@@ -88,30 +91,31 @@ class LanceTable(Protocol):
         Raises Retryable where the store does not answer.
         """
 
-    def references_any(self, look: LanceLook, files: Files) -> bool:
-        """Whether the dataset at that look names one of the data files."""
+    def references_any(self, state: LanceState, change: Change) -> bool:
+        """Whether the dataset in that state names one of the staged data files."""
 
-    def append(self, read_version: int, key: EpochKey, files: Files) -> RequestOutcome:
+    def append(self, read_version: int, key: EpochKey, change: Change) -> RequestOutcome:
         """Ask once that the fragments be appended, based on a version; the key is in the transaction's properties."""
 
     def fence(self, read_version: int) -> RequestOutcome:
         """Ask once for a transaction that changes nothing and that older appends conflict with."""
 
-    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
+    def block_commit(self, read_version: int, key: EpochKey) -> RequestOutcome:
         """Ask once for a fence that carries the key, as a tombstone."""
 
 
 def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep) -> CommitOutcome:
-    """Put the results into the dataset, once, whoever else tries. See the module for the protocol."""
-    committer = _Committer(
-        table,
-        ledger,
-        results.files,
-        [target for target in results.targets if isinstance(target, LanceTarget)],
-        pause,
-    )
+    """Put the results into the dataset, once, whoever else tries. See the module for the protocol.
+
+    What Lance takes as a conflict differs from operation to operation, and so does what keeps it from being carried out twice.
+    """
+    targets = [target for target in results.targets if isinstance(target, LanceTarget)]
     try:
-        return committer.commit()
+        match results.change.operation:
+            case Append():
+                return _Committer(table, ledger, results.change, targets, pause).commit()
+            case other:
+                assert_never(other)
     except NeedsChange as error:
         return Rejected(error.reason, error.message)
     except Retryable as error:
@@ -122,7 +126,7 @@ def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[
 class _Committer:
     table: LanceTable
     ledger: Ledger
-    files: Files
+    change: Change
     targets: Sequence[LanceTarget]
     pause: Callable[[float], None]
 
@@ -131,20 +135,20 @@ class _Committer:
         return self.ledger.key
 
     def commit(self) -> CommitOutcome:
-        first_claim = self.ledger.read_claim(0)
+        first_claim = self.ledger.commits.read_claim(0)
         if first_claim is None:
-            looked = self._look_before_the_claim()
-            if not isinstance(looked, LanceLook):
-                return looked
-            if looked.identity is None:
+            loaded = self._load_before_the_claim()
+            if not isinstance(loaded, LanceState):
+                return loaded
+            if loaded.identity is None:
                 return TryLater(reasons.COMMIT_CONTENDED, "somebody has claimed just now, and the dataset was made again since")
-            base = LanceBase(identity=looked.identity, at_version=looked.at_version)
+            base = LanceBase(identity=loaded.identity, at_version=loaded.at_version)
             ours = ClaimRecord(token=new_token(), index=0, base=base)
-            first_claim = self.ledger.put_claim(ours)
+            first_claim = self.ledger.commits.put_claim(ours)
             if first_claim.token == ours.token:
-                if self.ledger.is_deleted():
+                if self.ledger.commits.is_deleted():
                     return _deleted(self.key)
-                match self.table.append(looked.at_version, self.key, self.files):
+                match self.table.append(loaded.at_version, self.key, self.change):
                     case Landed(version):
                         return self._committed(base, version, by_us=True)
                     case _:
@@ -152,34 +156,35 @@ class _Committer:
         assert isinstance(first_claim.base, LanceBase)
         return self._take_over(first_claim.base)
 
-    def _look_before_the_claim(self) -> LanceLook | CommitOutcome:
+    def _load_before_the_claim(self) -> LanceState | CommitOutcome:
         latest = self.table.latest_version()
         # Nobody has claimed, so nobody has committed: there is no history to search.
-        look = None if latest is None else self.table.look(self.key, since=latest)
-        if look is None:
+        state = None if latest is None else self.table.load(self.key, since=latest)
+        if state is None:
             return self._gone()
-        incompatibility = self.table.find_incompatibility(look, self.targets, self.files)
+        incompatibility = self.table.find_incompatibility(state, self.targets, self.change)
         # Somebody may have claimed and committed since: then "the files are there already" is no incompatibility, and the
         # claim says so.
-        return incompatibility if incompatibility is not None and self.ledger.read_claim(0) is None else look
+        return incompatibility if incompatibility is not None and self.ledger.commits.read_claim(0) is None else state
 
     def _take_over(self, base: LanceBase) -> CommitOutcome:
         said = "the dataset kept moving"
-        index = max(self.ledger.list_claims(), default=0) + 1
-        for number in range(_ROUNDS):
-            look = self.table.look(self.key, since=base.at_version)
-            if (known := self._judge(look, base)) is not None:
+        index = max(self.ledger.commits.list_claims(), default=0) + 1
+        is_hopeless = index >= _MOST_TRIES
+        for number in range(1 if is_hopeless else _ROUNDS):
+            state = self.table.load(self.key, since=base.at_version)
+            if (known := self._judge(state, base)) is not None:
                 return known
-            assert look is not None
-            index = self._claim_after(index, look, base)
-            if self.ledger.is_deleted():
+            assert state is not None
+            index = self._claim_after(index, state, base)
+            if self.ledger.commits.is_deleted():
                 return _deleted(self.key)
-            match self.table.fence(look.at_version):
+            match self.table.fence(state.at_version):
                 case Landed(fence):
-                    fenced = self.table.look(self.key, since=base.at_version, up_to=fence)
+                    fenced = self.table.load(self.key, since=base.at_version, up_to=fence)
                     if (known := self._judge(fenced, base)) is not None:
                         return known
-                    match self.table.append(fence, self.key, self.files):
+                    match self.table.append(fence, self.key, self.change):
                         case Landed(version):
                             return self._committed(base, version, by_us=True)
                         case Refused(message):
@@ -191,33 +196,41 @@ class _Committer:
                 case unanswered:
                     said = unanswered.message
             self.pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
+        if is_hopeless:
+            return Rejected(
+                reasons.COMMIT_CONTENDED,
+                f"after {index} tries the commit of {self.key} is not in the dataset: {said}; it is tried once more now and "
+                "then: let other writers commit less often, or mend what the message says",
+            )
         return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the commit of {self.key} is not in the dataset: {said}")
 
-    def _claim_after(self, index: int, look: LanceLook, base: LanceBase) -> int:
+    def _claim_after(self, index: int, state: LanceState, base: LanceBase) -> int:
         """Put the next free claim, for people and for deletion: it says that one more committer has tried."""
         while True:
-            ours = ClaimRecord(token=new_token(), index=index, base=LanceBase(identity=base.identity, at_version=look.at_version))
+            ours = ClaimRecord(
+                token=new_token(), index=index, base=LanceBase(identity=base.identity, at_version=state.at_version)
+            )
             index += 1
-            if self.ledger.put_claim(ours).token == ours.token:
+            if self.ledger.commits.put_claim(ours).token == ours.token:
                 return index
 
-    def _judge(self, look: LanceLook | None, base: LanceBase) -> CommitOutcome | None:
-        """Return the outcome if it can be told from a look, or None if the commit is still to be made."""
-        if look is None:
+    def _judge(self, state: LanceState | None, base: LanceBase) -> CommitOutcome | None:
+        """Return the outcome if it can be told from a state, or None if the commit is still to be made."""
+        if state is None:
             return self._gone()
-        if look.committed is not None and look.is_tombstone:
+        if state.committed is not None and state.is_tombstone:
             return _deleted(self.key)
-        if look.committed is not None:
-            return self._committed(base, look.committed, by_us=False, is_current=look.is_current)
-        is_replaced = look.identity != base.identity
-        if not is_replaced and not look.history_reaches_back:
-            if self.table.references_any(look, self.files):
-                return Committed(base.identity, look.at_version, by_us=False)
+        if state.committed is not None:
+            return self._committed(base, state.committed, by_us=False, is_current=state.is_current)
+        is_replaced = state.identity != base.identity
+        if not is_replaced and not state.history_reaches_back:
+            if self.table.references_any(state, self.change):
+                return Committed(base.identity, state.at_version, by_us=False)
             return Unknown(
                 f"a commit of {self.key} was tried on version {base.at_version}, and versions after it were cleaned up; neither "
                 "the key nor a staged file is in the dataset; look whether the rows are there"
             )
-        return self.table.find_incompatibility(look, self.targets, self.files)
+        return self.table.find_incompatibility(state, self.targets, self.change)
 
     def _committed(self, base: LanceBase, version: int, by_us: bool, is_current: bool = True) -> Committed | Rejected:
         """The key is in the dataset; what it brought can still be wrong, which nobody but us would notice."""
@@ -237,7 +250,7 @@ class _Committer:
         )
 
 
-def bury(table: LanceTable, ledger: Ledger, pause: Callable[[float], None] = time.sleep) -> BurialOutcome:
+def block_commit(table: LanceTable, ledger: Ledger, pause: Callable[[float], None] = time.sleep) -> BlockOutcome:
     """See to it that nothing of a claimed epoch lands any more, unless it has landed: then say so.
 
     To be called after the note of the deletion was put (`put_deleted`) and for an epoch with a claim only: without one, nothing
@@ -246,35 +259,35 @@ def bury(table: LanceTable, ledger: Ledger, pause: Callable[[float], None] = tim
     Unknown: whether the append landed cannot be seen any more; nothing is sent.
     """
     try:
-        return _bury(table, ledger, pause)
+        return _block_commit(table, ledger, pause)
     except NeedsChange as error:
         return Rejected(error.reason, error.message)
     except Retryable as error:
         return TryLater(error.reason, error.message)
 
 
-def _bury(table: LanceTable, ledger: Ledger, pause: Callable[[float], None]) -> BurialOutcome:
-    key, claim = ledger.key, ledger.read_claim(0)
+def _block_commit(table: LanceTable, ledger: Ledger, pause: Callable[[float], None]) -> BlockOutcome:
+    key, claim = ledger.key, ledger.commits.read_claim(0)
     assert claim is not None
     assert isinstance(claim.base, LanceBase)
     base, said = claim.base, "the dataset kept moving"
     for number in range(_ROUNDS):
-        look = table.look(key, since=base.at_version)
-        if look is not None and look.identity != base.identity:
-            look = table.look(key, since=0)  # another dataset: its versions have nothing to do with those of the claim
-        if look is None:
-            return Buried(table_identity=None)
-        is_claimed = look.identity == base.identity
-        if look.committed is not None and look.is_tombstone:
-            return Buried(base.identity if is_claimed else None)
-        if look.committed is not None:
-            return Committed(base.identity, look.committed, by_us=False)
-        if is_claimed and not look.history_reaches_back:
+        state = table.load(key, since=base.at_version)
+        if state is not None and state.identity != base.identity:
+            state = table.load(key, since=0)  # another dataset: its versions have nothing to do with those of the claim
+        if state is None:
+            return CommitBlocked(table_identity=None)
+        is_claimed = state.identity == base.identity
+        if state.committed is not None and state.is_tombstone:
+            return CommitBlocked(base.identity if is_claimed else None)
+        if state.committed is not None:
+            return Committed(base.identity, state.committed, by_us=False)
+        if is_claimed and not state.history_reaches_back:
             return Unknown(
                 f"a commit of {key} was tried on version {base.at_version}, and versions after it were cleaned up; the key is "
                 "not in the dataset; look whether the rows are there"
             )
-        match table.bury(look.at_version, key):
+        match table.block_commit(state.at_version, key):
             case Landed():
                 continue
             case Refused(message):

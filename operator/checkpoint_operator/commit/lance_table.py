@@ -1,38 +1,40 @@
-"""The Lance port over pylance: look, compare, one append or one fence."""
+"""The Lance port over pylance: load, compare, one append or one fence."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
 
 import lance
+import pyarrow as pa
 from lance.commit import CommitConflictError
-from lance.fragment import FragmentMetadata
+from lance.file import LanceFileReader
 
 from checkpoint_operator.arrow_schema import decode_schema, encode_schema
-from checkpoint_operator.commit.lance import LanceLook
+from checkpoint_operator.commit import lance_append
+from checkpoint_operator.commit.changes import Change, StagedChange, only
+from checkpoint_operator.commit.footers import Footers
+from checkpoint_operator.commit.lance import LanceState
+from checkpoint_operator.commit.lance_append import LanceAppend
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.commit.results import Files
 from checkpoint_operator.commit.staged_files import find_missing
 from checkpoint_operator.table_types import lance_schema
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
+from checkpoint_protocol.lance_places import refuse_bases_elsewhere
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
-from checkpoint_protocol.manifest import Sink
-from checkpoint_protocol.records import LanceFragment, LanceTarget, StagedFile, Target
+from checkpoint_protocol.records import Append, LanceFragment, LanceTarget, Operation, StagedFile, Target
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.sink import Sink
 from checkpoint_protocol.storage import lance_options
 
 _KEY_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}key"
 _NAME_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}name"
 _FENCE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}fence"
 _TOMBSTONE_PROPERTY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
-_FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 _IDENTITY_TRIES: Final = 5
 #: How many of the latest versions are looked at for one that was restored to before a commit, or for a former write's: each is a
 #: request.
@@ -43,21 +45,6 @@ _SCHEMA_OPERATIONS: Final = (
     lance.LanceOperation.Overwrite,
     lance.LanceOperation.Restore,
 )
-
-
-@dataclass(slots=True)
-class PackedFragments:
-    """The staged fragments of one epoch as Lance takes them. Implements Files.
-
-    `sizes`: those of the data files, by their names. `incompatibility`: why they must not be committed, as far as the seals tell.
-    """
-
-    fragments: list[FragmentMetadata] = field(default_factory=list)
-    sizes: dict[str, int] = field(default_factory=dict)
-    incompatibility: Rejected | None = None
-
-    def __len__(self) -> int:
-        return len(self.fragments) + (self.incompatibility is not None)
 
 
 class PylanceTable:
@@ -90,7 +77,7 @@ class PylanceTable:
                     identity=identity,
                     at_version=dataset.version,
                     fields=fields_of(dataset),
-                    arrow_schema=encode_schema(dataset.schema),
+                    arrow_schema=encode_schema(self._schema_of(dataset)),
                     storage_version=dataset.data_storage_version,
                 )
             try:
@@ -101,6 +88,14 @@ class PylanceTable:
             if dataset is None:
                 return None
         raise Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._uri} could not be given an identity: {last}")
+
+    def _schema_of(self, dataset: Any) -> pa.Schema:
+        try:
+            return dataset.schema
+        except (pa.ArrowException, OSError) as error:
+            raise NeedsChange(
+                reasons.TABLE_UNSUPPORTED, f"the Lance dataset {self._uri} has a schema that Arrow cannot read: {_line(error)}"
+            ) from error
 
     def create(self, arrow_schema: str, sink: Sink) -> LanceTarget:
         """Make an empty dataset for rows of an Arrow schema; return it, also if another has made it just now."""
@@ -124,28 +119,37 @@ class PylanceTable:
             raise Retryable(reasons.TABLE_MISSING, f"the Lance dataset {self._uri} was made and is not there")
         return target
 
-    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
+    def pack(
+        self,
+        operation: Operation,
+        key: EpochKey,
+        targets: Sequence[Target],
+        files: Iterable[StagedFile],
+        footers: Footers | None = None,
+    ) -> Change:
         """Make Lance's form of the fragments as they come."""
         wanted = [target for target in targets if isinstance(target, LanceTarget)]
-        return self._packed(wanted, cast(Iterable[LanceFragment], files))
+        return self._packed(operation, wanted, files, footers)
 
-    def _packed(self, targets: Sequence[LanceTarget], files: object) -> PackedFragments:
-        if isinstance(files, PackedFragments):
-            return files
-        known_fields = {field.id for target in targets for field in target.fields}
-        packed = PackedFragments()
-        for fragment in cast(Iterable[LanceFragment], files):
-            if not fragment.files:  # Lance would make rows of NULL out of it
-                message = f"a seal names {fragment.rows} rows without a data file"
-                packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
-                continue
-            for data_file in fragment.files:
-                if not _FILE_NAME.fullmatch(data_file.path) or not known_fields.issuperset(data_file.fields):
-                    message = f"a seal names {data_file.path!r}, which is not a data file of {self._uri}"
-                    packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
-                packed.sizes[data_file.path] = data_file.size_bytes
-            packed.fragments.append(_fragment(fragment))
-        return packed
+    def _packed(
+        self,
+        operation: Operation,
+        targets: Sequence[LanceTarget] | None,
+        files: Iterable[StagedFile],
+        footers: Footers | None = None,
+    ) -> LanceAppend:
+        """Give the form in which the dataset takes the operation."""
+        match operation:
+            case Append():
+                return lance_append.pack(self._uri, targets, only(LanceFragment, files, self.title), footers)
+            case other:
+                assert_never(other)
+
+    def _change_of(self, change: Change, targets: Sequence[LanceTarget] | None = None) -> LanceAppend:
+        if isinstance(change, StagedChange):
+            return self._packed(change.operation, targets, change.files)
+        assert isinstance(change, LanceAppend)
+        return change
 
     # --- the port -------------------------------------------------------------------------------------------------------------
 
@@ -153,7 +157,7 @@ class PylanceTable:
         dataset = self._open()
         return None if dataset is None else dataset.version
 
-    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
+    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
         dataset = self._open(up_to)
         if dataset is None:
             return None
@@ -171,7 +175,7 @@ class PylanceTable:
             elif found.key == str(key):
                 committed = version
                 break
-        return LanceLook(
+        return LanceState(
             identity=dataset.config().get(IDENTITY_CONFIG),
             at_version=dataset.version,
             committed=tombstone if committed is None else committed,
@@ -180,24 +184,24 @@ class PylanceTable:
             is_current=committed is None or self._is_current(dataset, committed),
         )
 
-    def find_incompatibility(self, look: LanceLook, targets: Sequence[LanceTarget], files: Files) -> Rejected | None:
-        dataset = self._open(look.at_version)
+    def find_incompatibility(self, state: LanceState, targets: Sequence[LanceTarget], change: Change) -> Rejected | None:
+        dataset = self._open(state.at_version)
         if dataset is None:
             return Rejected(reasons.TABLE_MISSING, f"the Lance dataset {self._uri} does not exist any more")
         for target in targets:
-            if target.identity != look.identity:
+            if target.identity != state.identity:
                 return Rejected(
                     reasons.TABLE_REPLACED,
                     f"the Lance dataset {self._uri} was made again (or restored to before this write) while the write was "
                     "running; start a new write under another name",
                 )
-        if (change := self._schema_change(dataset, targets)) is not None:
+        if (what := self._schema_change(dataset, targets)) is not None:
             return Rejected(
                 reasons.SCHEMA_CHANGED,
-                f"the Lance dataset {self._uri} changed while the write was running: {change}; undo that, or start a new write "
+                f"the Lance dataset {self._uri} changed while the write was running: {what}; undo that, or start a new write "
                 "under another name",
             )
-        packed = self._packed(targets, files)
+        packed = self._change_of(change, targets)
         if packed.incompatibility is not None:
             return packed.incompatibility
         expected = packed.sizes
@@ -213,29 +217,31 @@ class PylanceTable:
     def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
         return self._schema_change(self._open(at_version), targets)
 
-    def references_any(self, look: LanceLook, files: Files) -> bool:
-        dataset = self._open(look.at_version)
+    def references_any(self, state: LanceState, change: Change) -> bool:
+        dataset = self._open(state.at_version)
         if dataset is None:
             return False
-        staged = self._packed((), files).sizes
+        staged = self._change_of(change).sizes
         return any(data_file.path in staged for fragment in dataset.get_fragments() for data_file in fragment.data_files())
 
-    def append(self, read_version: int, key: EpochKey, files: Files) -> RequestOutcome:
-        operation = lance.LanceOperation.Append(self._packed((), files).fragments)
+    def append(self, read_version: int, key: EpochKey, change: Change) -> RequestOutcome:
         # For people, and for `find_former`: no rule of the commit asks for the name.
         name = {_NAME_PROPERTY: self._written_by} if self._written_by else {}
-        return self._request(read_version, operation, {_KEY_PROPERTY: str(key), **name})
+        packed = self._change_of(change)
+        if packed.incompatibility is not None:  # without the fragments that are not fit, rows would be lost
+            raise NeedsChange(packed.incompatibility.reason, packed.incompatibility.message)
+        return self._request(read_version, packed.lance_operation(), {_KEY_PROPERTY: str(key), **name})
 
     def fence(self, read_version: int) -> RequestOutcome:
         return self._fence(read_version, {})
 
-    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
+    def block_commit(self, read_version: int, key: EpochKey) -> RequestOutcome:
         return self._fence(read_version, {_KEY_PROPERTY: str(key), _TOMBSTONE_PROPERTY: "true"})
 
     # --- after the commit -----------------------------------------------------------------------------------------------------
 
     def find_committed(self, key: EpochKey, identity: str, commit_id: int) -> Presence:
-        """Return what the latest version, and some before it, show of a marked commit."""
+        """Return what the latest version, and some before it, show of a recorded commit."""
         dataset = self._open()
         if dataset is None:
             return Presence.GONE
@@ -256,6 +262,21 @@ class PylanceTable:
             if found.written_by == name and (found.key or "").partition("/")[0] != uid:
                 return Former(self.title, found.key or "")
         return None
+
+    def count_rows(self, path: str) -> int:
+        """Return the rows of a data file by its footer. NeedsChange if it is gone, or no file of Lance's."""
+        whole = f"{self._uri}/data/{path}"
+        try:
+            return int(LanceFileReader(whole, storage_options=self._options or None).num_rows())
+        except (ValueError, OSError) as error:
+            text = _line(error)
+            if "not found" in text.lower():
+                raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {whole} is gone") from error
+            if "LanceError(IO)" in text:
+                raise Retryable(reasons.STORE_UNAVAILABLE, f"the staged file {whole} could not be read: {text}") from error
+            raise NeedsChange(
+                reasons.STAGED_RESULT_REFUSED, f"the staged file {whole} is no data file of Lance: {text}"
+            ) from error
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
@@ -315,12 +336,14 @@ class PylanceTable:
     def _open(self, version: int | None = None) -> Any | None:
         """Open the dataset; None if there is none. Raises Retryable if that cannot be told."""
         try:
-            return lance.dataset(self._uri, version=version, storage_options=self._options or None)
+            dataset = lance.dataset(self._uri, version=version, storage_options=self._options or None)
         except (ValueError, OSError) as error:
             text = _line(error)
             if "not found" in text.lower() and version is None:
                 return None
             raise Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._uri} cannot be opened: {text}") from error
+        refuse_bases_elsewhere(dataset, self._uri, self._settings)
+        return dataset
 
     def _is_current(self, dataset: Any, commit_id: int) -> bool:
         """Whether a version is part of what a later one shows. Only what is sure counts against it: versions are cleaned up."""
@@ -382,35 +405,6 @@ class _Summary:
 
 class _VersionGone(Exception):
     """A version was cleaned up, and its transaction with it."""
-
-
-def _fragment(file: LanceFragment) -> FragmentMetadata:
-    """Return Lance's form of a staged fragment, made from what was checked and nothing else. Lance gives the id."""
-    plain = {
-        "id": 0,
-        "files": [
-            {
-                "path": data_file.path,
-                "fields": list(data_file.fields),
-                "column_indices": list(data_file.column_indices),
-                "file_major_version": data_file.major_version,
-                "file_minor_version": data_file.minor_version,
-                "file_size_bytes": data_file.size_bytes,
-                "base_id": None,
-            }
-            for data_file in file.files
-        ],
-        "overlays": [],
-        "physical_rows": file.rows,
-        "deletion_file": None,
-        "row_id_meta": None,
-        "created_at_version_meta": None,
-        "last_updated_at_version_meta": None,
-    }
-    try:
-        return FragmentMetadata.from_json(json.dumps(plain))
-    except (ValueError, TypeError) as error:
-        raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"a staged fragment is not one that Lance can read: {error}") from error
 
 
 def _line(error: BaseException) -> str:

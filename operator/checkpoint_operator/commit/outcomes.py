@@ -35,7 +35,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class TryLater:
-    """The table did not answer or kept moving. What was sent may still land; the next call looks first."""
+    """The table did not answer or kept moving. What was sent may still land; the next call loads the table first."""
 
     reason: str
     message: str
@@ -45,7 +45,7 @@ CommitOutcome = Committed | Rejected | Unknown | TryLater
 
 
 @dataclass(frozen=True, slots=True)
-class Buried:
+class CommitBlocked:
     """No commit of the epoch is in the table, and none can land any more.
 
     `table_identity` is the table in which that is known: the one that was claimed. None where there is no table, or another one
@@ -56,7 +56,7 @@ class Buried:
     table_identity: str | None
 
 
-BurialOutcome = Buried | Committed | Rejected | Unknown | TryLater
+BlockOutcome = CommitBlocked | Committed | Rejected | Unknown | TryLater
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One request was refused, as the table says: it has moved. A liar may say so after accepting, so look again."""
+    """One request was refused, as the table says: it has moved. It may have been carried out even so: load the table again."""
 
     message: str
 

@@ -1,4 +1,4 @@
-"""Whether what was committed is still there: the mark says that a commit was seen in the table, and tables change afterwards."""
+"""Whether what was committed is still there: the commit record says that it was seen in the table, and tables change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Presence(StrEnum):
-    """What a look at the table shows of a commit that was marked. HERE also where nothing speaks against it."""
+    """What the table shows of a commit that was recorded. HERE also where nothing speaks against it."""
 
     HERE = "Here"
     GONE = "Gone"  # there is no table

@@ -5,26 +5,23 @@ A seal comes from a driver, which may be hostile or broken; the rules here bound
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
-from typing import Final, Protocol
 
+from checkpoint_operator.commit.changes import Change, Pack, as_staged
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.layout import EpochLayout, is_keys_object
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input
-from checkpoint_protocol.positions import Pieces, Range, overlap, subtract
+from checkpoint_protocol.positions import Cover, Pieces, Range, overlap, subtract
 from checkpoint_protocol.records import (
-    IcebergFile,
     KeysCovered,
     KeySet,
-    LanceFragment,
     LaunchRecord,
+    NoTarget,
     PlanRecord,
     PositionsCovered,
     RowPosition,
@@ -34,30 +31,12 @@ from checkpoint_protocol.records import (
     Target,
 )
 
-#: Rows that failed, of a seal with many of them.
-_ROWS_AT_ONCE: Final = 1_000
-
-
-class Files(Protocol):
-    """The staged files of an epoch in the form that their sink has given them. All that others know is how many they are."""
-
-    def __len__(self) -> int: ...
-
-
-#: Takes all the files of an epoch in, one at a time. `targets` are the tables that they were staged for.
-Pack = Callable[[EpochKey, Sequence[Target], Iterable[StagedFile]], Files]
-
-
-def as_they_are(_key: EpochKey, _targets: Sequence[Target], files: Iterable[StagedFile]) -> tuple[StagedFile, ...]:
-    """Keep the files themselves."""
-    return tuple(files)
-
 
 @dataclass(frozen=True, slots=True)
 class Results:
     """All that one epoch commits. `targets` are the tables as each attempt saw them when it was launched."""
 
-    files: Files
+    change: Change
     targets: tuple[Target, ...]
     rows_read: int
     rows_written: int
@@ -68,15 +47,15 @@ class Results:
     input_since: int = 1
 
 
-def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
+def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
     """Return the results of a closed, complete attempt with those of the attempts that it counts.
 
     Each seal is read once and let go: what is kept of its files is what `pack` makes of them. Corrupt if the seals do not cover
     the input exactly once (where rows are known by keys: if an attempt has not skipped exactly what those before it had sealed),
-    NeedsChange if they name one file twice or a file of another format: then a row would be lost or doubled.
+    NeedsChange if they name one file twice or (from `pack`) one that is not for the sink: then a row would be lost or doubled.
     """
-    launch, closed = ledger.read_both(lambda: ledger.read_launch(attempt), lambda: ledger.read_closed(attempt))
-    input_record = ledger.read_input(launch.input_since) if launch is not None else None
+    launch, closed = ledger.read_both(lambda: ledger.attempts.read_launch(attempt), lambda: ledger.attempts.read_closed(attempt))
+    input_record = ledger.inputs.read_input(launch.input_since) if launch is not None else None
     if launch is None or closed is None or input_record is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: records of attempt {attempt} of {ledger.key} are gone")
     if not closed.complete:
@@ -84,32 +63,37 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
     attempts = (*launch.counted, attempt)
     _check_one_input(ledger, launch)
     targets = tuple(target for number in attempts if (target := target_of(ledger, number)) is not None)
-    quarantine_allowed = {number for number in attempts if (of := ledger.read_launch(number)) and of.on_row_error == "Quarantine"}
+    quarantine_allowed = {
+        number for number in attempts if (of := ledger.attempts.read_launch(number)) and of.on_row_error == "Quarantine"
+    }
+    has_table = not any(isinstance(target, NoTarget) for target in targets)
     where = f"{ledger.store.uri} {ledger.key}"
-    is_by_keys = launch.source.is_dataframe
+    is_by_keys = launch.source.keyed is not None
     coverage: Coverage | KeyCoverage
-    coverage = KeyCoverage(ledger.read_plan(attempt), ledger.at, where) if is_by_keys else Coverage(input_record, where)
+    coverage = KeyCoverage(ledger.plans.read_plan(attempt), ledger.at, where) if is_by_keys else Coverage(input_record, where)
     rows_read = rows_written = rows_quarantined = 0
     code_digests: dict[str, None] = {}
     read_digests: dict[str, None] = {}
 
     def files() -> Iterator[StagedFile]:
         nonlocal rows_read, rows_written, rows_quarantined
-        for seal in ledger.counted_seals(attempts):
+        for seal in ledger.chains.counted_seals(attempts):
             coverage.add(seal)
             check_quarantined(ledger, seal, quarantine_allowed, where)
             rows_read += seal.rows_read
             rows_written += seal.rows_written
             rows_quarantined += seal.rows_quarantined
+            if has_table:
+                _check_rows(seal, where)
             code_digests[seal.code_digest] = None
             if seal.read_digest is not None:
                 read_digests[seal.read_digest] = None
             yield from seal.files
 
-    packed = pack(ledger.key, targets, check_names(check_formats(files(), launch.sink_format)))
+    change = pack(launch.operation, ledger.key, targets, check_names(files()))
     coverage.check()
     return Results(
-        files=packed,
+        change=change,
         targets=targets,
         rows_read=rows_read,
         rows_written=rows_written,
@@ -121,10 +105,20 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_they_are) -> Results:
     )
 
 
+def _check_rows(seal: Seal, where: str) -> None:
+    """Refuse a seal whose files have not the rows that it says it wrote."""
+    rows = sum(file.rows for file in seal.files)
+    if rows != seal.rows_written:
+        raise Corrupt(
+            reasons.STAGED_RESULT_REFUSED,
+            f"{where}: {_title(seal)} says that it wrote {seal.rows_written} rows, and its files have {rows}",
+        )
+
+
 def _check_one_input(ledger: Ledger, launch: LaunchRecord) -> None:
     """Refuse attempts of another input than that of the last one: their positions mean other rows."""
     for number in launch.counted:
-        counted = ledger.read_launch(number)
+        counted = ledger.attempts.read_launch(number)
         if counted is not None and counted.input_since != launch.input_since:
             raise Corrupt(
                 reasons.STAGED_RESULT_REFUSED,
@@ -135,10 +129,10 @@ def _check_one_input(ledger: Ledger, launch: LaunchRecord) -> None:
 
 def target_of(ledger: Ledger, attempt: int) -> Target | None:
     """Return the table that an attempt staged for; None if it never got to know one (then it has staged nothing)."""
-    launch = ledger.read_launch(attempt)
+    launch = ledger.attempts.read_launch(attempt)
     if launch is not None and launch.target is not None:
         return launch.target
-    record = ledger.read_target(attempt)
+    record = ledger.attempts.read_target(attempt)
     return record.target if record else None
 
 
@@ -257,10 +251,9 @@ def check_quarantined(ledger: Ledger, seal: Seal, quarantine_allowed: Collection
         )
     if not isinstance(seal.covered, PositionsCovered):
         return  # of keys it is the keys objects that tell which rows are taken again: see KeyCoverage
-    rows = ledger.quarantined_rows(seal)
-    while part := list(islice(rows, _ROWS_AT_ONCE)):
-        ranges = [row.row.range for row in part if isinstance(row.row, RowPosition)]
-        if len(ranges) != len(part) or subtract(ranges, seal.covered.ranges):
+    covered = Cover(seal.covered.ranges)
+    for row in ledger.quarantine.quarantined_rows(seal):
+        if not isinstance(row.row, RowPosition) or not covered.holds(row.row.range):
             raise Corrupt(
                 reasons.STAGED_RESULT_REFUSED,
                 f"{where}: seal {seal.link} of task {seal.task}, attempt {seal.attempt}, quarantines a row that is not its own",
@@ -275,33 +268,14 @@ def _named(piece: Range, file: SourceFile) -> str:
     return f"{file.unit} {piece.start} to {'the end' if piece.end is None else piece.end} of {file.path}"
 
 
-def check_formats(files: Iterable[StagedFile], sink_format: str) -> Iterator[StagedFile]:
-    """Pass the files on; refuse one of another format than the sink's: it would be passed over, and its rows would be lost."""
-    for file in files:
-        if file.format != sink_format:
-            raise NeedsChange(
-                reasons.STAGED_RESULT_REFUSED,
-                f"a seal names the {file.format} file {paths_of(file)}, and the sink is {sink_format}",
-            )
-        yield file
-
-
 def check_names(files: Iterable[StagedFile]) -> Iterator[StagedFile]:
     """Pass the files on; refuse a data file that is named twice: its rows would be there twice."""
     seen: set[bytes] = set()
     for file in files:
-        for path in paths_of(file):
+        for path in file.paths:
             # 128 bits of a hash for each, and not the path: there may be a million.
             name = blake2b(path.encode(), digest_size=16).digest()
             if name in seen:
                 raise NeedsChange(reasons.STAGED_RESULT_REFUSED, f"the staged file {path} is named by two seals")
             seen.add(name)
         yield file
-
-
-def paths_of(file: StagedFile) -> tuple[str, ...]:
-    match file:
-        case IcebergFile():
-            return (file.path,)
-        case LanceFragment():
-            return tuple(data_file.path for data_file in file.files)

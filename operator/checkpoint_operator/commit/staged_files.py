@@ -15,9 +15,10 @@ import obstore.exceptions as obstore_errors
 
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.parallel import in_threads
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import list_objects, local_path, open_raw_store, translate_store_error
+from checkpoint_protocol.storage import StorageSettings, disk_path
+from checkpoint_protocol.store import list_objects, open_raw_store, translate_store_error
 
 _HEADS: Final = 32
 #: Enough names to cut a listing at.
@@ -29,7 +30,7 @@ def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Map
 
     Never makes the folder. Raises Retryable where the store does not answer: that is not "missing".
     """
-    local = local_path(folder)
+    local = disk_path(folder, storage)
     if local is not None:
         return _sizes_on_disk(str(local), names)
     store = open_raw_store(folder, storage)
@@ -64,6 +65,25 @@ def _size(store: obstore.store.ObjectStore, name: str) -> int | None:
         return None
 
 
+def tail_of(path: str, most_bytes: int, storage: StorageSettings) -> bytes:
+    """Return the last bytes of a staged file, or all that it has. NeedsChange if it is gone; Retryable where its store does not
+    answer.
+    """
+    folder, _, name = path.rpartition("/")
+    local = disk_path(folder, storage)
+    try:
+        if local is None:
+            asked: obstore.GetOptions = {"range": {"suffix": most_bytes}}
+            return bytes(obstore.get(open_raw_store(folder, storage), name, options=asked).bytes())
+        with (Path(local) / name).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
+            return file.read(most_bytes)
+    except (obstore_errors.NotFoundError, FileNotFoundError) as error:
+        raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {path} is gone") from error
+    except (obstore_errors.BaseError, OSError) as error:
+        raise translate_store_error(error, path, storage.place) from error
+
+
 def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) -> None:
     """Remove files of a folder; those that are not there are passed over. The caller must know whose they are.
 
@@ -71,7 +91,7 @@ def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) ->
     refuses; some may be gone then.
     """
     assert not any("/" in name or name in ("", ".", "..") for name in names)
-    local = local_path(folder)
+    local = disk_path(folder, storage)
     try:
         if local is not None:
             for name in names:

@@ -9,12 +9,20 @@ from checkpoint_operator.core.observation import Failure
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The epoch is marked: nothing is left to do."""
+    """The epoch is committed, and it is the last that is asked for: nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEpoch:
+    """Go on with the next epoch; `after` is committed. Changes nothing in the store: the next round records its first attempt."""
+
+    epoch: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Commit the results of this complete attempt and mark the epoch."""
+    """Commit the results of this complete attempt, and record that they are committed."""
 
     attempt: int
 
@@ -53,7 +61,7 @@ class StartDriver:
 class RecordAttempt:
     """Record the next attempt, which takes over the seals of these closed ones. The record comes before the driver.
 
-    `input_since`: from which attempt on the input is what it reads; itself, where it is to look at the source anew.
+    `input_since`: from which attempt on the input is what it reads; itself, where it is to read the source anew.
     """
 
     attempt: int
@@ -63,10 +71,10 @@ class RecordAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do until something changes. `trouble`: a person may have to act for that, or it may pass."""
+    """Nothing to do until something changes. `problem`: a person may have to act for that, or it may pass."""
 
     for_what: str
-    trouble: Failure | None = None
+    problem: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +85,4 @@ class Stall:
     message: str
 
 
-Action = Finish | Commit | Close | StopDriver | MakeTable | StartDriver | RecordAttempt | Wait | Stall
+Action = Finish | OpenEpoch | Commit | Close | StopDriver | MakeTable | StartDriver | RecordAttempt | Wait | Stall

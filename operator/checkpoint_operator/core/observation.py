@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from checkpoint_protocol.records import CommitRecord, PinnedIceberg, Target
+
 
 class DriverState(Enum):
     """What is known of an attempt's driver. GONE is no proof of death: it says that nobody waits for it any more."""
@@ -27,16 +29,16 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverSight:
+class DriverObservation:
     """What the driver port knows of one driver.
 
-    `trouble`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known; of one that is
+    `problem`: what keeps a STARTING one from starting; what ended one that is GONE, where that is known; of one that is
     NOT_STARTED, what must have ended it if it was started all the same. `is_outdated`: it was asked for under an earlier
     manifest, so that one that cannot start might start now. `is_edited`: the same for what counts from the next attempt
     only, for people."""
 
     state: DriverState
-    trouble: Failure | None = None
+    problem: Failure | None = None
     is_outdated: bool = False
     is_edited: bool = False
 
@@ -48,19 +50,19 @@ class Attempt:
     `is_sealed`: its plan exists and each task shows its last seal, so that it can be closed whatever its driver does.
     `awaits_table`: its driver has proposed an output schema and no table was made for it yet.
     `counted`: the earlier attempts whose seals it takes over.
-    `trouble`, `is_outdated`, `is_edited`: see DriverSight. `failure`: what is recorded of how a closed attempt ended.
+    `problem`, `is_outdated`, `is_edited`: see DriverObservation. `failure`: what is recorded of how a closed attempt ended.
     `rows_quarantined`: by its own seals. `has_sealed`: it is closed, and seals of it that count cover rows: those of
     tasks without any bring no end nearer, as the next attempt has such tasks again.
     `starved`: its driver is at work and has no executor, and why; `starved_s`: for so long, which does not count as idle.
     `spread`: a number from 0 to 1 of its own, so that attempts of different writes do not all act at one time.
     `holds_seals`: seals of it count, or it is open and shows some. `input_since`: as in its launch record. `is_of_other_source`:
-    it reads other rows than the manifest says by now; `is_read_otherwise`: or the same in another way.
+    it reads other rows than the manifest says by now; `is_read_otherwise`: or the same with other reading options.
     """
 
     number: int
     code_digest: str
     driver: DriverState
-    trouble: Failure | None = None
+    problem: Failure | None = None
     is_outdated: bool = False
     is_edited: bool = False
     is_sealed: bool = False
@@ -91,32 +93,63 @@ class RowErrorLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Tables:
+    """What the catalogs say before an attempt is recorded: their requests cost, so they are asked only if one is to be.
+
+    `target`: the sink's table as it is now, None if there is none, and `creates_target` whether one is made then. `source_tables`
+    are those of the source that only a catalog knows, if no attempt has fixed the input yet. `problem`: why sink or source cannot
+    be used, in the words of whoever refuses. `is_own_source`: sink and source are one table. `staged_for_another`: the first of
+    the attempts to be taken over whose seals belong to another table. `is_deleted`: the write was deleted meanwhile.
+    """
+
+    title: str
+    creates_target: bool
+    target: Target | None = None
+    source_tables: tuple[PinnedIceberg | None, ...] = ()
+    problem: Failure | None = None
+    is_own_source: bool = False
+    staged_for_another: int | None = None
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """A write in its current epoch.
 
-    `attempts` are those of the epoch, ascending. `first_counted_failure` is the first attempt whose failure counts against
-    the backoff limit: a person who runs a write again asks for new tries. `pause_left_s`: how long the next attempt waits after a
-    failed one. `look_again_left_s`: the same where the last one waits for something outside of the manifest to change; infinite
-    where only a person begins anew. `is_past_deadline`: the epoch has taken longer than its manifest allows. `row_errors`: None
-    where no row was quarantined. `is_claimed`: a commit may have been tried. `queued`: the driver that is to be started has to
-    wait for a place, and so many writes come before it.
+    `commit`: the record that the epoch's commit was seen in the table; None before. `began_with`: the runNonce of the
+    epoch's first attempt, None before there is one; `run_nonce`: that of the manifest now. `attempts` are those of the
+    epoch, ascending. `first_counted_failure` is the first attempt whose failure counts against the backoff limit: a person
+    who runs a write again asks for new tries. `pause_left_s`: how long the next attempt waits after a failed one;
+    `outage_left_s`: after one that an outage of a service has ended; `retry_left_s`: where the last one waits for something
+    outside of the manifest to change, infinite where only a person begins anew. `is_past_deadline`: the epoch has taken longer
+    than its manifest allows. `row_errors`: None where no row was quarantined. `is_claimed`: a commit may have been tried.
+    `queued`: the driver that is to be started has to wait for a place, and so many writes come before it. `tables`: None where no
+    attempt is to be recorded.
     """
 
     epoch: int
-    is_marked: bool
     attempts: tuple[Attempt, ...]
     code_digest: str
     on_code_change: str
     backoff_limit: int
     progress_deadline_s: float
+    commit: CommitRecord | None = None
+    began_with: str | None = None
+    run_nonce: str = ""
     first_counted_failure: int = 1
     is_suspended: bool = False
     is_past_deadline: bool = False
     pause_left_s: float = 0.0
-    look_again_left_s: float = math.inf
+    outage_left_s: float = 0.0
+    retry_left_s: float = math.inf
     row_errors: RowErrorLimit | None = None
     is_claimed: bool = False
     queued: int | None = None
+    tables: Tables | None = None
+
+    @property
+    def is_committed(self) -> bool:
+        return self.commit is not None
 
     @property
     def last(self) -> Attempt | None:

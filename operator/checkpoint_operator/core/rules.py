@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from checkpoint_operator.core.actions import (
@@ -11,13 +11,16 @@ from checkpoint_operator.core.actions import (
     Commit,
     Finish,
     MakeTable,
+    OpenEpoch,
     RecordAttempt,
     Stall,
     StartDriver,
     StopDriver,
     Wait,
 )
+from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit
+from checkpoint_operator.core.table_rules import TABLE_RULES, Rule
 from checkpoint_protocol import reasons
 
 #: Attempts that were ended by what a person wants do not count as failed, ...
@@ -26,11 +29,14 @@ _WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED, re
 _DISRUPTED: Final = frozenset({reasons.DRIVER_EVICTED, reasons.DRIVER_PREEMPTED, reasons.DRIVER_DELETED, reasons.NODE_LOST})
 #: ... nor those that had no executors, and gave their place to others.
 _STARVED: Final = frozenset({reasons.EXECUTORS_PENDING, reasons.EXECUTORS_REFUSED})
+#: ... nor those that a service ended which their steps call: an outage lasts as long as it does.
+_OUTSIDE: Final = frozenset({reasons.SERVICE_UNAVAILABLE})
+_NOT_THEIRS: Final = _DISRUPTED | _STARVED | _OUTSIDE
 #: A driver that has no executor for so long gives way (up to twice as long by its spread): others may wait for its place, and it
 #: for theirs. A quota does not grow by itself; but nodes may be on their way for executors that are pending.
 _GIVE_WAY_AFTER_S: Final = {reasons.EXECUTORS_REFUSED: 60.0, reasons.EXECUTORS_PENDING: 600.0}
 
-#: What may be put right outside of the manifest, without anybody telling us: it is looked at again now and then.
+#: What may be put right outside of the manifest, without anybody telling us: it is tried again now and then.
 ENVIRONMENT: Final = frozenset(
     {
         reasons.SOURCE_MISSING,
@@ -41,15 +47,20 @@ ENVIRONMENT: Final = frozenset(
     }
 )
 
-Rule = Callable[[Observation], tuple[Action, ...] | None]
-
 #: How often the progress deadline is doubled at the most, as attempts fail by it: slow segments must not starve a write.
 _MOST_DOUBLINGS: Final = 6
 
 
-def finish_what_is_marked(seen: Observation) -> tuple[Action, ...] | None:
-    """The mark was put after the commit was seen in the table, so it is believed, whatever drivers do."""
-    return (Finish(),) if seen.is_marked else None
+def open_the_next_epoch(seen: Observation) -> tuple[Action, ...] | None:
+    """This epoch is committed, and another one is asked for; or it has ended by a deletion, and the write goes on."""
+    was_deleted = seen.commit is not None and seen.commit.was_deleted
+    following = next_epoch(seen.epoch, seen.began_with, seen.run_nonce, was_deleted=was_deleted)
+    return (OpenEpoch(following.number, following.after),) if seen.is_committed and following is not None else None
+
+
+def finish_what_is_committed(seen: Observation) -> tuple[Action, ...] | None:
+    """That was recorded after the commit was seen in the table, so it is believed, whatever drivers do."""
+    return (Finish(),) if seen.is_committed else None
 
 
 def give_up_what_reads_another_source(seen: Observation) -> tuple[Action, ...] | None:
@@ -85,8 +96,10 @@ def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] |
     if last is None or seen.row_errors is None or (last.is_complete and seen.is_claimed):
         return None
     # Of an attempt that is closed and not complete, what counts is what the next one would take over.
-    standing = _still_standing(seen) if last.is_closed and not last.is_complete else (*last.counted, last.number)
-    rows = sum(attempt.rows_quarantined for attempt in seen.attempts if attempt.number in standing)
+    counted = {*last.counted, last.number}
+    if last.is_closed and not last.is_complete:
+        counted = {attempt.number for attempt in _taken_over(seen)}
+    rows = sum(attempt.rows_quarantined for attempt in seen.attempts if attempt.number in counted)
     if rows <= seen.row_errors.most_rows:
         return None
     if last.is_closed:
@@ -99,11 +112,11 @@ def _too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
     """Say how many failed, which, and what a person can do."""
     allow_more = "allow more (spec.onRowError, spec.quarantine)"
     mend = "mend the code (of lines that cannot be read: source.types, source.options)"
-    ways = [allow_more if is_complete else f"{mend} and {allow_more}"]
+    options = [allow_more if is_complete else f"{mend} and {allow_more}"]
     if not is_complete:
-        ways.append("set onCodeChange: Restart to do all rows again with mended code")
+        options.append("set onCodeChange: Restart to do all rows again with mended code")
     return (
-        f"{rows:,} quarantined row{'' if rows == 1 else 's'}, and {limit.set_by}: {', or '.join(ways)}. They stay so when the "
+        f"{rows:,} quarantined row{'' if rows == 1 else 's'}, and {limit.set_by}: {', or '.join(options)}. They stay so when the "
         f"code is mended, until a later epoch takes them again (quarantine.retry). The first: {'; '.join(limit.examples)}"
     )
 
@@ -126,7 +139,7 @@ def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
     if last is None or last.is_closed:
         return None
     if last.driver is DriverState.GONE:
-        return (Close(last.number, "its driver is gone", last.trouble),)
+        return (Close(last.number, "its driver is gone", last.problem),)
     # Too early only costs work, never rows; but what is sealed rarely, by its manifest, is not to be given up for that.
     if last.driver is DriverState.ELSEWHERE and last.idle_s > progress_deadline_s(seen):
         return (Close(last.number, f"its driver on another machine has sealed nothing for {last.idle_s:.0f} s"),)
@@ -158,7 +171,7 @@ def give_up_what_makes_no_progress(seen: Observation) -> tuple[Action, ...] | No
         return None
     if last.idle_s <= progress_deadline_s(seen):
         return None
-    failure = last.trouble or Failure("Retryable", reasons.NO_PROGRESS, f"no new seal for {last.idle_s:.0f} s")
+    failure = last.problem or Failure("Retryable", reasons.NO_PROGRESS, f"no new seal for {last.idle_s:.0f} s")
     return (Close(last.number, f"no new seal for {last.idle_s:.0f} s", failure), StopDriver(last.number))
 
 
@@ -197,7 +210,7 @@ def wait_for_the_driver(seen: Observation) -> tuple[Action, ...] | None:
     if last.driver is DriverState.RUNNING:
         return (Wait(f"the driver of attempt {last.number}", last.starved),)
     if last.driver is DriverState.STARTING:
-        return (Wait(f"the driver of attempt {last.number} to start", last.trouble),)
+        return (Wait(f"the driver of attempt {last.number} to start", last.problem),)
     if last.driver is DriverState.ELSEWHERE:
         return (Wait(f"the driver of attempt {last.number}, which another machine has started"),)
     return None
@@ -233,7 +246,7 @@ def stall_on_what_a_person_must_change(seen: Observation) -> tuple[Action, ...] 
     last = seen.last
     if last is None or last.failure is None or last.failure.family == "Retryable" or last.number < seen.first_counted_failure:
         return None
-    if last.code_digest != seen.code_digest or (last.failure.reason in ENVIRONMENT and seen.look_again_left_s <= 0):
+    if last.code_digest != seen.code_digest or (last.failure.reason in ENVIRONMENT and seen.retry_left_s <= 0):
         return None
     return (Stall(last.failure.reason, last.failure.message),)
 
@@ -256,29 +269,31 @@ def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
 def pause_before_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
     """What failed by itself may need a moment; code that was changed need not wait."""
     last = seen.last
-    if last is None or seen.pause_left_s <= 0 or last.code_digest != seen.code_digest:
+    if last is None or last.code_digest != seen.code_digest:
         return None
-    if not _counts(seen, last) and not _ended_by(last, _DISRUPTED | _STARVED):
+    if (seen.outage_left_s if _ended_by(last, _OUTSIDE) else seen.pause_left_s) <= 0:
+        return None
+    if not _counts(seen, last) and not _ended_by(last, _NOT_THEIRS):
         return None
     return (Wait(f"the pause before attempt {last.number + 1}", last.failure),)
 
 
 def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
-    """With nothing sealed that stands, an edit of the source, or of how it is read, counts at once, and so does a mended file."""
+    """With nothing sealed that counts, an edit of the source, or of how it is read, counts at once, and so does a mended file."""
     last = seen.last
     if last is None:
         return (RecordAttempt(1, ()),)
-    standing = _still_standing(seen)
-    is_sealed = any(attempt.holds_seals for attempt in seen.attempts if attempt.number in standing)
+    counted = tuple(attempt.number for attempt in _taken_over(seen) if attempt.holds_seals)
     said = last.failure
     has_changed = said is not None and (said.family, said.reason) == ("NeedsChange", reasons.SOURCE_CHANGED)
-    if not is_sealed and (last.is_read_otherwise or has_changed):
+    if not counted and (last.is_read_otherwise or has_changed):
         return (RecordAttempt(last.number + 1, (), last.number + 1),)
-    return (RecordAttempt(last.number + 1, standing, last.input_since),)
+    return (RecordAttempt(last.number + 1, counted, last.input_since),)
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    finish_what_is_marked,
+    open_the_next_epoch,
+    finish_what_is_committed,
     give_up_what_reads_another_source,
     stop_over_the_limit_of_row_errors,
     commit_what_is_complete,
@@ -297,6 +312,7 @@ RULES: Final[tuple[Rule, ...]] = (
     stall_on_what_a_person_must_change,
     stall_when_too_many_failed,
     pause_before_the_next_attempt,
+    *TABLE_RULES,
     record_the_next_attempt,
 )
 
@@ -311,7 +327,7 @@ def stop_what_was_given_up(seen: Observation) -> tuple[StopDriver, ...]:
 
     Or another runner has closed the attempt, and has begun the next.
     """
-    if seen.is_marked:
+    if seen.is_committed:
         return ()
     given_up = (attempt for attempt in seen.attempts if attempt.is_closed and not attempt.is_complete)
     return tuple(StopDriver(one.number) for one in given_up if one.driver in (DriverState.STARTING, DriverState.RUNNING))
@@ -325,13 +341,13 @@ def failed_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Att
 def in_vain_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[Attempt]:
     """Return the last attempts that brought nothing, back to one that has sealed rows: the next one waits for longer.
 
-    Those that were disrupted, had no executors, or wait for something outside, are among them.
+    Those that were disrupted, had no executors, or met something outside that was missing or out, are among them.
     """
     in_vain: list[Attempt] = []
     for attempt in reversed(attempts):
         if attempt.has_sealed or attempt.number < first_counted:
             break
-        if _is_failed(attempt) or _ended_by(attempt, _DISRUPTED | _STARVED | ENVIRONMENT):
+        if _is_failed(attempt) or _ended_by(attempt, _NOT_THEIRS | ENVIRONMENT):
             in_vain.insert(0, attempt)
     return in_vain
 
@@ -347,7 +363,7 @@ def _counts(seen: Observation, attempt: Attempt) -> bool:
 
 
 def _is_failed(attempt: Attempt) -> bool:
-    if attempt.failure is not None and attempt.failure.reason in _WANTED | _DISRUPTED | _STARVED | ENVIRONMENT:
+    if attempt.failure is not None and attempt.failure.reason in _WANTED | _NOT_THEIRS | ENVIRONMENT:
         return False
     return attempt.is_closed and not attempt.is_complete
 
@@ -358,12 +374,12 @@ def _ended_by(attempt: Attempt, found: frozenset[str]) -> bool:
 
 
 def _is_of_now(seen: Observation, attempt: Attempt) -> bool:
-    """Whether an attempt had the code, and the way of reading, that the manifest says now."""
+    """Whether an attempt had the code, and the reading options, that the manifest has now."""
     return attempt.code_digest == seen.code_digest and not attempt.is_read_otherwise
 
 
-def _still_standing(seen: Observation) -> tuple[int, ...]:
-    """Which closed attempts' seals the next one takes over: what the last took over, and its own.
+def _taken_over(seen: Observation) -> tuple[Attempt, ...]:
+    """The closed attempts whose seals the next one takes over: what the last took over, and itself.
 
     What the last one left out (under another onCodeChange) was computed again since: counting both would double rows.
     """
@@ -371,7 +387,7 @@ def _still_standing(seen: Observation) -> tuple[int, ...]:
         return ()
     candidates = {*seen.last.counted, seen.last.number}
     return tuple(
-        attempt.number
+        attempt
         for attempt in seen.attempts
         if attempt.number in candidates and (seen.on_code_change == "Continue" or _is_of_now(seen, attempt))
     )

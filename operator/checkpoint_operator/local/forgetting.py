@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from checkpoint_operator.deletion import Deleted, Kept, delete_write
 from checkpoint_operator.local.lock import RunnerLock
 from checkpoint_operator.local.runner import machine_id, state_folder
-from checkpoint_operator.reconcile import Sink
+from checkpoint_operator.ports import Sink
+from checkpoint_operator.registration import sink_of
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_uid
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Metadata, validate_model
-from checkpoint_protocol.manifest import Sink as SinkSpec
+from checkpoint_protocol.manifest import Metadata
+from checkpoint_protocol.sink import Sink as SinkSpec
 from checkpoint_protocol.store import ObjectStore
 
 
@@ -50,18 +51,12 @@ def forget(
     try:
         if not force:
             _refuse_another_machine(store, uid)
-        ended = delete_write(store, uid, open_sink(_sink_of(store, uid) or default))
+        ended = delete_write(store, uid, open_sink(sink_of(store, uid) or default))
         if isinstance(ended, Kept):
             return ended
         return Forgotten(uid, writes.rename(store, metadata.namespace, metadata.name, uid, new_uid()), ended)
     finally:
         lock.release()
-
-
-def _sink_of(store: ObjectStore, uid: str) -> SinkSpec | None:
-    """Return the sink that the write began with, which alone its commits went to. The manifest may name another one now."""
-    record = writes.read_write(store, uid)
-    return validate_model(SinkSpec, record.identity["sink"]) if record is not None else None
 
 
 def _refuse_another_machine(store: ObjectStore, uid: str) -> None:
@@ -70,10 +65,10 @@ def _refuse_another_machine(store: ObjectStore, uid: str) -> None:
     if not epochs or writes.read_deleted(store, uid) is not None:
         return
     ledger = Ledger(store, EpochKey(uid, epochs[-1]))
-    attempts = ledger.list_attempts()
-    if not attempts or ledger.read_mark() is not None or ledger.read_closed(attempts[-1]) is not None:
+    attempts = ledger.attempts.list_attempts()
+    if not attempts or ledger.commits.read_commit() is not None or ledger.attempts.read_closed(attempts[-1]) is not None:
         return
-    launch = ledger.read_launch(attempts[-1])
+    launch = ledger.attempts.read_launch(attempts[-1])
     if launch is not None and launch.recorded_by != machine_id():
         raise _at_work(
             f"on another machine, which has begun attempt {attempts[-1]} and has not closed it",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_operator.code import code_folder
-from checkpoint_operator.core.observation import DriverSight, DriverState, Failure
+from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_operator.local.endings import how_it_ended
 from checkpoint_operator.local.java import check_java
 from checkpoint_protocol import reasons
@@ -50,16 +50,16 @@ class DriverProcesses:
         """Note that this runner has recorded the attempt, so that its driver is yet to be started."""
         self._recorded.add((key, attempt))
 
-    def look(self, key: EpochKey, attempt: int) -> DriverSight:
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
         process = self._started.get((key, attempt))
         if process is not None:
             if (code := process.poll()) is None:
-                return DriverSight(DriverState.RUNNING)
+                return DriverObservation(DriverState.RUNNING)
             # Recorded only where the driver has not said by itself why it ended.
-            trouble = Failure("Retryable", reasons.DRIVER_FAILED, how_it_ended(code, self.log_of(key, attempt)))
-            return DriverSight(DriverState.GONE, trouble)
+            problem = Failure("Retryable", reasons.DRIVER_FAILED, how_it_ended(code, self.log_of(key, attempt)))
+            return DriverObservation(DriverState.GONE, problem)
         # An attempt that another runner recorded: its driver ended with that runner, or is about to.
-        return DriverSight(DriverState.NOT_STARTED if (key, attempt) in self._recorded else DriverState.GONE)
+        return DriverObservation(DriverState.NOT_STARTED if (key, attempt) in self._recorded else DriverState.GONE)
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         if not self._started:

@@ -13,13 +13,15 @@ from typing import Final
 
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
-from checkpoint_operator.core.actions import Wait
+from checkpoint_operator.core.actions import Finish, Wait
 from checkpoint_operator.former import title_of
 from checkpoint_operator.local.lock import Holder, RunnerLock
 from checkpoint_operator.local.process_states import State, state_of
 from checkpoint_operator.local.processes import DriverProcesses
+from checkpoint_operator.observing import Observer
+from checkpoint_operator.ports import Sink, Write
 from checkpoint_operator.progress import Progress, measure
-from checkpoint_operator.reconcile import Reconciler, Round, Sink, Write
+from checkpoint_operator.reconcile import Reconciler, Round
 from checkpoint_operator.registration import register
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
@@ -31,14 +33,14 @@ from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import ObjectStore, local_path, open_store, probe
 
 _POLL_S: Final = 0.1
-#: A look costs work too, with many seals seconds of it: one takes a tenth of the time at the most.
-_LOOK_SHARE: Final = 10
+#: A round costs work too, with many seals seconds of it: rounds take a tenth of the time at the most.
+_WORK_SHARE: Final = 10
 #: How soon the end of a driver is noticed: to ask takes a system call, and no request.
 _TICK_S: Final = 0.02
-#: A look at an object store costs some requests, which are paid for.
+#: A round at an object store costs some requests, which are paid for.
 _REMOTE_POLL_S: Final = 2.0
-_MOST_TROUBLES: Final = 5
-_TROUBLE_PAUSE_S: Final = 2.0
+_MOST_ERRORS: Final = 5
+_ERROR_PAUSE_S: Final = 2.0
 #: A runner that has been stopped for so long is passed over. It may be a moment's Ctrl-Z, whose driver goes on meanwhile.
 _PASS_OVER_AFTER_S: Final = 10.0
 
@@ -62,7 +64,7 @@ def machine_id() -> str:
 
 
 def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
-    """Return the uid of the write, giving it one at first sight. NeedsChange if its identity is another than then."""
+    """Return the uid of the write, giving it one at its first run. NeedsChange if its identity is another than then."""
     metadata, spec = manifest.metadata, manifest.spec
     uid = writes.name_write(store, metadata.namespace, metadata.name, new_uid())
     if writes.read_deleted(store, uid) is not None:
@@ -113,7 +115,7 @@ class Report:
     round: Round | None
     progress: Progress
     attached: bool = False
-    trouble: str | None = None
+    problem: str | None = None
     rival: Rival | None = None
 
 
@@ -155,8 +157,9 @@ class Runner:
         )
         write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code)
         sink = self.sink or open_sink(spec.sink, self.settings, written_by=title_of(self.manifest))
-        look_at_source = open_source(spec.source, self.settings)
-        reconciler = Reconciler(write, store, self.drivers, sink, recorder=machine_id(), look_at_source=look_at_source)
+        pin_source = open_source(spec.source, self.settings)
+        observer = Observer(write, store, self.drivers, sink, recorder=machine_id(), pin_source=pin_source)
+        reconciler = Reconciler(observer)
         lock = RunnerLock(folder / "runner.lock")
         try:
             while True:
@@ -171,33 +174,33 @@ class Runner:
 
     def _drive(self, reconciler: Reconciler, lock: RunnerLock) -> Round | None:
         """Bring the write to its end; None if this process was stopped meanwhile, and another one has passed it over."""
-        troubles = 0
+        errors = 0
         try:
             while lock.is_held():
                 started = self.clock()
                 try:
                     done = reconciler.step()
-                    troubles = 0
-                except Retryable as trouble:
-                    troubles += 1
-                    if troubles >= _MOST_TROUBLES:
+                    errors = 0
+                except Retryable as problem:
+                    errors += 1
+                    if errors >= _MOST_ERRORS:
                         raise
-                    self.report(Report(None, Progress(0, None, 0, 0, 0, 0, 0), trouble=trouble.message))
-                    self.sleep(_TROUBLE_PAUSE_S)
+                    self.report(Report(None, Progress(0, None, 0, 0, 0, 0, 0), problem=problem.message))
+                    self.sleep(_ERROR_PAUSE_S)
                     continue
                 self.report(Report(done, measure(reconciler.current_tallies())))
                 if done.outcome is not None:
                     return done
                 if isinstance(done.actions[-1], Wait):
-                    self._wait_for_a_change(reconciler.store, self.clock() - started)
+                    self._wait_for_a_change(reconciler.observer.store, self.clock() - started)
             return None
         finally:
             self.drivers.stop_all()
 
-    def _wait_for_a_change(self, store: ObjectStore, look_s: float) -> None:
-        """Wait until a driver ends, or until it is time to look again."""
+    def _wait_for_a_change(self, store: ObjectStore, round_s: float) -> None:
+        """Wait until a driver ends, or until the next round is due."""
         running = self.drivers.count_running()
-        for _ in range(round(_patience_s(store, look_s) / _TICK_S)):
+        for _ in range(round(_patience_s(store, round_s) / _TICK_S)):
             self.sleep(_TICK_S)
             if self.drivers.count_running() != running:
                 return
@@ -207,12 +210,12 @@ class Runner:
 
         Acts on nothing, unless that one does not run: then the lock is taken from it.
         """
-        ledger = reconciler.current_ledger()
+        seen = reconciler.watch()
         rival = self._rival(lock)
         self.report(Report(None, measure(reconciler.current_tallies()), attached=True, rival=rival))
         if rival is not None and rival.passed_over_in_s is not None and rival.passed_over_in_s <= 0:
             lock.pass_over(rival.holder)
-        return reconciler.step() if ledger.read_mark() is not None else None
+        return seen if isinstance(seen.outcome, Finish) else None
 
     def _rival(self, lock: RunnerLock) -> Rival | None:
         """Return who holds the lock. Of a process of another machine, which shares the folder, nothing is known."""
@@ -228,6 +231,6 @@ class Runner:
         return Rival(holder, state, self._idle[1] + _PASS_OVER_AFTER_S - self.clock())
 
 
-def _patience_s(store: ObjectStore, look_s: float) -> float:
-    """Return for how long looking again is not worth its requests, nor the time that a look takes."""
-    return max(_POLL_S if local_path(store.uri) is not None else _REMOTE_POLL_S, look_s * _LOOK_SHARE)
+def _patience_s(store: ObjectStore, round_s: float) -> float:
+    """Return for how long another round is not worth its requests, nor the time that it takes."""
+    return max(_POLL_S if local_path(store.uri) is not None else _REMOTE_POLL_S, round_s * _WORK_SHARE)

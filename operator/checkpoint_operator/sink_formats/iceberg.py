@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.reconcile import Sink
+from checkpoint_operator.ports import Sink
+from checkpoint_operator.sink_formats.seen import TargetSeen, folder_problems
 from checkpoint_operator.sink_formats.table_sink import TableSink
+from checkpoint_operator.writable import why_not_writable
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import IcebergSink
-from checkpoint_protocol.manifest import Sink as SinkSpec
-from checkpoint_protocol.outputs import Output
+from checkpoint_protocol.records import Output
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.sink import IcebergSink
+from checkpoint_protocol.sink import Sink as SinkSpec
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from checkpoint_operator.catalogs import CatalogBook
     from checkpoint_operator.commit.iceberg_table import PyicebergTable
+
+_SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +45,70 @@ class IcebergFormat:
     def output(self) -> Output | None:
         return None
 
+    @property
+    def title(self) -> str:
+        return f"{self.named.catalog}.{self.named.table}"
+
+    @property
+    def field(self) -> str:
+        return "spec.sink.iceberg.table"
+
+    @property
+    def needs_settings(self) -> bool:
+        return True
+
+    def look(self, settings: Settings) -> TargetSeen:
+        from checkpoint_operator.commit.iceberg_table import PyicebergTable
+
+        of_catalog = "spec.sink.iceberg.catalog"
+        entry = settings.catalogs.get(self.named.catalog)
+        file = Path(entry.uri.removeprefix(_SQLITE)) if entry is not None and entry.uri.startswith(_SQLITE) else None
+        if file is not None and (why := why_not_writable(file) or why_not_writable(file.parent)) is not None:
+            problem = f"the SQLite file {file} of the catalog {self.named.catalog!r} cannot be used: {why}"
+            return TargetSeen(self.title, exists=None, problems=((of_catalog, problem),))
+        if file is not None and not file.exists():
+            # Opening it would make it.
+            note = f"the file of the catalog {self.named.catalog!r} does not exist yet: a run would make it"
+            return TargetSeen(self.title, exists=False, notes=(note,))
+        try:
+            target = PyicebergTable(self.named.catalog, self.named.table, settings).describe()
+        except CheckpointError as error:
+            is_table = error.reason == reasons.TABLE_UNSUPPORTED
+            field = self.field if is_table else of_catalog
+            return TargetSeen(self.title, exists=True if is_table else None, problems=((field, error),))
+        if target is None:
+            problems = folder_problems(of_catalog, entry.warehouse if entry is not None else None)
+            return TargetSeen(self.title, exists=False, problems=problems)
+        fields = json.loads(target.table_schema_json)["fields"]
+        return TargetSeen(
+            target.title,
+            exists=True,
+            columns={field["name"]: field["required"] for field in fields},
+            is_partitioned=bool(json.loads(target.partition_spec_json)["fields"]),
+            outputs=target.outputs,
+            problems=folder_problems(self.field, target.data_location),
+        )
+
+    def notes_on(self, schema: pa.Schema) -> tuple[str, ...]:
+        from checkpoint_operator.table_types import finer_than_iceberg
+
+        return tuple(
+            f"spec.source: the column {name!r} has {schema.field(name).type}, and Iceberg keeps microseconds: a row with a finer "
+            "time fails, and is not cut off; round it in a step"
+            for name in finer_than_iceberg(schema)
+        )
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        from checkpoint_operator.table_types import iceberg_schema
+
+        iceberg_schema(schema)
+
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
         from checkpoint_operator.commit import iceberg
         from checkpoint_operator.commit.iceberg_table import PyicebergTable
 
         table = PyicebergTable(self.named.catalog, self.named.table, settings, catalogs, written_by=written_by)
-        return TableSink(table, self.spec, self.output, iceberg.commit, iceberg.bury)
+        return TableSink(table, self.spec, self.output, iceberg.commit, iceberg.block_commit)
 
     def find_committed(self, settings: Settings, key: EpochKey, identity: str, commit_id: int) -> Presence:
         table = self._existing(settings)

@@ -6,17 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
+from checkpoint_operator.commit.changes import Change, StagedChange, refused_file
+from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.commit.results import Files, Results, as_they_are
-from checkpoint_operator.reconcile import Sink
+from checkpoint_operator.commit.results import Results
+from checkpoint_operator.ports import Sink
+from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.outputs import Output
-from checkpoint_protocol.records import NoTarget, StagedFile, Target
+from checkpoint_protocol.records import NoTarget, Operation, Output, StagedFile, Target
 from checkpoint_protocol.settings import Settings
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from checkpoint_operator.catalogs import CatalogBook
 
 
@@ -31,6 +34,27 @@ class NoFormat:
     @property
     def output(self) -> Output | None:
         return None
+
+    @property
+    def title(self) -> str:
+        return NoTarget().title
+
+    @property
+    def field(self) -> str:
+        return "spec.sink.none"
+
+    @property
+    def needs_settings(self) -> bool:
+        return False
+
+    def look(self, settings: Settings) -> TargetSeen:
+        return TargetSeen(self.title, exists=True)
+
+    def notes_on(self, schema: pa.Schema) -> tuple[str, ...]:
+        return ()
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        pass
 
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
         return _NoSink()
@@ -56,13 +80,15 @@ class _NoSink:
     def create(self, arrow_schema: str) -> Target:
         return NoTarget()
 
-    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
-        return as_they_are(key, targets, files)
+    def pack(self, operation: Operation, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Change:
+        for file in files:
+            raise refused_file(file, self.title)
+        return StagedChange(operation, ())
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         raise AssertionError("a write without a table has no files to commit")
 
-    def bury(self, ledger: Ledger) -> BurialOutcome:
+    def block_commit(self, ledger: Ledger) -> BlockOutcome:
         raise AssertionError("a write without a table claims nothing")
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.reconcile import Sink
+from checkpoint_operator.ports import Sink
+from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.outputs import Output
+from checkpoint_protocol.records import Output
 from checkpoint_protocol.settings import Settings
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from checkpoint_operator.catalogs import CatalogBook
 
 
@@ -29,6 +32,27 @@ class SinkFormat(Protocol):
     @property
     def output(self) -> Output | None:
         """Where data files go as far as the manifest says it; None where only the table knows."""
+
+    @property
+    def title(self) -> str:
+        """Name the table, for people."""
+
+    @property
+    def field(self) -> str:
+        """The field of the manifest that names the table."""
+
+    @property
+    def needs_settings(self) -> bool:
+        """Whether the table can be found by the settings only."""
+
+    def look(self, settings: Settings) -> TargetSeen:
+        """Return what is seen of the table without changing anything."""
+
+    def notes_on(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return what is to be known of a table with these columns."""
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raise NeedsChange if no table can be made of these columns."""
 
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
         """Return the port of the reconcile loop. `written_by`: namespace and name, said beside the key of a commit."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.reconcile import Sink
+from checkpoint_operator.ports import Sink
 from checkpoint_operator.sink_formats.iceberg import IcebergFormat
 from checkpoint_operator.sink_formats.lance import LanceFormat
 from checkpoint_operator.sink_formats.none import NoFormat
 from checkpoint_operator.sink_formats.port import SinkFormat
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import IcebergSink, LanceSink, NoSink
-from checkpoint_protocol.manifest import Sink as SinkSpec
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.sink import IcebergSink, LanceSink, NoSink
+from checkpoint_protocol.sink import Sink as SinkSpec
 
 if TYPE_CHECKING:
     from checkpoint_operator.catalogs import CatalogBook

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from checkpoint_operator.commit.outcomes import BurialOutcome, CommitOutcome
-from checkpoint_operator.commit.results import Files, Results
+from checkpoint_operator.commit.changes import Change
+from checkpoint_operator.commit.footers import Footers
+from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
+from checkpoint_operator.commit.results import Results
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Sink as SinkSpec
-from checkpoint_protocol.outputs import Output
-from checkpoint_protocol.records import StagedFile, Target
+from checkpoint_protocol.records import Operation, Output, StagedFile, Target
+from checkpoint_protocol.sink import Sink as SinkSpec
 
 
 class _Table(Protocol):
@@ -23,7 +25,11 @@ class _Table(Protocol):
 
     def create(self, arrow_schema: str, sink: SinkSpec) -> Target: ...
 
-    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files: ...
+    def pack(
+        self, operation: Operation, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile], footers: Footers
+    ) -> Change: ...
+
+    def count_rows(self, path: str) -> int: ...
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int: ...
 
@@ -39,7 +45,7 @@ class TableSink(Generic[_TableT]):
     spec: SinkSpec
     output: Output | None
     protocol: Callable[[_TableT, Ledger, Results], CommitOutcome]
-    burial: Callable[[_TableT, Ledger], BurialOutcome]
+    block: Callable[[_TableT, Ledger], BlockOutcome]
 
     @property
     def title(self) -> str:
@@ -51,14 +57,15 @@ class TableSink(Generic[_TableT]):
     def create(self, arrow_schema: str) -> Target:
         return self.table.create(arrow_schema, self.spec)
 
-    def pack(self, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Files:
-        return self.table.pack(key, targets, files)
+    def pack(self, operation: Operation, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Change:
+        footers = Footers(self.spec.verify, self.table.count_rows, secrets.randbelow)
+        return self.table.pack(operation, key, targets, files, footers)
 
     def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
         return self.protocol(self.table, ledger, results)
 
-    def bury(self, ledger: Ledger) -> BurialOutcome:
-        return self.burial(self.table, ledger)
+    def block_commit(self, ledger: Ledger) -> BlockOutcome:
+        return self.block(self.table, ledger)
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
         return self.table.discard(key, targets, files)

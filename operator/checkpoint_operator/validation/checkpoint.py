@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoint_operator.phases import Status, read_status
+from checkpoint_operator.stored_status import StoredStatus, read_status
 from checkpoint_operator.validation.report import Findings
-from checkpoint_operator.validation.writable import why_not_writable
+from checkpoint_operator.writable import why_not_writable
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.storage import StorageSettings
@@ -22,7 +22,7 @@ class CheckpointSeen:
     """The store as it is now. `exists` is None where that could not be told; `status` is None where nothing could be read."""
 
     exists: bool | None
-    status: Status | None
+    status: StoredStatus | None
 
 
 def check_checkpoint(manifest: CheckpointedWrite, storage: StorageSettings, findings: Findings) -> CheckpointSeen:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import Final, assert_never
+from typing import Final
 
 from checkpoint_operator.former import warn_of_former
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.runner import refusals
-from checkpoint_operator.sink_formats.registry import format_of
+from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_operator.validation.code import check_code
-from checkpoint_operator.validation.forecast import predict, predict_dataframe
+from checkpoint_operator.validation.forecast import predict, predict_keyed
+from checkpoint_operator.validation.options import check_type_names
 from checkpoint_operator.validation.report import Findings, Prediction, Report
-from checkpoint_operator.validation.source import SourceSeen, check_dataframe_source, check_source
-from checkpoint_operator.validation.target import Giver, TargetSeen, check_target, check_types, compare_columns
-from checkpoint_operator.validation.text_files import check_type_names
+from checkpoint_operator.validation.source import SourceSeen, check_keyed_source, check_source
+from checkpoint_operator.validation.target import Giver, check_target, check_types, compare_columns
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import CheckpointedWrite, IcebergSink, LanceSink, NoSink, Spec
-from checkpoint_protocol.outputs import checkpoint_output, find_file_in, find_path_into, iceberg_output, refuse
+from checkpoint_protocol.manifest import CheckpointedWrite, Spec
+from checkpoint_protocol.outputs import checkpoint_output, find_file_in, find_path_into, refuse
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource
 from checkpoint_protocol.store import local_path
 
 _SOURCE: Final = Giver("the source", "spec.source.columns", "spec.source", "leave it out by source.columns, drop it in a step")
@@ -46,12 +47,12 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     for field, error in refusals(spec).items():
         findings.error(field, error)
     check_code(spec, settings, findings)
-    source = None if spec.source.is_dataframe else _source(spec, settings, findings)
-    if spec.source.is_dataframe:
-        check_dataframe_source(spec.source, findings)
-    target = _target(spec, settings, findings)
+    source = _source(spec, settings, findings)
+    if spec.source.keyed is not None:
+        check_keyed_source(spec.source, findings)
+    target = check_target(spec, settings, findings)
     checkpoint = _checkpoint(manifest, settings, findings)
-    if settings is not None and target.exists and checkpoint.status is not None and checkpoint.status.phase == "NotStarted":
+    if settings is not None and target.exists and checkpoint.status is not None and checkpoint.status.is_new:
         _warn_of_former(manifest, settings, findings)
     _check_apart(spec, source, target, findings)
     _note_times_of_day(spec, findings)
@@ -66,8 +67,8 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
         steps = Giver(f"the output of step {spec.steps[-1].label!r}", at, at, "drop it in the step")
         compare_columns(spec.sink, target, tuple(declared), steps, findings)
     cores = os.cpu_count() or 1
-    if spec.source.is_dataframe:
-        return predict_dataframe(spec, target, checkpoint, cores)
+    if spec.source.keyed is not None:
+        return predict_keyed(spec, target, checkpoint, cores)
     return None if source is None else predict(spec, source, target, checkpoint, cores)
 
 
@@ -76,25 +77,11 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
 
 def _source(spec: Spec, settings: Settings | None, findings: Findings) -> SourceSeen | None:
     source = spec.source
-    places = [source.lance.uri] if source.lance is not None else source.all_paths
-    if settings is None and (source.iceberg is not None or any(local_path(place) is None for place in places)):
+    places = [*source.paths, *(member.uri for member in source.members if isinstance(member, LanceSource))]
+    needs_settings = any(isinstance(member, IcebergSource) for member in source.members)
+    if settings is None and (needs_settings or any(local_path(place) is None for place in places)):
         return None
     return check_source(source, settings or Settings(), findings, sets_apart=spec.on_row_error == "Quarantine")
-
-
-def _target(spec: Spec, settings: Settings | None, findings: Findings) -> TargetSeen:
-    if settings is None:
-        match spec.sink.named:
-            case IcebergSink(catalog=catalog, table=table):
-                return TargetSeen(f"{catalog}.{table}", exists=None)
-            case LanceSink(uri=uri):
-                if local_path(uri) is None:
-                    return TargetSeen(uri, exists=None)
-            case NoSink():
-                pass
-            case other:
-                assert_never(other)
-    return check_target(spec, settings or Settings(), findings)
 
 
 def _checkpoint(manifest: CheckpointedWrite, settings: Settings | None, findings: Findings) -> CheckpointSeen:
@@ -113,7 +100,7 @@ def _note_times_of_day(spec: Spec, findings: Findings) -> None:
     """Warn of a type that makes an Iceberg table unreadable for Spark."""
     if spec.sink.iceberg is None:
         return
-    typed = [("spec.source.types", spec.source.types)]
+    typed = [("spec.source.files.types", member.types) for member in spec.source.members if isinstance(member, FilesSource)]
     if spec.steps and (declared := spec.steps[-1].output) is not None:
         typed = [(f"spec.steps.{len(spec.steps) - 1}.output", declared)]
     for where, types in typed:
@@ -126,14 +113,10 @@ def _note_times_of_day(spec: Spec, findings: Findings) -> None:
 
 def _check_apart(spec: Spec, source: SourceSeen | None, target: TargetSeen, findings: Findings) -> None:
     """What the write itself puts somewhere must not be read: neither what the paths say, nor what was found by them, is that."""
-    outputs = [checkpoint_output(spec.checkpoint.uri)]
-    if (known := format_of(spec.sink).output) is not None:
-        outputs.append(known)
-    elif target.data_location is not None:
-        outputs.append(iceberg_output(target.data_location))
+    outputs = [checkpoint_output(spec.checkpoint.uri), *target.outputs]
     try:
-        refuse(find_path_into(outputs, spec.source.all_paths))
-        if source is not None and spec.source.all_paths:
+        refuse(find_path_into(outputs, spec.source.paths))
+        if source is not None and spec.source.paths:
             refuse(find_file_in(outputs, (file.path for file in source.files)))
     except CheckpointError as error:
-        findings.error("spec.source.path" if spec.source.path is not None else "spec.source.paths", error)
+        findings.error("spec.source", error)

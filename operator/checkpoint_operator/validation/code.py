@@ -19,12 +19,13 @@ from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol import archives
 from checkpoint_protocol.archives import ArchiveRefused
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import Spec, Step
+from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.steps import Step
 from checkpoint_protocol.store import local_path
-from checkpoint_protocol.waiting_steps import CALLED_METHODS, refuse_to_wait
 
-_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Definition = _Function | ast.ClassDef
 
 
 def check_code(spec: Spec, settings: Settings | None, findings: Findings) -> None:
@@ -164,18 +165,18 @@ def _check_definition(where: str, step: Step, definition: _Definition, findings:
     """Compare what is called with how it is called. A decorator or a base class may change both, so then nothing is said."""
     if definition.decorator_list:
         return
-    if isinstance(definition, ast.AsyncFunctionDef):
-        findings.problem(f"{where}.call", refuse_to_wait(definition.name))
-        return
-    if isinstance(definition, ast.FunctionDef):
+    if isinstance(definition, _Function):
         _check_arguments(where, step, definition, findings)
         return
     for method in definition.body:
-        if isinstance(method, ast.AsyncFunctionDef) and method.name in CALLED_METHODS and not method.decorator_list:
-            findings.problem(f"{where}.call", refuse_to_wait(f"{definition.name}.{method.name}"))
+        if isinstance(method, ast.AsyncFunctionDef) and method.name == "__init__" and not method.decorator_list:
+            findings.problem(
+                f"{where}.call", f"{definition.name}.__init__ is async, and nobody awaits it; do what waits in an async setup()"
+            )
+            return
     if definition.bases or definition.keywords:
         return
-    methods = {item.name: item for item in definition.body if isinstance(item, ast.FunctionDef)}
+    methods = {item.name: item for item in definition.body if isinstance(item, _Function)}
     bound = {name for item in definition.body for name in _names(item)}
     if "__call__" not in bound:
         findings.problem(f"{where}.call", f"the class {definition.name!r} has no __call__ method")
@@ -186,7 +187,7 @@ def _check_definition(where: str, step: Step, definition: _Definition, findings:
             findings.problem(f"{where}.arguments.{name}", f"the class {definition.name!r} takes no arguments")
 
 
-def _check_arguments(where: str, step: Step, function: ast.FunctionDef, findings: Findings) -> None:
+def _check_arguments(where: str, step: Step, function: ast.FunctionDef | ast.AsyncFunctionDef, findings: Findings) -> None:
     """Compare step.arguments with the parameters after the first, which is self or the rows."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]

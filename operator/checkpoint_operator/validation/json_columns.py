@@ -10,13 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from checkpoint_formats.files.json.numbers import written_lines
-from checkpoint_formats.files.json.reader import JsonReader
 from checkpoint_formats.files.lines import Lines
-from checkpoint_formats.files.locations import FoundFile
-from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_operator.validation.report import ColumnType, Findings
-from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import Source
+from checkpoint_formats.port import Described
+from checkpoint_operator.validation.report import ColumnType
+from checkpoint_protocol.source import FilesSource
 
 _MOST_SHOWN: Final = 60
 _MOST_FIELDS: Final = 8
@@ -27,23 +24,14 @@ _SUCH_VALUES: Final = "the first rows have such values"
 _Path = tuple[str, ...]
 
 
-def infer_fields(
-    files: SourceFiles, source: Source, found: Sequence[FoundFile], findings: Findings, *, sets_apart: bool
-) -> tuple[ColumnType, ...]:
-    """Return the columns that are read; none, with a note, where the first rows cannot be."""
-    try:
-        reader = JsonReader(source, files, sets_apart=sets_apart)
-        described, schema = reader.describe([file.path for file in found])
-        samples = reader.samples(described)
-    except CheckpointError as error:
-        findings.note(f"the types of the columns cannot be told, since the first rows cannot be read: {error.message}")
-        return ()
-    told = _first_values([field for field in schema if field.name not in source.types], samples)
+def infer_fields(source: FilesSource, described: Described, samples: Sequence[tuple[str, Lines]]) -> tuple[ColumnType, ...]:
+    """Return the columns that are read, with values of the samples that have their types."""
+    told = _first_values([field for field in described.schema if field.name not in source.types], samples)
     return tuple(
-        ColumnType(column=field.name, type=source.types[field.name].strip(), inferred=False, why="spec.source.types says so")
+        ColumnType(column=field.name, type=source.types[field.name].strip(), inferred=False, why="source.files.types says so")
         if field.name in source.types
         else ColumnType(column=field.name, type=str(field.type), inferred=True, why=_why(field, told))
-        for field in schema
+        for field in described.schema
     )
 
 

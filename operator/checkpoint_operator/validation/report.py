@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final
 
 from pydantic import Field
 
 from checkpoint_operator.inspected import Shown
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import ManifestInvalid
+
+_MOST_SAID: Final = 10
 
 
 class Problem(Shown):
@@ -31,8 +34,8 @@ class ColumnType(Shown):
     """A column of a CSV or JSON source, as a run would read it now. The first attempt of an epoch fixes that."""
 
     column: str
-    type: str = Field(description="By the names that source.types has; of JSON fields with fields in them, by Arrow's.")
-    inferred: bool = Field(description="False: source.types gives it.")
+    type: str = Field(description="By the names that source.files.types has; of JSON fields with fields in them, by Arrow's.")
+    inferred: bool = Field(description="False: source.files.types gives it.")
     why: str = Field(
         description="The text that decided, where it stands, and what is the matter with it; of JSON, a value that has the type."
     )
@@ -47,8 +50,7 @@ class Prediction(Shown):
     columns: tuple[ColumnType, ...] = Field(
         description="Of CSV and JSON, whose types are told by their first rows; empty otherwise."
     )
-    way: Literal["splits", "dataframes"]
-    why: str
+    row_identity: str = Field(description="By what a row is known from one attempt to the next.")
     cores: int = Field(description="How many tasks `run` has at once by default on this machine.")
     tasks: Bounds
     data_files: Bounds
@@ -93,3 +95,11 @@ class Findings:
                 self.problem(f"{path}.{head}" if path else head, message)
             else:
                 self.problem(path, problem)
+
+
+def say_of_files(messages: Sequence[str], findings: Findings) -> None:
+    """Say what is wrong with files: each of the first ones, and how many more there are."""
+    for message in messages[:_MOST_SAID]:
+        findings.problem("spec.source", message)
+    if len(messages) > _MOST_SAID:
+        findings.problem("spec.source", f"{len(messages) - _MOST_SAID} more files are wrong like these")

@@ -6,41 +6,49 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, assert_never
 
 import pyarrow as pa
 
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.source_files import SourceFiles, each_once, what_is_missing
-from checkpoint_operator.validation.json_columns import infer_fields
-from checkpoint_operator.validation.looks import MOST_FILES, Look
-from checkpoint_operator.validation.report import ColumnType, Findings
-from checkpoint_operator.validation.text_columns import infer_columns
-from checkpoint_operator.validation.text_files import check_options, check_type_names, is_read_from_its_start, look_at_text
+from checkpoint_formats.plain_types import plain_schema
+from checkpoint_formats.planning import Align
+from checkpoint_formats.port import FileReader
+from checkpoint_formats.readers import file_reader_for
+from checkpoint_formats.selecting import Selection
+from checkpoint_formats.uniting import UnitedColumns
+from checkpoint_operator.validation.options import check_options, check_type_names
+from checkpoint_operator.validation.report import ColumnType, Findings, say_of_files
+from checkpoint_operator.validation.tables import TableLook, look_at_iceberg, look_at_lance
+from checkpoint_operator.validation.text_columns import read_columns
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import VARIABLE_PATTERN, Source
+from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.source import VARIABLE_PATTERN, FilesSource, IcebergSource, LanceSource, Source
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import local_path
 from checkpoint_protocol.where import Condition, check_where, columns_of, parse_where
 
-_WHERE = "spec.source.where"
+#: Of a source with more files than this, only so many are opened.
+MOST_FILES: Final = 200
+_WHERE_SOURCE: Final = "spec.source"
+_WHERE: Final = "spec.source.where"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSeen:
     """The source as it is now.
 
-    `columns` are those that the steps (or the table) get; None if they are not known for sure. `filled` are the files that
-    have something to read, `unopened` those that may have. `whole` are the paths that one task must read from the start.
-    `read` are the columns of text with the types that they would be read as.
+    `opened` are its files as they would be recorded, `unopened` those that were not looked at; `align` is the reader's.
+    `columns` are those that the steps (or the table) get; None if they are not known for sure. `read` are the columns of text
+    with the types that they would be read as.
     """
 
-    files: tuple[FoundFile, ...]
-    filled: tuple[FoundFile, ...]
+    opened: tuple[SourceFile, ...]
     unopened: tuple[FoundFile, ...]
-    whole: frozenset[str]
+    align: Align
     columns: tuple[str, ...] | None
     rows: int | None
     read: tuple[ColumnType, ...] = ()
@@ -48,19 +56,73 @@ class SourceSeen:
     schema: Any | None = None
 
     @property
+    def files(self) -> tuple[SourceFile | FoundFile, ...]:
+        return (*self.opened, *self.unopened)
+
+    @property
     def size_bytes(self) -> int:
         return sum(file.size_bytes for file in self.files)
 
 
 def check_source(source: Source, settings: Settings, findings: Findings, *, sets_apart: bool = False) -> SourceSeen | None:
-    """Look at the source; None if it has no files that can be looked at.
+    """Look at the source; None if it has nothing that can be looked at.
 
     `sets_apart`: of text, lines that cannot be read are rows that failed.
     """
     condition = _parse(source, findings)
-    if source.iceberg is not None or source.lance is not None:
-        return _check_table(source, condition, settings, findings)
-    return _check_files(source, condition, settings, findings, sets_apart)
+    seen = []
+    for number, member in enumerate(source.members):
+        at = _WHERE_SOURCE if source.union is None else f"{_WHERE_SOURCE}.union.{number}"
+        match member:
+            case FilesSource():
+                selection = Selection(source.columns, condition)
+                seen.append(_check_files(member, selection, f"{at}.files", settings, findings, sets_apart))
+            case IcebergSource():
+                seen.append(_check_table(look_at_iceberg(member, f"{at}.iceberg", settings, findings)))
+            case LanceSource():
+                seen.append(_check_table(look_at_lance(member, f"{at}.lance", settings, findings)))
+            case other:
+                assert_never(other)
+    found = [one for one in seen if one is not None]
+    if len(found) < len(seen):
+        return None
+    known = tuple(dict.fromkeys(name for one in found for name in one.known))
+    if all(one.known for one in found):
+        _check_columns(source, known, findings, may_come_later=any(one.may_come_later for one in found))
+    schema = _united(source, found, findings)
+    if condition is not None and all(one.known for one in found):
+        _check_where(source, condition, known, None if schema is None else _types_of_schema(schema), findings, found)
+    chosen = known if source.columns is None else tuple(name for name in source.columns if name in known)
+    return SourceSeen(
+        opened=tuple(replace(file, source=number) for number, one in enumerate(found) for file in one.opened),
+        unopened=tuple(file for one in found for file in one.unopened),
+        align=lambda file, position, slack: found[file.source].align(file, position, slack),
+        columns=None if any(one.names_are_open for one in found) else chosen,
+        rows=None if condition is not None or any(one.rows is None for one in found) else sum(one.rows or 0 for one in found),
+        read=tuple(column for one in found for column in one.read),
+        schema=None if schema is None else pa.schema([schema.field(name) for name in chosen if name in schema.names]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberSeen:
+    """One source as it is now; a union has several. `known` are all of its columns.
+
+    `names_are_open`: whether they are is not known for sure, as of JSON, where a later row may have more of them
+    (`may_come_later`), and of files that could not be read.
+    """
+
+    opened: tuple[SourceFile, ...]
+    unopened: tuple[FoundFile, ...] = ()
+    align: Align = lambda file, position, slack: position
+    known: tuple[str, ...] = ()
+    names_are_open: bool = False
+    may_come_later: bool = False
+    rows: int | None = None
+    read: tuple[ColumnType, ...] = ()
+    #: The Arrow schema of these columns, where the source has types of its own.
+    schema: Any | None = None
+    place: str = ""
 
 
 def _parse(source: Source, findings: Findings) -> Condition | None:
@@ -71,92 +133,104 @@ def _parse(source: Source, findings: Findings) -> Condition | None:
         return None
 
 
-def _check_table(source: Source, condition: Condition | None, settings: Settings, findings: Findings) -> SourceSeen | None:
-    from checkpoint_operator.validation.tables import look_at_table
+def _united(source: Source, found: Sequence[_MemberSeen], findings: Findings) -> Any | None:
+    """Return all columns of all members, where the types of all are known."""
+    if any(one.schema is None for one in found):
+        return None
+    columns = UnitedColumns()
+    try:
+        for one in found:
+            columns.add(one.place, one.schema)
+    except CheckpointError as error:
+        findings.error(_WHERE_SOURCE if source.union is None else f"{_WHERE_SOURCE}.union", error)
+        return None
+    return columns.schema
 
-    if source.types:
-        findings.note("spec.source.types does nothing for tables: they have types of their own")
-    if source.key_columns:
-        findings.note("spec.source.keyColumns is not needed for tables: a row is known by its file and its position in it")
-    table = look_at_table(source, settings, findings)
+
+def _check_table(table: TableLook | None) -> _MemberSeen | None:
     if table is None:
         return None
-    _check_columns(source, tuple(table.types), findings, "the table has")
-    if condition is not None:
-        _check_where(source, condition, tuple(table.types), table.types, findings)
-    return SourceSeen(
-        files=table.files,
-        filled=table.files,
-        unopened=(),
-        whole=frozenset(),
-        columns=_chosen(source, tuple(table.types)),
-        rows=table.rows if condition is None else None,
-        schema=_typed(table.schema, _chosen(source, tuple(table.types))),
+    return _MemberSeen(
+        opened=table.files,
+        known=tuple(table.schema.names),
+        rows=table.rows,
+        schema=plain_schema(table.schema),
+        place=table.title,
     )
 
 
 def _check_files(
-    source: Source, condition: Condition | None, storage: StorageSettings, findings: Findings, sets_apart: bool
-) -> SourceSeen | None:
+    source: FilesSource,
+    selection: Selection,
+    at: str,
+    storage: StorageSettings,
+    findings: Findings,
+    sets_apart: bool,
+) -> _MemberSeen | None:
     listing = SourceFiles(storage)
-    files = _find(listing, source, findings)
-    if source.format != "parquet":
-        check_type_names(source.types, "spec.source.types", findings)
-    elif source.types:
-        findings.note("spec.source.types does nothing for Parquet: the files have types of their own")
-    if source.key_columns:
-        findings.note("spec.source.keyColumns is not needed for files: a row is known by its file and its position in it")
+    files = _find(listing, source, at, findings)
+    check_type_names(source.types, f"{at}.types", findings)
     if not files:
         return None
     if len(files) > MOST_FILES:
         findings.note(f"only the first {MOST_FILES} of {len(files):,} files were opened")
-    look = _look(listing, source, files, findings)
-    if look.columns is not None:
-        _check_columns(source, look.columns, findings)
-        if condition is not None:
-            _check_where(source, condition, look.columns, look.types, findings)
-    whole = frozenset(file.path for file in files if source.format != "parquet" and is_read_from_its_start(file.path, source))
-    read: tuple[ColumnType, ...] = ()
-    if look.columns and source.format == "csv":
-        read = infer_columns(listing, source, files[:MOST_FILES], look.columns, whole, findings)
-    elif look.columns and source.format == "json":
-        read = infer_fields(listing, source, files[:MOST_FILES], findings, sets_apart=sets_apart)
-    return SourceSeen(
-        files=files,
-        filled=tuple(file for file in files[:MOST_FILES] if file.path not in look.empty),
-        unopened=files[MOST_FILES:],
-        whole=whole,
-        columns=None if look.columns is None or source.format == "json" else _chosen(source, look.columns),
-        rows=look.rows if condition is None else None,
-        read=read,
-        schema=None if look.schema is None or look.columns is None else _typed(look.schema, _chosen(source, look.columns)),
+    if source.format == "csv" and not check_options(source.csv_options, f"{at}.csv", findings):
+        return None
+    opened, unopened = files[:MOST_FILES], files[MOST_FILES:]
+    try:
+        reader = file_reader_for(source, selection, storage, sets_apart=sets_apart)
+    except CheckpointError:
+        return None  # a type that does not exist, which is said already
+    try:
+        described = reader.describe(opened)
+    except CheckpointError as error:
+        # Each by itself, so that all that are wrong are named.
+        wrong = [message for file in opened if (message := _what_is_wrong(reader, file)) is not None]
+        say_of_files(wrong or [error.message], findings)
+        return _MemberSeen(opened=(), unopened=files, names_are_open=True)
+    is_text = source.is_text
+    return _MemberSeen(
+        opened=described.files,
+        unopened=unopened,
+        align=reader.align,
+        known=described.known,
+        names_are_open=source.format == "json",
+        may_come_later=source.format == "json",
+        rows=None if is_text or unopened else sum(file.end or 0 for file in described.files),
+        read=read_columns(source, reader, opened, described) if is_text else (),
+        schema=None if is_text else described.schema,
+        place=described.place,
     )
 
 
-def check_dataframe_source(source: Source, findings: Findings) -> None:
+def _what_is_wrong(reader: FileReader, file: FoundFile) -> str | None:
+    try:
+        reader.check(file)
+    except CheckpointError as error:
+        return error.message
+    return None
+
+
+def check_keyed_source(source: Source, findings: Findings) -> None:
     """Look at what can be seen of a source that only Spark reads: its options, and its paths on this machine."""
-    if not source.options.say_nothing:
-        findings.problem(
-            "spec.source.options",
-            "these belong to the splits way; name the options of Spark's reader in spec.source.readerOptions",
-        )
-    for path in source.all_paths:
+    spark = source.spark
+    for number, path in enumerate(spark.paths if spark is not None else ()):
         folder = local_path(path)
         if folder is not None and not any(mark in path for mark in "*?[{") and not folder.exists():
-            findings.problem("spec.source.path", f"{path}: there is no such file or folder; correct the path")
-    for name, value in source.reader_options.items():
+            findings.problem(f"spec.source.spark.paths.{number}", f"{path}: there is no such file or folder; correct the path")
+    for name, value in (spark.options if spark is not None else {}).items():
         for variable in re.findall(VARIABLE_PATTERN, value):
             if variable[len("${env:") : -1] not in os.environ:
                 findings.note(
-                    f"spec.source.readerOptions.{name}: {variable} is not set here; the driver's environment must have it"
+                    f"spec.source.spark.options.{name}: {variable} is not set here; the driver's environment must have it"
                 )
     findings.note("what Spark makes of the source is seen when a driver reads it; columns and types were not looked at")
 
 
-def _find(listing: SourceFiles, source: Source, findings: Findings) -> tuple[FoundFile, ...]:
+def _find(listing: SourceFiles, source: FilesSource, at: str, findings: Findings) -> tuple[FoundFile, ...]:
     found: list[FoundFile] = []
-    for number, path in enumerate(source.all_paths):
-        where = "spec.source.path" if source.path is not None else f"spec.source.paths.{number}"
+    for number, path in enumerate(source.paths):
+        where = f"{at}.paths.{number}"
         try:
             meant = tuple(listing.find(path))
         except CheckpointError as error:
@@ -168,28 +242,22 @@ def _find(listing: SourceFiles, source: Source, findings: Findings) -> tuple[Fou
     return each_once(found)
 
 
-def _look(listing: SourceFiles, source: Source, files: Sequence[FoundFile], findings: Findings) -> Look:
-    if source.format != "parquet":
-        if source.format == "csv" and not check_options(source.options, findings):
-            return Look(columns=None)
-        return look_at_text(listing, source, files, findings)
-    from checkpoint_operator.validation.parquet_files import look_at_parquet
-
-    return look_at_parquet(listing, files, findings)
+def _types_of_schema(schema: Any) -> dict[str, str]:
+    """Name the types of an Arrow schema as columns are read: a dictionary is an encoding."""
+    return {field.name: str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type) for field in schema}
 
 
-def _chosen(source: Source, known: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that are read; one that does not exist has been said already."""
-    return tuple(known) if source.columns is None else tuple(name for name in source.columns if name in known)
-
-
-def _typed(schema: Any, names: Sequence[str]) -> Any:
-    """Return the fields of these columns. Of a file in which a name is there twice, which is said already, the first."""
-    return pa.schema([schema.field(schema.names.index(name)) for name in names])
+def _types_of(source: Source) -> dict[str, str]:
+    return {name: text for member in source.members if isinstance(member, FilesSource) for name, text in member.types.items()}
 
 
 def _check_where(
-    source: Source, condition: Condition, known: Sequence[str], types: Mapping[str, str] | None, findings: Findings
+    source: Source,
+    condition: Condition,
+    known: Sequence[str],
+    types: Mapping[str, str] | None,
+    findings: Findings,
+    found: Sequence[_MemberSeen],
 ) -> None:
     """Compare the condition with the columns; where the types are not known before a run, only their names."""
     try:
@@ -199,26 +267,28 @@ def _check_where(
     except CheckpointError as error:
         findings.error(_WHERE, error)
         return
+    given = _types_of(source)
     for name in columns_of(condition):
-        if name in known or name in source.types:
+        if name in known or name in given:
             continue
-        if source.format == "json":
+        if any(one.may_come_later for one in found):
             findings.note(f"{_WHERE}: the first object has no field {name!r}; it has {', '.join(known)}")
         else:
             findings.problem(_WHERE, f"there is no column {name!r} (there are {', '.join(known)}); correct it")
 
 
-def _check_columns(source: Source, known: Sequence[str], findings: Findings, has: str = "the files have") -> None:
-    """Compare the names in the manifest with the files'. A JSON field may be in a later row, so there it is only noted."""
+def _check_columns(source: Source, known: Sequence[str], findings: Findings, *, may_come_later: bool) -> None:
+    """Compare the names in the manifest with the source's. A JSON field may be in a later row, so there it is only noted."""
+    given = _types_of(source)
     named = [(f"spec.source.columns.{number}", name) for number, name in enumerate(source.columns or ())]
-    named += [(f"spec.source.types.{name}", name) for name in source.types if source.format != "json"]
-    named += [(f"spec.source.keyColumns.{number}", name) for number, name in enumerate(source.key_columns)]
+    if not may_come_later:
+        named += [(f"spec.source.files.types.{name}", name) for name in given]
     for path, name in named:
-        if name in known or (source.format == "json" and name in source.types):
+        if name in known or (may_come_later and name in given):
             continue
         close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"they have {', '.join(known)}"
-        if source.format == "json":
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
+        if may_come_later:
             findings.note(f"{path}: the first object has no field {name!r}; {hint}")
         else:
-            findings.problem(path, f"{has} no column {name!r}; {hint}")
+            findings.problem(path, f"the source has no column {name!r}; {hint}")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from checkpoint_formats.files.locations import FoundFile
-from checkpoint_operator.validation.looks import types_of
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
-from checkpoint_protocol.manifest import IcebergSource, LanceSource, Source
+from checkpoint_protocol.lance_places import refuse_bases_elsewhere
+from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.source import IcebergSource, LanceSource
 from checkpoint_protocol.storage import lance_options
 
 _SQLITE: Final = "sqlite:///"
@@ -23,22 +22,14 @@ _SQLITE: Final = "sqlite:///"
 class TableLook:
     """A table at the snapshot or version that is meant. `rows` is None where deletes make it unsure."""
 
-    types: Mapping[str, str]
-    files: tuple[FoundFile, ...]
+    title: str
+    files: tuple[SourceFile, ...]
     rows: int | None
     schema: Any
 
 
-def look_at_table(source: Source, settings: Settings, findings: Findings) -> TableLook | None:
-    """Look at the source table; None, with a problem, if it cannot be read."""
-    if source.iceberg is not None:
-        return _look_at_iceberg(source.iceberg, settings, findings)
-    assert source.lance is not None
-    return _look_at_lance(source.lance, settings, findings)
-
-
-def _look_at_iceberg(source: IcebergSource, settings: Settings, findings: Findings) -> TableLook | None:
-    path = "spec.source.iceberg"
+def look_at_iceberg(source: IcebergSource, path: str, settings: Settings, findings: Findings) -> TableLook | None:
+    """Look at a source table, which stands at `path` in the manifest; None, with a problem, if it cannot be read."""
     entry = settings.catalogs.get(source.catalog)
     if entry is not None and entry.uri.startswith(_SQLITE) and not Path(entry.uri.removeprefix(_SQLITE)).exists():
         # Opening it would make it.
@@ -56,9 +47,8 @@ def _look_at_iceberg(source: IcebergSource, settings: Settings, findings: Findin
         findings.error(path, error)
         return None
     schema = schema_to_pyarrow(Schema.model_validate_json(pinned.table_schema_json), include_field_ids=False)
-    types = {field.name: str(field.type) for field in schema}
     if pinned.snapshot_id is None:
-        return TableLook(types, (), 0, schema)
+        return TableLook(pinned.table, (), 0, schema)
     try:
         tasks = list(table.scan(snapshot_id=pinned.snapshot_id).plan_files())
     except Exception as error:
@@ -66,36 +56,43 @@ def _look_at_iceberg(source: IcebergSource, settings: Settings, findings: Findin
         findings.problem(
             path, f"snapshot {pinned.snapshot_id} of {pinned.table} cannot be read: {' '.join(str(error).split())[:300]}"
         )
-        return TableLook(types, (), None, schema)
+        return TableLook(pinned.table, (), None, schema)
     if other := next((task.file for task in tasks if task.file.file_format.value != "PARQUET"), None):
         findings.problem(path, f"{pinned.table} has the file {other.file_path}, and only Parquet files are read")
-    files = tuple(FoundFile(task.file.file_path, "", task.file.file_size_in_bytes, "") for task in tasks)
+    files = tuple(_described(task.file.file_path, task.file.file_size_in_bytes, task.file.record_count) for task in tasks)
     has_deletes = any(task.delete_files for task in tasks)
-    return TableLook(types, files, None if has_deletes else sum(task.file.record_count for task in tasks), schema)
+    return TableLook(pinned.table, files, None if has_deletes else sum(task.file.record_count for task in tasks), schema)
 
 
-def _look_at_lance(source: LanceSource, settings: Settings, findings: Findings) -> TableLook | None:
+def look_at_lance(source: LanceSource, path: str, settings: Settings, findings: Findings) -> TableLook | None:
+    """Look at a source dataset, which stands at `path` in the manifest; None, with a problem, if it cannot be read."""
     import lance
 
     uri = source.uri.rstrip("/")
     try:
         dataset = lance.dataset(uri, version=source.version, storage_options=lance_options(uri, settings) or None)
+        refuse_bases_elsewhere(dataset, uri, settings)
     except CheckpointError as error:
-        findings.error("spec.source.lance.uri", error)
+        findings.error(f"{path}.uri", error)
         return None
     except (ValueError, OSError) as error:
         text = " ".join(str(error).split())[:400]
         if "not found" in text.lower():
             which = "there is no Lance dataset" if source.version is None else f"there is no version {source.version} (any more)"
-            findings.problem("spec.source.lance", f"{which} at {uri}; correct it")
+            findings.problem(path, f"{which} at {uri}; correct it")
         else:
             trouble = f"the Lance dataset {uri} cannot be opened: {text}; check {settings.place.name('storage')}"
-            findings.error("spec.source.lance.uri", Retryable(reasons.STORE_UNAVAILABLE, trouble))
+            findings.error(f"{path}.uri", Retryable(reasons.STORE_UNAVAILABLE, trouble))
         return None
     files = tuple(
-        FoundFile(f"{uri} fragment {fragment.fragment_id}", "", _size_bytes(fragment), "") for fragment in dataset.get_fragments()
+        _described(f"{uri} fragment {fragment.fragment_id}", _size_bytes(fragment), fragment.physical_rows)
+        for fragment in dataset.get_fragments()
     )
-    return TableLook(types_of(dataset.schema), files, dataset.count_rows(), dataset.schema)
+    return TableLook(f"the Lance dataset {uri}", files, dataset.count_rows(), dataset.schema)
+
+
+def _described(path: str, size_bytes: int, rows: int) -> SourceFile:
+    return SourceFile(path=path, etag="", size_bytes=size_bytes, unit="rows", end=rows)
 
 
 def _size_bytes(fragment: Any) -> int:

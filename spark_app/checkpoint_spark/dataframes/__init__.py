@@ -1,1 +1,1 @@
-"""The DataFrame way: anything that Spark reads, by row keys. Spark's API is known here and in spark_runner."""
+"""Sources whose rows are identified by key: anything that Spark reads. Spark's API is known here and in spark_runner."""

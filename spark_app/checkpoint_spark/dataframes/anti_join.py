@@ -6,13 +6,13 @@ read and write everything else with, so that Spark needs no connector for the ch
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Final, Literal
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -21,15 +21,15 @@ from pyspark.sql.types import StructType
 from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
-from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.keys import add_key_sets, key_set, subtract_key_set
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.quarantine import earlier_epochs
 from checkpoint_protocol.records import KeysCovered, KeySet, KeysObject
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.dataframes import keys
-from checkpoint_spark.dataframes.tasks import keys_of
+from checkpoint_spark.dataframes.rows_by_key import keys_of
 from checkpoint_spark.executor import storage_settings
-from checkpoint_spark.failures import wrap
+from checkpoint_spark.failures import end_task
 
 Strategy = Literal["broadcast", "shuffle_hash", "merge"]
 
@@ -40,6 +40,7 @@ _ENTRY_BYTES: Final = 32
 _UNPACKED: Final = 4
 _EXAMPLES: Final = 3
 _LANE_MASK: Final = 0xFFFF_FFFF
+_OBJECTS: Final = TypeAdapter(list[KeysObject])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Sealed:
 
 def sealed_by(ledger: Ledger, attempts: Iterable[int]) -> Sealed:
     """Return what the counted seals of these attempts cover."""
-    covered = [keys_of(seal) for seal in ledger.counted_seals(attempts)]
+    covered = [keys_of(seal) for seal in ledger.chains.counted_seals(attempts)]
     return Sealed(tuple(item for each in covered for item in each.objects), add_key_sets(each.keys for each in covered))
 
 
@@ -82,17 +83,16 @@ def sealed_before(ledger: Ledger) -> Earlier:
     """Return what earlier epochs of the write have committed."""
     covered: list[KeysCovered] = []
     was_retried = False
-    for epoch in range(1, ledger.key.epoch):
-        earlier = Ledger(ledger.store, EpochKey(ledger.key.uid, epoch))
-        mark, record = earlier.read_mark(), earlier.read_committed_input()
-        launch = earlier.read_launch(mark.attempts) if mark is not None else None
-        if mark is None or launch is None or record is None:
+    for earlier in earlier_epochs(ledger):
+        commit_record, record = earlier.commits.read_commit(), earlier.inputs.read_committed_input()
+        launch = earlier.attempts.read_launch(commit_record.attempts) if commit_record is not None else None
+        if commit_record is None or launch is None or record is None:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,
-                f"{ledger.store.uri}/{earlier.at.control}/ has no mark, or records of it are gone, so what epoch {epoch} "
-                "has committed is unknown; without it rows could be taken twice: start a new write",
+                f"{ledger.store.uri}/{earlier.at.control}/ has no commit record, or records of it are gone, so what epoch "
+                f"{earlier.key.epoch} has committed is unknown; without it rows could be taken twice: start a new write",
             )
-        covered += [keys_of(seal) for seal in earlier.counted_seals((*launch.counted, mark.attempts))]
+        covered += [keys_of(seal) for seal in earlier.chains.counted_seals((*launch.counted, commit_record.attempts))]
         was_retried = was_retried or record.retried is not None
     everything = add_key_sets(each.keys for each in covered)
     failed = add_key_sets(each.quarantined for each in covered if each.quarantined is not None)
@@ -120,15 +120,15 @@ def choose_strategy(sealed: Sealed, memory_bytes: int, partitions: int, tasks_at
 def as_dataframe(session: SparkSession, uri: str, sealed: Sealed, schema: StructType) -> DataFrame:
     """Return the sealed keys: the source's number and k0, k1, ..., of the types of the source's key columns."""
     groups: list[str] = []
-    group: list[list[str | int]] = []
+    group: list[KeysObject] = []
     group_bytes = 0
     for item in sealed.objects:
         if group and group_bytes + item.size_bytes > _GROUP_BYTES:
-            groups.append(json.dumps(group))
+            groups.append(_OBJECTS.dump_json(group).decode())
             group, group_bytes = [], 0
-        group.append([item.path, item.rows, item.size_bytes])
+        group.append(item)
         group_bytes += item.size_bytes
-    groups.append(json.dumps(group))
+    groups.append(_OBJECTS.dump_json(group).decode())
     rows = session.sparkContext.parallelize([(text,) for text in groups], len(groups))
     listed = session.createDataFrame(rows, "objects string")
     return listed.mapInArrow(partial(_read_objects, uri, encode_schema(to_arrow_schema(schema))), schema)
@@ -140,18 +140,11 @@ def _read_objects(uri: str, schema_text: str, batches: Iterator[pa.RecordBatch])
         store = open_store(uri, storage_settings())
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                for path, rows, size_bytes in json.loads(text):
-                    data = store.get(path)
-                    if data is None or len(data) != size_bytes:
-                        found = "is gone" if data is None else f"has {len(data)} bytes, and was sealed with {size_bytes}"
-                        raise Corrupt(reasons.RECORD_UNREADABLE, f"{uri}/{path} {found}: sealed keys must not be touched")
-                    table = keys.read_object(data)
-                    if table.num_rows != rows:
-                        message = f"{uri}/{path} has {table.num_rows} keys, and was sealed with {rows}"
-                        raise Corrupt(reasons.RECORD_UNREADABLE, message)
+                for item in _OBJECTS.validate_json(text):
+                    table = keys.read_sealed(item, store.get(item.path, item.size_bytes), f"{uri}/{item.path}")
                     yield from table.rename_columns(schema.names).cast(schema).to_batches()
     except CheckpointError as error:
-        raise wrap(error) from error
+        end_task(error)
 
 
 def hashes(columns: list[Column]) -> list[Column]:

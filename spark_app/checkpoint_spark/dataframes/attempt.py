@@ -1,4 +1,4 @@
-"""One attempt of the DataFrame way, as its driver does it: read, skip, check, count, plan, run.
+"""One attempt on a source by key, as its driver does it: read, skip, check, count, plan, run.
 
 The order is that of what may be lost: nothing is staged before the plan is put, and no plan is put before it is sure that what
 is skipped is exactly what is sealed.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, assert_never
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -24,22 +24,27 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.advice import DriverPhase
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.quantities import parse_size_bytes
 from checkpoint_protocol.quarantine import earlier_epochs
-from checkpoint_protocol.records import InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
+from checkpoint_protocol.records import MAX_TASKS, InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
+from checkpoint_protocol.source import ProgramSource, SparkSource
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
 from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
-from checkpoint_spark.dataframes.tasks import KeyedPlace, PartitionOrder, task_function
+from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
+from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
 from checkpoint_spark.failures import of_spark
 from checkpoint_spark.output import await_target, later_columns
-from checkpoint_spark.row_isolation import schema_without_failures
-from checkpoint_spark.steps import Pipeline, Place, declared_output
+from checkpoint_spark.steps.columns import declared_output
+from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.places import Place
+from checkpoint_spark.steps.row_errors import END_TASK
+from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
 
 _INPUT_VIEW: Final = "input"
 _SAMPLE_ROWS: Final = 64
@@ -57,14 +62,18 @@ def run_dataframe_attempt(
     secrets = Secrets()
     work = _Work(session, ledger, launch, parallelism, enter)
     with _errors_of_spark(secrets):
-        if launch.source.program is not None:
-            _run_program(launch.source.program, Job(work))
-        else:
-            work.write(_of_the_manifest(work, secrets))
+        match launch.source.keyed:
+            case ProgramSource(call=call):
+                _run_program(call, Job(work))
+            case SparkSource() as source:
+                work.write(_of_the_manifest(work, source, secrets))
+            case None:
+                raise Corrupt(reasons.RECORD_UNREADABLE, f"the launch record of attempt {launch.attempt} has no source for Spark")
+            case other:
+                assert_never(other)
     if not work.is_written:
-        raise NeedsChange(
-            reasons.CODE_FAILED, f"the program {launch.source.program} returned without having called job.write(dataframe)"
-        )
+        program = launch.source.program.call if launch.source.program is not None else "of the source"
+        raise NeedsChange(reasons.CODE_FAILED, f"the program {program} returned without having called job.write(dataframe)")
 
 
 @contextmanager
@@ -86,9 +95,8 @@ def _errors_of_spark(secrets: Secrets) -> Iterator[None]:
         raise Retryable(reasons.DRIVER_FAILED, f"the driver ended unexpectedly: {secrets.hide(gist)}") from None
 
 
-def _of_the_manifest(work: _Work, secrets: Secrets) -> DataFrame:
-    source = work.launch.source
-    frame = work.read(read_source(work.session, source, secrets), source.key_columns)
+def _of_the_manifest(work: _Work, source: SparkSource, secrets: Secrets) -> DataFrame:
+    frame = work.read(read_source(work.session, source, work.launch.source.columns, secrets), source.key_columns)
     if source.sql is None:
         return frame
     frame.createOrReplaceTempView(_INPUT_VIEW)
@@ -227,6 +235,7 @@ class _Work:
             cuts=not checked.reorders and not _is_shuffled(ready._jdf.queryExecution().executedPlan()),
             expands=checked.expands,
             later=later_columns(self.ledger, self.launch, target),
+            at_once=self.parallelism,
         )
         self._run(ready, order, skipped)
 
@@ -249,9 +258,9 @@ class _Work:
         schema = StructType([StructField("source", IntegerType(), False), *key_fields])
         self._refuse_other_types()
         own = anti_join.sealed_by(self.ledger, self.launch.counted)
-        standing, wanted = self.ledger.read_input(self.launch.input_since), self.launch.quarantine.retry
-        if standing is not None:
-            self._retry = standing.retried.retry if standing.retried is not None else None
+        recorded, wanted = self.ledger.inputs.read_input(self.launch.input_since), self.launch.quarantine.retry
+        if recorded is not None:
+            self._retry = recorded.retried.retry if recorded.retried is not None else None
         elif wanted != "Never":
             self._retry = wanted
         earlier = anti_join.sealed_before(self.ledger)
@@ -290,8 +299,8 @@ class _Work:
 
     def _refuse_other_types(self) -> None:
         """The keys of every attempt and epoch are of the same types: exact values of others do not compare."""
-        inputs = [earlier.read_committed_input() for earlier in earlier_epochs(self.ledger)]
-        for record in (*inputs, self.ledger.read_input(self.launch.input_since)):
+        inputs = [earlier.inputs.read_committed_input() for earlier in earlier_epochs(self.ledger)]
+        for record in (*inputs, self.ledger.inputs.read_input(self.launch.input_since)):
             if record is not None and record.keys != self._types:
                 raise NeedsChange(
                     reasons.SOURCE_CHANGED,
@@ -325,8 +334,8 @@ class _Work:
 
     def _fix_input(self, ready: DataFrame) -> None:
         """Note the keys, and what is taken again, for every attempt after this one."""
-        standing = self.ledger.read_input(self.launch.input_since)
-        if standing is None:
+        recorded = self.ledger.inputs.read_input(self.launch.input_since)
+        if recorded is None:
             record = InputRecord(
                 token=new_token(),
                 files=(),
@@ -334,8 +343,8 @@ class _Work:
                 keys=self._types,
                 retried=None if self._retry is None else Retried(retry=self._retry, rows=self._count_again()),
             )
-            standing = self.ledger.put_input(record, self.launch.input_since)
-        if self._retry != (standing.retried.retry if standing.retried is not None else None):
+            recorded = self.ledger.inputs.put_input(record, self.launch.input_since)
+        if self._retry != (recorded.retried.retry if recorded.retried is not None else None):
             raise Retryable(
                 reasons.SOURCE_CHANGED,
                 "another driver has fixed what this epoch reads, with another quarantine.retry; the next attempt goes by that",
@@ -365,27 +374,38 @@ class _Work:
         sample = batches[0]
         key_values = sample.select([sample.schema.names[0], *key_names])
         place = KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=key_values)
-        if self.launch.on_row_error == "Quarantine":
-            return schema_without_failures(pipeline, sample, place)
-        return pipeline.schema_of(sample, place)
+        on_row_error = pass_over_failed_rows() if self.launch.on_row_error == "Quarantine" else END_TASK
+        return pipeline.schema_of(sample, place, on_row_error)
 
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.
         planned = ready.mapInArrow(task_function(order), "nothing int")._jdf.queryExecution().toRdd()
+        partitions = planned.getNumPartitions()
+        refuse_too_many(partitions)
         plan = PlanRecord(
             token=new_token(),
             attempt=self.launch.attempt,
             tasks=(),
             done_files=0,
             done_rows=skipped.rows,
-            partitions=planned.getNumPartitions(),
+            partitions=partitions,
             skipped=skipped,
         )
         # Nothing is staged before this put: a second driver of the attempt ends here.
-        self.ledger.put_plan(plan)
+        self.ledger.plans.put_plan(plan)
         self.enter("RunningTasks")
         with bundling(self.ledger, self.launch.attempt, plan.token):
             planned.count()
+
+
+def refuse_too_many(partitions: int) -> None:
+    """Raise NeedsChange(RecordTooLarge) for more tasks than an attempt may have."""
+    if partitions > MAX_TASKS:
+        raise NeedsChange(
+            reasons.RECORD_TOO_LARGE,
+            f"Spark plans {partitions:,} partitions, and no attempt has more than {MAX_TASKS:,} tasks; read the source in fewer "
+            "(spark.sql.files.maxPartitionBytes in sparkConf, numPartitions in the options of a database)",
+        )
 
 
 @dataclass(slots=True)

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.keys import key_set
+from checkpoint_protocol.parts import digest_of
 from checkpoint_protocol.records import MAX_KEY_LENGTH, KeySet, KeysObject
 
 #: Columns that ride along with the rows of the source to the tasks, and no step sees.
@@ -76,6 +77,24 @@ def write_object(keys: pa.Table) -> bytes:
 
 def read_object(data: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(data))
+
+
+def read_sealed(item: KeysObject, data: bytes | None, where: str) -> pa.Table:
+    """Return the keys of a sealed object. Corrupt, naming it, if it is gone (None) or not what was sealed."""
+    if data is None:
+        raise _touched(where, "is gone")
+    if len(data) != item.size_bytes:
+        raise _touched(where, f"has {len(data)} bytes, and was sealed with {item.size_bytes}")
+    if item.digest is not None and digest_of(data) != item.digest:
+        raise _touched(where, "has another digest than what was sealed")
+    table = read_object(data)
+    if table.num_rows != item.rows:
+        raise _touched(where, f"has {table.num_rows} keys, and was sealed with {item.rows}")
+    return table
+
+
+def _touched(where: str, what: str) -> Corrupt:
+    return Corrupt(reasons.RECORD_UNREADABLE, f"{where} {what}: sealed keys must not be touched; find out who may write there")
 
 
 @dataclass(slots=True)
@@ -163,7 +182,10 @@ class SegmentKeys:
 
     def _put(self, keys: pa.Table, quarantined: bool) -> None:
         data = write_object(keys)
-        self.objects.append(KeysObject(path=self.put(data), rows=keys.num_rows, size_bytes=len(data), quarantined=quarantined))
+        path = self.put(data)
+        self.objects.append(
+            KeysObject(path=path, rows=keys.num_rows, size_bytes=len(data), quarantined=quarantined, digest=digest_of(data))
+        )
 
 
 def _refuse_duplicates(names: tuple[str, ...], keys: pa.Table, expands: bool) -> None:

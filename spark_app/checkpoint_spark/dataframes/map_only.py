@@ -91,7 +91,7 @@ def check_map_only(frame: Any, sources: Mapping[str, Sequence[str]]) -> Checked:
             what = "gives something else under its name" if name in outputs else "does not give it"
             raise NeedsChange(
                 reasons.KEYS_UNSUITABLE,
-                f"the key column {name!r} must come through to the steps as it is, and what stands between {what}; "
+                f"the key column {name!r} must come through to the steps as it is, and what stands between {what}; "  # noqa: S608 a message, not a statement
                 f"select it unchanged: SELECT {name}, ... FROM input",
             )
     return checked

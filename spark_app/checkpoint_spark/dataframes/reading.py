@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import TABLE_FORMAT, Source
+from checkpoint_protocol.source import SparkSource
 from checkpoint_protocol.source_paths import distinct
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -33,8 +34,8 @@ class Secrets:
             if found is None:
                 raise NeedsChange(
                     reasons.MANIFEST_INVALID,
-                    f"readerOptions.{name} names the variable {match[1]}, which the driver's environment does not have; set it "
-                    "(in a cluster: in spec.driver.template, from a Secret)",
+                    f"source.spark.options.{name} names the variable {match[1]}, which the driver's environment does not have; "
+                    "set it (in a cluster: in spec.driver.template, from a Secret)",
                 )
             if len(found) >= _SHORTEST_SECRET:
                 self._values.add(found)
@@ -49,16 +50,11 @@ class Secrets:
         return text
 
 
-def read_source(session: SparkSession, source: Source, secrets: Secrets) -> DataFrame:
-    """Return the source as Spark reads it; nothing but its schema is read yet."""
-    if not source.options.say_nothing:
-        raise NeedsChange(
-            reasons.MANIFEST_INVALID,
-            "source.options belongs to the splits way; name the options of Spark's reader in source.readerOptions",
-        )
+def read_source(session: SparkSession, source: SparkSource, columns: Sequence[str] | None, secrets: Secrets) -> DataFrame:
+    """Return these columns (None: all) of the source as Spark reads it; nothing but its schema is read yet."""
     try:
         frame = _opened(session, source, secrets)
-        return frame if source.columns is None else frame.select(*(f"`{name}`" for name in source.columns))
+        return frame if columns is None else frame.select(*(f"`{name}`" for name in columns))
     except AnalysisException as error:
         missing = error.getCondition() in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DATA_SOURCE_NOT_FOUND")
         raise NeedsChange(
@@ -67,15 +63,15 @@ def read_source(session: SparkSession, source: Source, secrets: Secrets) -> Data
         ) from None
 
 
-def _opened(session: SparkSession, source: Source, secrets: Secrets) -> DataFrame:
-    options = {name: secrets.resolve(name, value) for name, value in source.reader_options.items()}
+def _opened(session: SparkSession, source: SparkSource, secrets: Secrets) -> DataFrame:
+    options = {name: secrets.resolve(name, value) for name, value in source.options.items()}
     reader = session.read.options(**options)
-    if source.format == TABLE_FORMAT:
-        assert source.table is not None
+    if source.table is not None:
         return reader.table(source.table)
+    assert source.format is not None, "the validator has seen one of the two"
     reader = reader.format(source.format)
     # Spark reads a path that is said twice twice.
-    return reader.load(list(distinct(source.all_paths))) if source.all_paths else reader.load()
+    return reader.load(list(distinct(source.paths))) if source.paths else reader.load()
 
 
 def first_line(error: PySparkException) -> str:

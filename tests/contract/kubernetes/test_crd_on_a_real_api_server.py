@@ -54,6 +54,7 @@ def create(api: Api, document: dict[str, Any], *, dry_run: bool = True) -> dict[
         )
     except client.ApiException as error:
         raise Refused(error) from error
+    assert created.pop("status") == {"observedGeneration": -1}, "no operator has seen it"
     return created
 
 
@@ -119,12 +120,15 @@ def test_the_examples_are_taken(api: Api, path: Path) -> None:
     ("changes", "says"),
     [
         ({"metadata__name": "a" * 46}, "the name may have 45 characters at most"),
-        ({"spec__source__path": ...}, "spec.source: Invalid value: exactly one of path, paths, iceberg and lance is expected"),
+        (
+            {"spec__source__files": ...},
+            "spec.source: Invalid value: exactly one of files, iceberg, lance, spark, program and union is expected",
+        ),
         ({"spec__sink": {}}, "spec.sink: Invalid value: exactly one of iceberg, lance and none is expected"),
-        ({"spec__sink__mode": "merge"}, "spec.sink.mode: Invalid value: this mode is not supported; supported: append"),
+        ({"spec__sink__mode": "Merge"}, 'spec.sink.mode: Unsupported value: "Merge": supported values: "Append"'),
         ({"spec__code": {"path": "/a", "uri": "s3://b/c.py"}}, "at most one of path, configMap and uri is expected"),
         ({"spec__sparkConf": {"x": ""}}, "spec.sparkConf: Invalid value: properties of Spark start with 'spark.'"),
-        ({"spec__source__splitSize": "0"}, "spec.source.splitSize: Invalid value: more than 0 is expected"),
+        ({"spec__source__files__splitSize": "0"}, "spec.source.files.splitSize: Invalid value: more than 0 is expected"),
         ({"spec__checkpoint__interval": "0s"}, "more than 0s is expected, e.g. 90s, 500ms or 5m"),
         ({"spec__backoffLimt": 3}, 'unknown field "spec.backoffLimt"'),
     ],
@@ -178,9 +182,9 @@ def test_all_else_can_be_changed(api: Api, write: dict[str, Any], changes: dict[
 
 FULL: Final = manifest(
     spec__source__columns=["a", "b"],
-    spec__source__types={"a": "int64"},
-    spec__source__keyColumns=["a"],
-    spec__source__options={"header": False},
+    spec__source__where="a > 1",
+    spec__source__files__types={"a": "int64"},
+    spec__source__files__csv={"header": False},
     spec__sink__create=True,
     spec__sink__partitionBy=[{"column": "a"}],
 )
@@ -191,8 +195,8 @@ FULL: Final = manifest(
     ("section", "field"),
     [
         ("source", "columns"),
-        ("source", "keyColumns"),
-        ("source", "options"),
+        ("source", "where"),
+        ("source", "files"),
     ],
 )
 def test_a_part_of_the_identity_cannot_be_removed(api: Api, write: dict[str, Any], section: str, field: str) -> None:
@@ -202,6 +206,30 @@ def test_a_part_of_the_identity_cannot_be_removed(api: Api, write: dict[str, Any
 
     with pytest.raises(Refused, match="cannot be changed"):
         replace(api, edited)
+
+
+CSV: Final = {"format": "csv", "paths": ["/in"]}
+TABLE: Final = {"iceberg": {"catalog": "c", "table": "a.b"}}
+
+
+@pytest.mark.parametrize("write", [manifest(spec__source={"union": [{"files": CSV}, TABLE]})], indirect=True, ids=["union"])
+def test_of_a_union_how_text_is_read_can_be_changed_and_nothing_else(api: Api, write: dict[str, Any]) -> None:
+    put_status(api, Status(rows_sealed=1))
+
+    def union(*members: dict[str, Any]) -> dict[str, Any]:
+        return manifest(spec__source={"union": list(members)})
+
+    for other in (
+        union({"files": {**CSV, "paths": ["/other"]}}, TABLE),
+        union({"files": {**CSV, "csv": {"header": False}}}, TABLE),
+        union(TABLE, {"files": CSV}),
+        union({"files": CSV}, TABLE, {"lance": {"uri": "/a.lance"}}),
+        union({"files": CSV}, {"lance": {"uri": "/a.lance"}}),
+    ):
+        with pytest.raises(Refused, match=r"source\.union cannot be changed"):
+            replace(api, other)
+    edited = union({"files": {**CSV, "types": {"a": "int64"}, "csv": {"nullValues": ["-"]}}}, TABLE)
+    assert parse_manifest(without_status(replace(api, edited))) == parse_manifest(edited)
 
 
 def without_status(document: dict[str, Any]) -> dict[str, Any]:
@@ -232,6 +260,8 @@ def full_status() -> Status:
     commit = CommitStatus(format="iceberg", target="local.db.flights", id="9223372036854775807", key="u/1", committed_at=MOMENT)
     status = Status(
         observed_generation=1,
+        observed_uid="0b8c3f6e-8d0a-4c55-9f3e-0a4a7e1d2c3b",
+        write_uid="0b8c3f6e-8d0a-4c55-9f3e-0a4a7e1d2c3b",
         phase="Committed",
         epoch=1,
         started_at=MOMENT,
@@ -278,7 +308,11 @@ def test_a_status_is_kept_as_it_was_written(api: Api, write: dict[str, Any]) -> 
 def test_a_status_can_be_written_bit_by_bit(api: Api, write: dict[str, Any]) -> None:
     put_status(api, Status(phase="Pending"))
 
-    assert put_status(api, Status(rows_sealed=5))["status"] == {"phase": "Pending", "rowsSealed": 5}
+    assert put_status(api, Status(rows_sealed=5))["status"] == {
+        "observedGeneration": -1,
+        "phase": "Pending",
+        "rowsSealed": 5,
+    }
 
 
 def test_the_columns_tell_how_far_a_write_is(server: ApiServer, api: Api, write: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.support.fake_cluster import FakeApi
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 SPEC = {
-    "source": {"format": "parquet", "path": "s3://b/in"},
+    "source": {"files": {"format": "parquet", "paths": ["s3://b/in"]}},
     "sink": {"iceberg": {"catalog": "c", "table": "db.t"}},
     "checkpoint": {"uri": "s3://b/cw"},
 }
@@ -67,6 +67,13 @@ class World:
         )
         return made
 
+    def make_secret(self, name: str) -> None:
+        if self.fake is not None:
+            self.fake.put_secret("default", name)
+            return
+        core = client.CoreV1Api(self.custom.api_client)
+        core.create_namespaced_secret("default", client.V1Secret(metadata=client.V1ObjectMeta(name=name)))
+
 
 @pytest.fixture(scope="module")
 def real_api(api_server: ApiServer) -> KubernetesApi:
@@ -96,7 +103,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     custom = client.CustomObjectsApi(api._api)
     yield World(api, None, custom)
     api_server: ApiServer = request.getfixturevalue("api_server")
-    api_server.kubectl("delete", "checkpointedwrites,pods", "--all", "-n", "default", "--wait=true")
+    api_server.kubectl("delete", "checkpointedwrites,pods,secrets", "--all", "-n", "default", "--wait=true")
 
 
 def version_of(body: Mapping[str, Any]) -> str:
@@ -104,10 +111,38 @@ def version_of(body: Mapping[str, Any]) -> str:
     return version
 
 
+def listed_with(count: int, ask: Callable[[], Sequence[Mapping[str, Any]]]) -> Sequence[Mapping[str, Any]]:
+    """Return a list once it has so many entries: lists are as new as the server has them at hand."""
+    until = time.monotonic() + 10
+    while len(found := ask()) < count and time.monotonic() < until:
+        time.sleep(0.1)
+    return found
+
+
 def test_what_is_not_there_is_none(world: World) -> None:
     assert world.api.get_write("default", "nobody") is None
     assert world.api.get_pod("default", "nobody") is None
     assert world.api.get_config_map("default", "nobody") is None
+    assert world.api.get_secret("default", "nobody") is None
+
+
+def test_an_entry_is_added_to_a_secret_once_of_two_who_do_so_at_the_same_time(world: World) -> None:
+    world.make_secret("keys")
+    empty = world.api.get_secret("default", "keys")
+    assert empty is not None
+    assert not empty.get("data")
+
+    first = {"metadata": {"resourceVersion": version_of(empty)}, "data": {"1-a": "b25l"}}
+    changed = world.api.patch_secret("default", "keys", first)
+    with pytest.raises(Conflict):
+        world.api.patch_secret("default", "keys", {**first, "data": {"2-b": "dHdv"}})
+
+    assert changed["data"] == {"1-a": "b25l"}
+    again = world.api.patch_secret(
+        "default", "keys", {"metadata": {"resourceVersion": version_of(changed)}, "data": {"2-b": "dHdv"}}
+    )
+    assert again["data"] == {"1-a": "b25l", "2-b": "dHdv"}
+    assert world.api.get_secret("default", "keys") == again
 
 
 def test_an_applied_write_has_a_uid_a_generation_and_a_version(world: World) -> None:
@@ -117,6 +152,18 @@ def test_an_applied_write_has_a_uid_a_generation_and_a_version(world: World) -> 
     assert body["metadata"]["uid"]
     assert body["metadata"]["generation"] == 1
     assert version_of(body)
+    assert body["status"] == {"observedGeneration": -1}, "no operator has seen it"
+
+
+def test_a_list_of_writes_has_their_metadata(world: World) -> None:
+    body = world.apply("a")
+
+    (listed,) = listed_with(1, lambda: world.api.list_writes("default"))
+
+    assert listed["metadata"]["uid"] == body["metadata"]["uid"]
+    assert version_of(listed) == version_of(body)
+    assert "spec" not in listed
+    assert "status" not in listed
 
 
 def test_a_status_is_patched_and_does_not_change_the_generation(world: World) -> None:
@@ -126,11 +173,11 @@ def test_a_status_is_patched_and_does_not_change_the_generation(world: World) ->
         "default", "a", {"metadata": {"resourceVersion": version_of(body)}, "status": {"phase": "Running", "epoch": 1}}
     )
 
-    assert patched["status"] == {"phase": "Running", "epoch": 1}
+    assert patched["status"] == {"observedGeneration": -1, "phase": "Running", "epoch": 1}
     assert patched["metadata"]["generation"] == 1
     assert version_of(patched) != version_of(body)
     again = world.api.patch_status("default", "a", {"status": {"phase": None}})
-    assert again["status"] == {"epoch": 1}
+    assert again["status"] == {"observedGeneration": -1, "epoch": 1}
 
 
 def test_a_patch_of_an_object_that_has_changed_since_is_a_conflict(world: World) -> None:
@@ -150,7 +197,7 @@ def test_a_patch_of_the_object_leaves_its_status_alone(world: World) -> None:
 
     patched = world.api.patch_write("default", "a", {"metadata": {"finalizers": ["checkpointed.dev/test"]}})
 
-    assert patched["status"] == {"phase": "Running"}
+    assert patched["status"] == {"observedGeneration": -1, "phase": "Running"}
     assert patched["metadata"]["finalizers"] == ["checkpointed.dev/test"]
     world.api.patch_write("default", "a", {"metadata": {"finalizers": None}})
 
@@ -267,7 +314,7 @@ def test_the_executors_of_a_driver_are_listed_with_what_their_pods_say(world: Wo
     for driver, name in (("1", "first-exec-1"), ("2", "second-exec-1"), ("2", "second-exec-2")):
         world.api.create_pod("default", executor_of(driver, name))
 
-    found = world.api.list_executor_pods("default", {"checkpointed.dev/attempt": "2"})
+    found = listed_with(2, lambda: world.api.list_executor_pods("default", {"checkpointed.dev/attempt": "2"}))
 
     assert sorted(item["metadata"]["name"] for item in found) == ["second-exec-1", "second-exec-2"]
     assert {item["status"]["phase"] for item in found} == {"Pending"}

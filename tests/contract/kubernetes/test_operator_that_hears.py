@@ -41,7 +41,7 @@ class Operator:
     def apply(self, namespace: str, name: str) -> None:
         """A write that stalls when it is looked at: its table does not exist."""
         spec = {
-            "source": {"format": "parquet", "path": f"{self.lake}/in"},
+            "source": {"files": {"format": "parquet", "paths": [f"{self.lake}/in"]}},
             "sink": {"lance": {"uri": f"{self.lake}/none.lance"}},
             "checkpoint": {"uri": f"{self.lake}/checkpoints"},
         }
@@ -49,7 +49,7 @@ class Operator:
         self._apply({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})
 
     def has_seen(self, namespace: str, name: str) -> bool:
-        return bool(self.server.get("checkpointedwrite", name, "-n", namespace).get("status"))
+        return bool(self.server.get("checkpointedwrite", name, "-n", namespace)["status"].get("conditions"))
 
     def forget_writes(self, namespace: str) -> None:
         """Their finalizers come off without the store."""

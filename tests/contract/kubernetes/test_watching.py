@@ -16,16 +16,21 @@ import yaml
 from kubernetes import client, config
 
 from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
+from checkpoint_operator.cluster.controller import Controller
 from checkpoint_operator.cluster.kube import PLURAL, KubernetesApi
+from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.resync import DEAD_AFTER_S, Resync
-from checkpoint_operator.cluster.watch_troubles import Watched, WatchTroubles
+from checkpoint_operator.cluster.watch_errors import Watched, WatchErrors
 from checkpoint_operator.cluster.watching import Pauses, watch_until
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 SPEC = {
-    "source": {"format": "parquet", "path": "s3://b/in"},
+    "source": {"files": {"format": "parquet", "paths": ["s3://b/in"]}},
     "sink": {"iceberg": {"catalog": "c", "table": "db.t"}},
     "checkpoint": {"uri": "s3://b/cw"},
 }
@@ -41,7 +46,7 @@ class Watching:
 
     namespaces: tuple[str, ...]
     cache: Cache = field(default_factory=Cache)
-    troubles: WatchTroubles = field(default_factory=WatchTroubles)
+    errors: WatchErrors = field(default_factory=WatchErrors)
     woken: list[WriteName] = field(default_factory=list)
     ended: list[Exception | None] = field(default_factory=list)
 
@@ -52,7 +57,7 @@ class Watching:
         self._thread.start()
 
     def _run(self) -> None:
-        watching = watch_until(self._stop, self.cache, self.woken.append, self.namespaces, self.troubles, PAUSES, WATCH_S)
+        watching = watch_until(self._stop, self.cache, self.woken.append, self.namespaces, self.errors, PAUSES, WATCH_S)
         try:
             self._loop.run_until_complete(watching)
             self.ended.append(None)
@@ -83,6 +88,15 @@ class World:
         metadata = {"name": name, "namespace": namespace}
         self._apply({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": SPEC})
 
+    def create_deep(self, namespace: str, name: str, within: str, depth: int = 3000) -> None:
+        """Create a write with a value that is nested as deep. As text: to write it is to run into the same recursion."""
+        nested = '{"a":' * depth + "1" + "}" * depth if within == "template" else "[" * depth + "]" * depth
+        steps = [{"call": "steps:double", "arguments": {"it": "NESTED"}}]
+        spec = {**SPEC, "driver": {"template": {"spec": "NESTED"}}} if within == "template" else {**SPEC, "steps": steps}
+        metadata = {"name": name, "namespace": namespace}
+        body = json.dumps({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})
+        self.server.kubectl("create", "-f", "-", manifest=body.replace('"NESTED"', nested))
+
     def bind(self, namespace: str) -> None:
         account = {"kind": "ServiceAccount", "name": "operator", "namespace": HOME}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "watching-test"}
@@ -99,6 +113,11 @@ class World:
 
     def unbind(self, namespace: str) -> None:
         self.server.kubectl("delete", "rolebinding", "operator", "-n", namespace)
+
+    def as_administrator(self) -> KubernetesApi:
+        configuration = client.Configuration()
+        config.load_kube_config(str(self.server.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
+        return KubernetesApi(client.ApiClient(configuration))
 
     def _apply(self, body: dict[str, Any]) -> None:
         self.server.kubectl("apply", "-f", "-", manifest=json.dumps(body))
@@ -138,6 +157,25 @@ def watching(world: World) -> Iterator[Watching]:
     watching.stop()
 
 
+def controller_of(api: KubernetesApi, cache: Cache) -> Controller:
+    """A controller that comes as far as the store, which does not answer."""
+
+    def refuse(*_: object) -> Any:
+        raise Retryable(reasons.STORE_UNAVAILABLE, "it does not answer")
+
+    return Controller(
+        api=api,
+        cache=cache,
+        config=OperatorConfig(namespaces=(ONE, OTHER), workloads=WorkloadDefaults(image="spark:1")),
+        metrics=Metrics(),
+        open_store=refuse,
+        open_sink=refuse,
+        open_source=refuse,
+        code_source=refuse,  # type: ignore[arg-type]
+        instance="operator-0",
+    )
+
+
 def until(seen: Callable[[], object], patience_s: float = 30.0) -> None:
     give_up = time.monotonic() + patience_s
     while not seen():
@@ -154,17 +192,17 @@ def test_a_namespace_that_is_refused_does_not_end_the_watch_of_another_and_is_wa
 
     world.unbind(ONE)
     refused = {Watched(ONE, "checkpointedwrites"), Watched(ONE, "pods")}
-    until(lambda: watching.troubles.now().keys() == refused)
+    until(lambda: watching.errors.now().keys() == refused)
     time.sleep(12 * PAUSES.most_s)  # Kopf's own patience is eight tries
 
     assert not watching.ended
-    assert all("403" in trouble for trouble in watching.troubles.now().values())
+    assert all("403" in problem for problem in watching.errors.now().values())
     world.apply(OTHER, "meanwhile")
     until(lambda: watching.knows(OTHER, "meanwhile"))
     world.apply(ONE, "unseen")
     time.sleep(1)
     assert not watching.knows(ONE, "unseen")
-    assert watching.troubles.now().keys() == refused
+    assert watching.errors.now().keys() == refused
     told = [
         record.getMessage() for record in caplog.records if f"in namespace {ONE} cannot be watched: 403" in record.getMessage()
     ]
@@ -172,7 +210,7 @@ def test_a_namespace_that_is_refused_does_not_end_the_watch_of_another_and_is_wa
 
     world.bind(ONE)
     until(lambda: watching.knows(ONE, "unseen"))
-    until(lambda: not watching.troubles.now())
+    until(lambda: not watching.errors.now())
     assert not watching.ended
     assert "the watches ended" not in caplog.text, "the other namespace was listed anew for this one"
 
@@ -181,19 +219,52 @@ def test_a_namespace_that_is_refused_is_no_dead_watch_for_the_resync(world: Worl
     configuration = client.Configuration()
     config.load_kube_config(str(world.server.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
     as_administrator = KubernetesApi(client.ApiClient(configuration))
-    until(lambda: not watching.troubles.now())
+    until(lambda: not watching.errors.now())
     world.unbind(ONE)
-    until(lambda: watching.troubles.is_forbidden(ONE, PLURAL))
+    until(lambda: watching.errors.is_forbidden(ONE, PLURAL))
     world.apply(ONE, "unseen")
     now = [0.0]
 
     def is_forbidden(namespace: str | None) -> bool:
-        return watching.troubles.is_forbidden(namespace, PLURAL)
+        return watching.errors.is_forbidden(namespace, PLURAL)
 
     resync = Resync(as_administrator, watching.cache, lambda key: None, (ONE, OTHER), is_forbidden, lambda: now[0])
     for _ in range(3):
         assert resync.run()
         now[0] += DEAD_AFTER_S
+
+
+@pytest.mark.parametrize("within", ["arguments", "template"])
+def test_an_object_that_is_nested_too_deep_is_refused_alone_and_the_others_are_reconciled(
+    world: World, watching: Watching, caplog: pytest.LogCaptureFixture, within: str
+) -> None:
+    as_administrator = world.as_administrator()
+    controller = controller_of(as_administrator, watching.cache)
+    world.create_deep(ONE, "deep", within)
+    world.apply(OTHER, "beside")
+    until(lambda: watching.knows(ONE, "deep") and watching.knows(OTHER, "beside"))
+
+    for namespace, name, reason in ((ONE, "deep", reasons.MANIFEST_INVALID), (OTHER, "beside", reasons.STORE_UNAVAILABLE)):
+        controller.reconcile(WriteName(namespace, name))
+        body = as_administrator.get_write(namespace, name)
+        assert body is not None
+        assert body["status"]["reason"] == reason
+    assert "nested more than 32 deep" in str((watching.cache.write(WriteName(ONE, "deep")) or {}).get("status"))
+
+    assert {body["metadata"]["name"] for body in as_administrator.list_writes(None)} == {"deep", "beside"}
+    from_the_list = Watching((ONE, OTHER))
+    until(lambda: from_the_list.knows(ONE, "deep") and from_the_list.knows(OTHER, "beside"))
+    from_the_list.stop()
+    # What a watch of metadata alone would have to read.
+    told = world.server.kubectl("get", "checkpointedwrite", "deep", "-n", ONE, "-o=json", "--show-managed-fields")
+    assert (told.count('"f:a"') == 3000) == (within == "template")
+    world.server.kubectl("delete", "checkpointedwrite", "deep", "-n", ONE, "--wait=true")
+    until(lambda: not watching.knows(ONE, "deep"))
+    world.apply(ONE, "after")
+    until(lambda: watching.knows(ONE, "after"))
+    assert "the watches ended" not in caplog.text
+    unheld = '{"metadata": {"finalizers": null}}'
+    world.server.kubectl("patch", "checkpointedwrite", "beside", "-n", OTHER, "--type=merge", "-p", unheld)
 
 
 def test_an_api_server_that_is_down_for_long_and_comes_back_goes_on_being_watched(world: World, watching: Watching) -> None:
@@ -202,14 +273,14 @@ def test_an_api_server_that_is_down_for_long_and_comes_back_goes_on_being_watche
 
     world.server.stop()
     try:
-        until(lambda: len(watching.troubles.now()) == 4)
+        until(lambda: len(watching.errors.now()) == 4)
         time.sleep(12 * PAUSES.most_s)
         assert not watching.ended
     finally:
         world.server.start()
     world.apply(ONE, "after")
     until(lambda: watching.knows(ONE, "after"))
-    until(lambda: not watching.troubles.now())
+    until(lambda: not watching.errors.now())
 
 
 def test_credentials_that_are_refused_for_a_while_are_tried_again(
@@ -222,7 +293,7 @@ def test_credentials_that_are_refused_for_a_while_are_tried_again(
     monkeypatch.setenv("KUBECONFIG", str(refused))
     watching = Watching((ONE, OTHER))
     try:
-        until(lambda: any("401" in trouble for trouble in watching.troubles.now().values()))
+        until(lambda: any("401" in problem for problem in watching.errors.now().values()))
         time.sleep(5)
         assert not watching.ended
         refused.write_text(text)

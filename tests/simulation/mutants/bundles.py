@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from checkpoint_protocol.bundles import Bundle, BundledSeal
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.ledger import Ledger, _CheckedBundles
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger.bundles import Bundles, CheckedBundles
+from checkpoint_protocol.ledger.chains import Chains
 from checkpoint_protocol.listing import SealListing
 from checkpoint_protocol.records import CheckedBundle, ClosedRecord, Seal, encode
 from checkpoint_spark.bundling import Bundler
@@ -43,42 +45,62 @@ class BundlesOfLosers(Bundler):
         return super(BundlesOfLosers, self)._put(told)
 
 
-class BelievesBundles(Ledger):
-    """Takes what a bundle says of a seal without a look at the listing."""
-
-    def _check_bundles(self, attempt: int, listing: SealListing) -> _CheckedBundles:
-        found = _CheckedBundles()
+class _UncheckedBundles(Bundles):
+    def check(self, attempt: int, listing: SealListing) -> CheckedBundles:
+        found = CheckedBundles()
         for number in listing.bundles:
             if (bundle := self.read_bundle(attempt, number)) is not None:
                 found.bundles.append(CheckedBundle(number=number, digest=bundle.digest))
         return found
 
 
+class BelievesBundles(Ledger):
+    """Takes what a bundle says of a seal without a look at the listing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.bundles = _UncheckedBundles(self.records, self.plans, self.seals)
+        self.chains = Chains(self.records, self.attempts, self.plans, self.seals, self.bundles)
+
+
+class _EachCopy(Bundles):
+    def checked_seals(self, attempt: int, closed: ClosedRecord, given: dict[int, bytearray]) -> Iterator[Seal]:
+        for checked in closed.bundles:
+            for place, data in _seals(self.read_bundle(attempt, checked.number)):
+                if place.link < len(given.get(place.task, b"")):
+                    given[place.task][place.link] = 1
+                    yield self.seals.decode_seal(attempt, place.task, place.link, data)
+
+
 class CountsEachCopy(Ledger):
     """Counts a seal as often as bundles hold it."""
 
-    def _read_from_bundles(self, attempt: int, closed: ClosedRecord, given: list[bytearray]) -> Iterator[Seal]:
-        for checked in closed.bundles:
-            for place, data in _seals(self.read_bundle(attempt, checked.number)):
-                if place.link < len(given[place.task]):
-                    given[place.task][place.link] = 1
-                    yield self.decode_seal(attempt, place.task, place.link, data)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.bundles = _EachCopy(self.records, self.plans, self.seals)
+        self.chains = Chains(self.records, self.attempts, self.plans, self.seals, self.bundles)
+
+
+class _WhatIsBundled(Chains):
+    def counted_seals(self, attempts: Iterable[int]) -> Iterator[Seal]:
+        for attempt in attempts:
+            given: set[tuple[int, int]] = set()
+            for number in self.seals.list_seals(attempt).bundles:
+                for place, data in _seals(self.bundles.read_bundle(attempt, number)):
+                    if (place.task, place.link) not in given:
+                        given.add((place.task, place.link))
+                        yield self.seals.decode_seal(attempt, place.task, place.link, data)
+            for seal in super().counted_seals([attempt]):
+                if (seal.task, seal.link) not in given:
+                    yield seal
 
 
 class CountsWhatIsBundled(Ledger):
     """Counts what bundles hold by now, also those that a zombie driver has put since the closing."""
 
-    def counted_seals(self, attempts: Iterable[int]) -> Iterator[Seal]:
-        for attempt in attempts:
-            given: set[tuple[int, int]] = set()
-            for number in self.list_seals(attempt).bundles:
-                for place, data in _seals(self.read_bundle(attempt, number)):
-                    if (place.task, place.link) not in given:
-                        given.add((place.task, place.link))
-                        yield self.decode_seal(attempt, place.task, place.link, data)
-            for seal in super().counted_seals([attempt]):
-                if (seal.task, seal.link) not in given:
-                    yield seal
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.chains = _WhatIsBundled(self.records, self.attempts, self.plans, self.seals, self.bundles)
 
 
 def _seals(bundle: Bundle | None) -> Iterator[tuple[BundledSeal, bytes]]:

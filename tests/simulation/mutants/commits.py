@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoint_operator.commit import lance
-from checkpoint_operator.commit.iceberg import IcebergLook
-from checkpoint_operator.commit.lance import LanceLook
+from checkpoint_operator.commit.iceberg import IcebergState
+from checkpoint_operator.commit.lance import LanceState
 from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Landed, Refused, RequestOutcome, TryLater
 from checkpoint_operator.commit.results import Results, gather
 from checkpoint_operator.core.actions import Stall
+from checkpoint_operator.reconcile import Reconciler
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token, new_uid
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, LanceBase
 from tests.simulation.iceberg_table import IcebergPort
 from tests.simulation.lance_table import SimulatedLance
-from tests.simulation.parts import LockstepReconciler
 
 
 @dataclass(slots=True)
@@ -31,26 +31,26 @@ class _LanceWrapper:
     def latest_version(self) -> int | None:
         return self.inner.latest_version()
 
-    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
-        return self.inner.look(key, since, up_to)
+    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
+        return self.inner.load(key, since, up_to)
 
-    def find_incompatibility(self, look: LanceLook, targets: Any, files: Any) -> Any:
-        return self.inner.find_incompatibility(look, targets, files)
+    def find_incompatibility(self, state: LanceState, targets: Any, change: Any) -> Any:
+        return self.inner.find_incompatibility(state, targets, change)
 
     def find_schema_change(self, at_version: int, targets: Any) -> str | None:
         return self.inner.find_schema_change(at_version, targets)
 
-    def references_any(self, look: LanceLook, files: Any) -> bool:
-        return self.inner.references_any(look, files)
+    def references_any(self, state: LanceState, change: Any) -> bool:
+        return self.inner.references_any(state, change)
 
-    def append(self, read_version: int, key: EpochKey, files: Any) -> RequestOutcome:
-        return self.inner.append(read_version, key, files)
+    def append(self, read_version: int, key: EpochKey, change: Any) -> RequestOutcome:
+        return self.inner.append(read_version, key, change)
 
     def fence(self, read_version: int) -> RequestOutcome:
         return self.inner.fence(read_version)
 
-    def bury(self, read_version: int, key: EpochKey) -> RequestOutcome:
-        return self.inner.bury(read_version, key)
+    def block_commit(self, read_version: int, key: EpochKey) -> RequestOutcome:
+        return self.inner.block_commit(read_version, key)
 
 
 class WithoutFence(_LanceWrapper):
@@ -76,44 +76,44 @@ class FencedOnce(_LanceWrapper):
         return outcome
 
 
-class _LookAfterTheClaim(lance._Committer):
+class _LoadAfterTheClaim(lance._Committer):
     """Claims first and looks then: what it looks at may lie behind another committer's fence."""
 
     def commit(self) -> CommitOutcome:
-        claim = self.ledger.read_claim(0)
+        claim = self.ledger.commits.read_claim(0)
         if claim is None:
             latest = self.table.latest_version()
             assert latest is not None
             base = LanceBase(identity="1" * 32, at_version=latest)
             ours = ClaimRecord(token=new_token(), index=0, base=base)
-            claim = self.ledger.put_claim(ours)
+            claim = self.ledger.commits.put_claim(ours)
             if claim.token == ours.token:
-                look = self.table.look(self.key, since=base.at_version)
-                if (known := self._judge(look, base)) is not None:
+                state = self.table.load(self.key, since=base.at_version)
+                if (known := self._judge(state, base)) is not None:
                     return known
-                assert look is not None
-                outcome = self.table.append(look.at_version, self.key, self.files)
+                assert state is not None
+                outcome = self.table.append(state.at_version, self.key, self.change)
                 if isinstance(outcome, Landed):
                     return Committed(base.identity, outcome.commit_id, by_us=True)
         assert isinstance(claim.base, LanceBase)
         return self._take_over(claim.base)
 
 
-def look_after_the_claim(
+def load_after_the_claim(
     table: Any, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep
 ) -> CommitOutcome:
     try:
-        return _LookAfterTheClaim(table, ledger, results.files, [], pause).commit()
+        return _LoadAfterTheClaim(table, ledger, results.change, [], pause).commit()
     except Retryable as error:
         return TryLater(error.reason, error.message)
 
 
-class MarkBeforeCommit(LockstepReconciler):
+class MarkBeforeCommit(Reconciler):
     """Notes that the commit was made, and then makes it."""
 
     def _commit(self, ledger: Ledger, attempt: int) -> Stall | None:
         results = gather(ledger, attempt)
-        self._mark(ledger, results, None, ledger.key.snapshot_id)
+        self._put_commit(ledger, results, None, ledger.key.snapshot_id)
         return super()._commit(ledger, attempt)
 
 
@@ -126,29 +126,29 @@ class _IcebergWrapper:
     def key_for(self, key: EpochKey) -> EpochKey:
         return key
 
-    def look(self, key: EpochKey) -> IcebergLook | None:
-        return self.inner.look(self.key_for(key))
+    def load(self, key: EpochKey) -> IcebergState | None:
+        return self.inner.load(self.key_for(key))
 
-    def find_incompatibility(self, look: IcebergLook, targets: Any, files: Any) -> Any:
-        return self.inner.find_incompatibility(look, targets, files)
+    def find_incompatibility(self, state: IcebergState, targets: Any, change: Any) -> Any:
+        return self.inner.find_incompatibility(state, targets, change)
 
-    def references_any(self, look: IcebergLook, files: Any) -> bool:
-        return self.inner.references_any(look, files)
+    def references_any(self, state: IcebergState, change: Any) -> bool:
+        return self.inner.references_any(state, change)
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Any) -> RequestOutcome:
-        return self.inner.swap(look, self.key_for(key), files)
+    def swap(self, state: IcebergState, key: EpochKey, change: Any) -> RequestOutcome:
+        return self.inner.swap(state, self.key_for(key), change)
 
-    def bury(self, look: IcebergLook, key: EpochKey) -> RequestOutcome:
-        return self.inner.bury(look, self.key_for(key))
+    def block_commit(self, state: IcebergState, key: EpochKey) -> RequestOutcome:
+        return self.inner.block_commit(state, self.key_for(key))
 
 
 class RebasesByItself(_IcebergWrapper):
     """As a library's own retry: refused, it loads the table again and commits the same files, without looking for the key."""
 
-    def swap(self, look: IcebergLook, key: EpochKey, files: Any) -> RequestOutcome:
-        outcome = self.inner.swap(look, key, files)
+    def swap(self, state: IcebergState, key: EpochKey, change: Any) -> RequestOutcome:
+        outcome = self.inner.swap(state, key, change)
         table = self.inner.table
-        paths = tuple(file.path for file in files)
+        paths = tuple(file.path for file in change.files)
         for _ in range(4):
             if not isinstance(outcome, Refused):
                 break

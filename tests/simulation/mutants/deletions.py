@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkpoint_operator.commit.iceberg import IcebergLook
-from checkpoint_operator.commit.lance import LanceLook
-from checkpoint_operator.commit.outcomes import BurialOutcome, Buried, Committed
+from checkpoint_operator.commit.iceberg import IcebergState
+from checkpoint_operator.commit.lance import LanceState
+from checkpoint_operator.commit.outcomes import BlockOutcome, CommitBlocked, Committed
 from checkpoint_operator.deletion import DeletionOutcome, delete_write
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, IcebergBase, LanceBase
+from checkpoint_protocol.ledger.commits import Commits
+from checkpoint_protocol.ledger.epoch_records import EpochRecords
+from checkpoint_protocol.records import MAX_RECORD_BYTES, ClaimRecord, IcebergBase, LanceBase
 from checkpoint_protocol.store import ObjectStore, StoredObject
 from tests.simulation.mutants.commits import _IcebergWrapper, _LanceWrapper
 
@@ -32,8 +34,8 @@ class _StoreWrapper:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self.inner.put_if_absent(path, data)
 
-    def get(self, path: str) -> bytes | None:
-        return self.inner.get(path)
+    def get(self, path: str, most_bytes: int) -> bytes | None:
+        return self.inner.get(path, most_bytes)
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         return self.inner.list(folder, borders)
@@ -47,20 +49,20 @@ class _AsItWas(_StoreWrapper):
 
     def __init__(self, inner: ObjectStore, paths: Iterable[str]) -> None:
         super().__init__(inner)
-        self.seen = {path: inner.get(path) for path in paths}
+        self.seen = {path: inner.get(path, MAX_RECORD_BYTES) for path in paths}
 
-    def get(self, path: str) -> bytes | None:
-        return self.seen[path] if path in self.seen else self.inner.get(path)
+    def get(self, path: str, most_bytes: int) -> bytes | None:
+        return self.seen[path] if path in self.seen else self.inner.get(path, most_bytes)
 
 
 class _ClaimsAsListed(_StoreWrapper):
     """Takes a listing for a snapshot: a claim that it does not show is not there."""
 
-    def get(self, path: str) -> bytes | None:
+    def get(self, path: str, most_bytes: int) -> bytes | None:
         folder, _, name = path.rpartition("/")
         if name.startswith("claim-") and path not in {stored.path for stored in self.inner.list(f"{folder}/")}:
             return None
-        return self.inner.get(path)
+        return self.inner.get(path, most_bytes)
 
 
 def claims_before_the_note(store: ObjectStore, uid: str, sink: Any, **ports: Any) -> DeletionOutcome:
@@ -74,60 +76,70 @@ def claims_as_listed(store: ObjectStore, uid: str, sink: Any, **ports: Any) -> D
     return delete_write(_ClaimsAsListed(store), uid, sink, **ports)
 
 
-class AsksBeforeItsClaim(Ledger):
-    """A committer that asks whether the write was deleted, and claims then."""
+class _AsksBeforeItsClaim(Commits):
+    def __init__(self, records: EpochRecords) -> None:
+        super().__init__(records)
+        object.__setattr__(self, "asked", [False])
 
-    _asked: bool = False
+    asked: list[bool]
 
     def put_claim(self, record: ClaimRecord) -> ClaimRecord:
-        self._asked = super().is_deleted()
+        self.asked[0] = super().is_deleted()
         return super().put_claim(record)
 
     def is_deleted(self) -> bool:
-        return self._asked
+        return self.asked[0]
 
 
-def look_without_a_tombstone(table: Any, ledger: Ledger, pause: Callable[[float], None]) -> BurialOutcome:
+class AsksBeforeItsClaim(Ledger):
+    """A committer that asks whether the write was deleted, and claims then."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.commits = _AsksBeforeItsClaim(self.records)
+
+
+def load_without_a_tombstone(table: Any, ledger: Ledger, pause: Callable[[float], None]) -> BlockOutcome:
     """Looks whether the commit has landed; not there is taken for never there."""
-    claim = ledger.read_claim(0)
+    claim = ledger.commits.read_claim(0)
     assert claim is not None
     match claim.base:
         case IcebergBase(table_uuid=identity):
-            look = table.look(ledger.key)
+            state = table.load(ledger.key)
         case LanceBase(identity=identity, at_version=version):
-            look = table.look(ledger.key, since=version)
-    return Buried(identity) if look.committed is None else Committed(identity, look.committed, by_us=False)
+            state = table.load(ledger.key, since=version)
+    return CommitBlocked(identity) if state.committed is None else Committed(identity, state.committed, by_us=False)
 
 
-def bury_unseen(table: Any, ledger: Ledger, pause: Callable[[float], None]) -> BurialOutcome:
-    """Without a mark nothing was committed, it is thought."""
-    claim = ledger.read_claim(0)
+def block_unseen(table: Any, ledger: Ledger, pause: Callable[[float], None]) -> BlockOutcome:
+    """Without a commit record nothing was committed, it is thought."""
+    claim = ledger.commits.read_claim(0)
     assert claim is not None
     assert isinstance(claim.base, IcebergBase)
-    return Buried(claim.base.table_uuid)
+    return CommitBlocked(claim.base.table_uuid)
 
 
 class WithoutMisfit(_IcebergWrapper):
     """The second net is gone: nothing looks whether the staged files are still there."""
 
-    def find_incompatibility(self, look: IcebergLook, targets: Any, files: Any) -> Any:
+    def find_incompatibility(self, state: IcebergState, targets: Any, files: Any) -> Any:
         return None
 
 
 class TombstoneTakenForACommit(_IcebergWrapper):
     """Whatever carries the key is thought to be the commit."""
 
-    def look(self, key: EpochKey) -> IcebergLook | None:
-        look = self.inner.look(key)
-        seen = None if look is None else replace(look, is_tombstone=False)
-        if seen is not None and self.inner.looked is not None:
-            self.inner.looked = (seen, self.inner.looked[1])
+    def load(self, key: EpochKey) -> IcebergState | None:
+        state = self.inner.load(key)
+        seen = None if state is None else replace(state, is_tombstone=False)
+        if seen is not None and self.inner.loaded is not None:
+            self.inner.loaded = (seen, self.inner.loaded[1])
         return seen
 
 
 class LanceTombstoneTakenForACommit(_LanceWrapper):
     """Whatever carries the key is thought to be the commit."""
 
-    def look(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceLook | None:
-        look = self.inner.look(key, since, up_to)
-        return None if look is None else replace(look, is_tombstone=False)
+    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
+        state = self.inner.load(key, since, up_to)
+        return None if state is None else replace(state, is_tombstone=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tests.simulation.faults import ANYTHING, COMMITS, DELETIONS, INPUTS, ROW_ERRORS, TASKS, Focus
 from tests.simulation.mutants import bundles, commits, deletions, failures, seals
 from tests.simulation.parts import Parts
-from tests.simulation.tempers import ANYTHING, COMMITS, DELETIONS, INPUTS, ROW_ERRORS, TASKS, Focus
 from tests.simulation.world import Format
 
 _DOUBLED_OR_LOST: Final = "is in the table"
@@ -31,7 +31,7 @@ class Mutant:
 MUTANTS: Final = (
     Mutant("look, then append, without a fence", "lance", Parts(table_port=commits.WithoutFence), COMMITS),
     Mutant("one fence for several appends", "lance", Parts(table_port=commits.FencedOnce), COMMITS),
-    Mutant("look after the claim", "lance", Parts(commit_to_lance=commits.look_after_the_claim), COMMITS),
+    Mutant("look after the claim", "lance", Parts(commit_to_lance=commits.load_after_the_claim), COMMITS),
     Mutant("mark before the commit, Iceberg", "iceberg", Parts(reconciler=commits.MarkBeforeCommit), COMMITS),
     Mutant("mark before the commit, Lance", "lance", Parts(reconciler=commits.MarkBeforeCommit), COMMITS),
     Mutant("the library rebases and commits again", "iceberg", Parts(table_port=commits.RebasesByItself), COMMITS),
@@ -177,21 +177,21 @@ MUTANTS: Final = (
     Mutant(
         "deletion looks and puts no tombstone, Iceberg",
         "iceberg",
-        Parts(bury_in_iceberg=deletions.look_without_a_tombstone),
+        Parts(block_in_iceberg=deletions.load_without_a_tombstone),
         DELETIONS,
         _LANDS_AFTERWARDS,
     ),
     Mutant(
         "deletion looks and puts no tombstone, Lance",
         "lance",
-        Parts(bury_in_lance=deletions.look_without_a_tombstone),
+        Parts(block_in_lance=deletions.load_without_a_tombstone),
         DELETIONS,
         _LANDS_AFTERWARDS,
     ),
     Mutant(
         "deletion does not look at the table",
         "iceberg",
-        Parts(bury_in_iceberg=deletions.bury_unseen),
+        Parts(block_in_iceberg=deletions.block_unseen),
         DELETIONS,
         "was removed, and the table names it",
     ),

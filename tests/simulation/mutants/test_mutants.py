@@ -13,35 +13,27 @@ from tests.simulation.chaos import let_zombies_end, play, settle
 from tests.simulation.checks import violations
 from tests.simulation.choices import Seeded
 from tests.simulation.deaths import DULL, Death, live, new_world
+from tests.simulation.faults import TASKS
 from tests.simulation.mutants.bundles import BundlesAgain, BundlesOfLosers
+from tests.simulation.mutants.caught import MOST_EXAMPLES, harms, hunt
 from tests.simulation.mutants.commits import MarkBeforeCommit
 from tests.simulation.mutants.registry import MUTANTS, Mutant
 from tests.simulation.parts import PRODUCTION, Parts
-from tests.simulation.tempers import TASKS
 from tests.simulation.world import FORMATS, Format
+from tests.support.effort import examples
 
-#: Some bugs need four things in a row to go wrong; all are caught long before this.
-_MOST_EXAMPLES: Final = 2_000
-_WRONG_BUNDLES: Final = 100
-
-
-def harms(mutant: Mutant, seed: int, parts: Parts) -> list[str]:
-    world = play(mutant.format, Seeded(seed), parts, mutant.focus)
-    found = violations(world)
-    world.scheduler.close()
-    return found
+_WRONG_BUNDLES: Final = examples(100)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
-    for seed in range(_MOST_EXAMPLES):
-        found = [harm for harm in harms(mutant, seed, mutant.parts) if mutant.harm in harm]
-        if found:
-            sys.stdout.write(f"caught by example {seed + 1}: {found[0]}\n")
-            record_property("examples_until_caught", seed + 1)
-            assert harms(mutant, seed, PRODUCTION) == [], f"the product fails the example, too: seed {seed}"
-            return
-    pytest.fail(f"the checks do not catch it in {_MOST_EXAMPLES} examples")
+    found = hunt(mutant)
+    if found is None:
+        pytest.fail(f"the checks do not catch it in {MOST_EXAMPLES} examples")
+    seed, harm = found
+    sys.stdout.write(f"caught by example {seed + 1}: {harm}\n")
+    record_property("examples_until_caught", seed + 1)
+    assert harms(mutant, seed, PRODUCTION) == [], f"the product fails the example, too: seed {seed}"
 
 
 @pytest.mark.parametrize("bundler", [BundlesOfLosers, BundlesAgain])

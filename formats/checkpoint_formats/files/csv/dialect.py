@@ -16,30 +16,30 @@ from checkpoint_formats.files.parsing import NotOneRowALine
 from checkpoint_formats.files.texts import UTF8_MARK
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import SourceOptions
+from checkpoint_protocol.source import CsvOptions
 
 #: What helps while rows are read. The file itself is fixed then: rows of it may be sealed.
 WAY_OUT: Final = (
     "set onRowError: Quarantine to set such lines apart and go on, give the column a type that holds all its values by "
-    "source.types (steps and table have to take it), or name what stands for NULL in source.options.nullValues; what is sealed "
-    "stays"
+    "source.files.types (steps and table have to take it), or name what stands for NULL in source.files.csv.nullValues; what is "
+    "sealed stays"
 )
 #: What helps while the columns are looked at, before the input is fixed.
 FIRST_WAY_OUT: Final = (
     "mend the file, set onRowError: Quarantine to set such lines apart, or give the column a type that holds all its values by "
-    "source.types"
+    "source.files.types"
 )
 _BREAK_IN_FIELD: Final = "a quoted field does not end on its line"
 _BREAK_WAY_OUT: Final = (
-    "set source.options.quote: '' if the quote is part of the text, or source.options.multiLine: true if fields have line breaks "
-    "in them (once rows are sealed: in a write of another name)"
+    "set source.files.csv.quote: '' if the quote is part of the text, or source.files.csv.multiLine: true if fields have line "
+    "breaks in them (once rows are sealed: in a write of another name)"
 )
 
 
 class CsvDialect:
     """Splits text into fields and converts them to fixed types."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: CsvOptions) -> None:
         self._options = options
         self._invalid_rows = 0
         try:
@@ -61,7 +61,8 @@ class CsvDialect:
             )
         except (ValueError, TypeError) as error:
             raise NeedsChange(
-                reasons.MANIFEST_INVALID, f"source.options: delimiter, quote and escape: {error}; one ASCII character is expected"
+                reasons.MANIFEST_INVALID,
+                f"source.files.csv: delimiter, quote and escape: {error}; one ASCII character is expected",
             ) from error
 
     def convert_options(self, types: Mapping[str, pa.DataType], columns: Sequence[str] | None) -> Any:
@@ -126,7 +127,7 @@ class CsvDialect:
         if table.num_rows != records.rows:
             raise NotOneRowALine(
                 f"it cannot be told where its {records.rows} rows end, of which {table.num_rows} are found",
-                "set source.options.delimiter to another character than quote and escape",
+                "set source.files.csv.delimiter to another character than quote and escape",
             )
         return pa.RecordBatch.from_arrays([_one_array(column) for column in table.columns], schema=table.schema)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -12,13 +13,14 @@ import pyarrow as pa
 from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import explain, unreadable
 from checkpoint_formats.files.csv.dialect import FIRST_WAY_OUT, WAY_OUT, CsvDialect
-from checkpoint_formats.files.csv.inference import infer_types
+from checkpoint_formats.files.csv.inference import Sample, infer_types
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
-from checkpoint_formats.files.csv.stream import CsvStream
+from checkpoint_formats.files.csv.stream import CsvStream, is_read_from_its_start
 from checkpoint_formats.files.lines import Lines, first_line, line_start, piece_of_lines, read_beginning
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk, number_rows
 from checkpoint_formats.files.parsing import (
+    BadLine,
     NotOneRowALine,
     chunks_of_lines,
     parse_lines,
@@ -26,16 +28,20 @@ from checkpoint_formats.files.parsing import (
     without_bad_lines,
 )
 from checkpoint_formats.files.source_files import SourceFiles, for_each
-from checkpoint_formats.files.texts import is_gzip
-from checkpoint_formats.port import Chunk
+from checkpoint_formats.plain_types import as_plain
+from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.type_names import parse_type
-from checkpoint_protocol.manifest import Source
+from checkpoint_formats.uniting import UnitedColumns
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.source import FilesSource
 
 _SAMPLE_BYTES: Final = 4 << 20
 _SAMPLE_FILES: Final = 3
-_HEADER_WAY_OUT: Final = "rewrite the file, read it in a write of its own, or set source.options.header: false if there is none"
+_HEADER_WAY_OUT: Final = "rewrite the file, read it in a write of its own, or set source.files.csv.header: false if there is none"
+_NO_HEADER_WAY_OUT: Final = (
+    "rewrite the file, read it in a write of its own, or set source.files.csv.header: true if there is one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,49 +56,82 @@ class _Header:
 class CsvReader:
     """Positions are bytes; in gzip files, and with the options multiLine and escape, row numbers.
 
-    All files have the same columns in the same order. The types are inferred from the first files' first rows by the rules of
-    checkpoint_protocol.text_types, and where source.types names one, it is that. `sets_apart`: lines that cannot be read are rows
-    that failed.
+    A column goes by the name that the first line of its file gives it; what a file does not have is NULL in its rows. Without
+    such a line, all files have the same columns in the same order. The types are inferred from the first rows of the first files
+    that have the column, by the rules of checkpoint_protocol.text_types, and where source.files.types names one, it is that.
+    `sets_apart`: lines that cannot be read are rows that failed.
     """
 
-    def __init__(self, source: Source, files: SourceFiles, *, sets_apart: bool = False) -> None:
+    def __init__(
+        self, source: FilesSource, columns: Sequence[str] | None, files: SourceFiles, *, sets_apart: bool = False
+    ) -> None:
+        options = source.csv_options
         self._sets_apart = sets_apart
-        self._options = source.options
-        self._columns = source.columns
+        self._source = source
+        self._header = options.header
+        self._columns = columns
         self._types = {name: parse_type(name, text) for name, text in source.types.items()}
         self._files = files
-        self._dialect = CsvDialect(source.options)
-        self._stream = CsvStream(files, source.options, self._dialect, sets_apart=sets_apart)
+        self._dialect = CsvDialect(options)
+        self._stream = CsvStream(files, source, self._dialect, sets_apart=sets_apart)
         self._last_header: _Header | None = None
 
-    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
-        looked_at = for_each(self._look, self._files.expand(paths))
+    def check(self, file: FoundFile) -> None:
+        self._look(file)
+
+    def describe(self, found: Sequence[FoundFile]) -> Described:
+        looked_at = for_each(self._look, found)
         described = tuple(file for file, _ in looked_at)
-        filled = [(file, names) for file, names in looked_at if names is not None]
+        filled = _filled(looked_at)
         if not filled:
             raise unreadable(
                 described[0].path,
                 "neither it nor any other file of the source has a line of text, so that the columns are not known",
                 "start the write when there are rows",
             )
+        first = filled[0][0].path
+        known = self._united_names(filled)
+        for name in self._types:
+            if name not in known:
+                raise unreadable(first, f"it has no column {name!r} (it has {', '.join(known)})", "correct source.files.types")
+        chosen = [name for name in self._columns or known if name in known]
+        inferred = infer_types([name for name in chosen if name not in self._types], self._samples(filled, chosen))
+        types = self._types | inferred
+        return Described(described, pa.schema([(name, types[name]) for name in chosen]), f"source file {first}", known)
+
+    def samples(self, found: Sequence[FoundFile], columns: Sequence[str]) -> list[Sample]:
+        """Return the rows by which the types of these columns are inferred where no type is given."""
+        return list(self._samples(_filled(for_each(self._look, found)), columns))
+
+    def _united_names(self, filled: Sequence[tuple[SourceFile, tuple[str, ...]]]) -> tuple[str, ...]:
+        """Return the names of all columns of all files, in the order of their appearance."""
         first, names = filled[0]
+        united = UnitedColumns(is_same=self._source.schema_rule == "Same")
+        known = dict.fromkeys(names)
+        last: tuple[str, ...] | None = None
         for file, others in filled:
-            _check_same(first.path, names, file.path, others)
-        self._check_known(first.path, names)
-        chosen = self._columns or names
-        samples = islice(self._samples([file for file, _ in filled], names), _SAMPLE_FILES)
-        types = self._types | infer_types([name for name in chosen if name not in self._types], samples)
-        return described, pa.schema([(name, types[name]) for name in chosen])
+            if others == last:
+                continue
+            last = others
+            if not self._header and len(others) != len(names):
+                difference = f"it has {len(others)} columns, and {first.path} has {len(names)}"
+                raise unreadable(file.path, difference, _NO_HEADER_WAY_OUT)
+            # A first line that is a row shares no name with the header of another file.
+            chosen = [name for name in others if self._columns is None or name in self._columns]
+            united.add(f"source file {file.path}", pa.schema([(name, pa.null()) for name in chosen]))
+            known |= dict.fromkeys(others)
+        return tuple(known)
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position if file.unit == "records" else line_start(self._files, file, position)
 
     def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
         self._files.check_unchanged(file)
-        columns = InferredColumns(schema, self._types)
         if file.unit == "records":
             names = self._stream.names(file.path) or ()
-            batches = self._stream.read(file.path, names, columns)
+            columns = self._columns_in(names, schema)
+            found = self._stream.read(file.path, names, columns)
+            batches = (one if isinstance(one, BadLine) else as_plain(one, schema) for one in found)
             yield from number_rows(file.path, batches, piece, schema, sizing)
             return
         end = file.size_bytes if piece.end is None else piece.end
@@ -100,10 +139,13 @@ class CsvReader:
             yield empty_chunk(piece, schema)
             return
         names = self._look_at_lines(file.path, file.size_bytes)[1] or ()
+        columns = self._columns_in(names, schema)
+
+        def parse(part: Lines) -> pa.RecordBatch:
+            return as_plain(self._dialect.parse(part, names, columns), schema)
+
         for lines in piece_of_lines(self._files, file, piece.start, end, lambda: sizing.size_bytes):
-            parsed = parse_lines(
-                file.path, lines, lambda part: self._dialect.parse(part, names, columns), WAY_OUT, sets_apart=self._sets_apart
-            )
+            parsed = parse_lines(file.path, lines, parse, WAY_OUT, sets_apart=self._sets_apart)
             yield from chunks_of_lines(file.path, parsed, schema, spaces_are_blank=False)
 
     def check_unchanged(self, file: SourceFile) -> None:
@@ -111,7 +153,7 @@ class CsvReader:
 
     def _look(self, file: FoundFile) -> tuple[SourceFile, tuple[str, ...] | None]:
         """Return a file's record and its column names; None if it has no text."""
-        if is_gzip(file.path, self._options) or self._options.multi_line or self._options.escape:
+        if is_read_from_its_start(file.path, self._source):
             names = self._stream.names(file.path)
             described = SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="records", end=None)
         else:
@@ -138,24 +180,40 @@ class CsvReader:
         except (pa.ArrowException, ValueError) as error:  # ValueError: not UTF-8 too
             way_out = error.way_out if isinstance(error, NotOneRowALine) else "mend the file, or convert it to UTF-8"
             raise unreadable(path, f"its first line: {explain(error)}", way_out) from error
-        start, end = line.position + (line.size_bytes if self._options.header else 0), line.position + line.size_bytes
+        start, end = line.position + (line.size_bytes if self._header else 0), line.position + line.size_bytes
         # Without its line break the line may go on in another file.
         if beginning.endswith(b"\n", 0, end) and end <= len(beginning):
             self._last_header = _Header(beginning[:end], start, names)
         return start, names
 
-    def _samples(self, files: Sequence[SourceFile], names: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:
-        """Give the first rows of each file that has rows: the columns whose types are not given, as binaries."""
-        columns = self._columns or names
-        types = {name: self._types.get(name, pa.binary()) for name in columns}
-        for file in files:
-            table = self._sample(file, names, types)
-            if table is not None and table.num_rows:
-                yield file.path, table
+    def _columns_in(self, names: Sequence[str], schema: pa.Schema) -> InferredColumns:
+        """Return those of the columns that a file has."""
+        return InferredColumns(pa.schema([field for field in schema if field.name in names]), self._types)
 
-    def _sample(self, file: SourceFile, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table | None:
+    def _samples(self, filled: Sequence[tuple[SourceFile, tuple[str, ...]]], chosen: Sequence[str]) -> Iterator[Sample]:
+        """Give the first rows of the first files that have rows, of each column that is chosen: without given types, binaries."""
+        missing = dict.fromkeys(chosen, _SAMPLE_FILES)
+        for file, names in filled:
+            if not missing:
+                return
+            there = set(names)
+            if missing.keys().isdisjoint(there):
+                continue
+            columns = [name for name in chosen if name in there]
+            sample = self._sample(file, names, {name: self._types.get(name, pa.binary()) for name in columns})
+            if sample is None or not sample.rows.num_rows:
+                continue
+            for name in columns:
+                if missing.get(name, 2) == 1:
+                    del missing[name]
+                elif name in missing:
+                    missing[name] -= 1
+            yield sample
+
+    def _sample(self, file: SourceFile, names: Sequence[str], types: Mapping[str, pa.DataType]) -> Sample | None:
         if file.unit == "records":
-            return self._stream.sample(file.path, names, types)
+            rows = self._stream.sample(file.path, names, types)
+            return None if rows is None else Sample(file.path, rows, None)
         lines = next(piece_of_lines(self._files, file, file.start, file.size_bytes, lambda: _SAMPLE_BYTES), None)
         if lines is None:
             return None
@@ -164,21 +222,15 @@ class CsvReader:
             return self._dialect.infer(part, names, types, tuple(types))
 
         taken = without_bad_lines(file.path, lines, infer) if self._sets_apart else lines
-        return parse_or_name_the_line(file.path, taken, infer, FIRST_WAY_OUT)
+        rows = parse_or_name_the_line(file.path, taken, infer, FIRST_WAY_OUT)
+        return Sample(file.path, rows, partial(self._line_of, file, taken))
 
-    def _check_known(self, path: str, names: tuple[str, ...]) -> None:
-        for field, asked in (("columns", self._columns or ()), ("types", tuple(self._types))):
-            for name in asked:
-                if name not in names:
-                    raise unreadable(path, f"it has no column {name!r} (it has {', '.join(names)})", f"correct source.{field}")
+    def _line_of(self, file: SourceFile, lines: Lines, row: int) -> int:
+        """Return the number of the line of a row: blank lines are no rows, and count as lines."""
+        before = self._files.read_range(file.path, 0, lines.position).count(b"\n")
+        text = lines.data[lines.begin : lines.end].splitlines()
+        return before + 1 + next(islice((number for number, line in enumerate(text) if line), row, None))
 
 
-def _check_same(first_path: str, expected: tuple[str, ...], path: str, names: tuple[str, ...]) -> None:
-    if names == expected:
-        return
-    if len(names) != len(expected):
-        difference = f"it has {len(names)} columns, and {first_path} has {len(expected)}"
-    else:
-        number = next(i for i, name in enumerate(names) if name != expected[i])
-        difference = f"its column {number + 1} is {names[number]!r}, and that of {first_path} is {expected[number]!r}"
-    raise unreadable(path, difference, _HEADER_WAY_OUT)
+def _filled(looked_at: Sequence[tuple[SourceFile, tuple[str, ...] | None]]) -> list[tuple[SourceFile, tuple[str, ...]]]:
+    return [(file, names) for file, names in looked_at if names is not None]

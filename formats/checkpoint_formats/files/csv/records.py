@@ -17,7 +17,7 @@ import numpy as np
 from checkpoint_formats.failures import unreadable
 from checkpoint_formats.files.lines import LONGEST_LINE_BYTES, Lines, ReadNext
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import SourceOptions
+from checkpoint_protocol.source import CsvOptions
 
 _NEWLINE: Final = ord("\n")
 _RETURN: Final = ord("\r")
@@ -58,7 +58,7 @@ class Records(Lines):
 class RecordSplitter:
     """Cuts text into blocks of whole records."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: CsvOptions) -> None:
         delimiter, quote, escape = (re.escape(text.encode()) for text in (options.delimiter, options.quote, options.escape))
         self._special = tuple(text.encode() for text in (options.quote, options.escape) if text)
         escaped = escape + rb"[\s\S]|" if escape else b""
@@ -121,7 +121,7 @@ def too_long(path: str, place: str) -> NeedsChange:
         path,
         f"{place}: the row is longer than {LONGEST_LINE_BYTES >> 20} MiB, or a quoted field in it has no end",
         "nothing after it can be told from it: give the mended file to a write of another name, or, if the quote is part of the "
-        "text, set source.options.quote: '' there",
+        "text, set source.files.csv.quote: '' there",
     )
 
 
@@ -129,5 +129,5 @@ def without_end(path: str) -> NeedsChange:
     return unreadable(
         path,
         "its last quoted field has no end",
-        "mend the file, or set source.options.quote: '' if the character is part of the text",
+        "mend the file, or set source.files.csv.quote: '' if the character is part of the text",
     )

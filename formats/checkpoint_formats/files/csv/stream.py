@@ -22,7 +22,7 @@ from checkpoint_formats.files.lines import LONGEST_LINE_BYTES, line_blocks
 from checkpoint_formats.files.parsing import MOST_PARTS_OF_A_SAMPLE, BadLine, parse_apart
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.files.texts import TextStream, is_gzip
-from checkpoint_protocol.manifest import SourceOptions
+from checkpoint_protocol.source import FilesSource
 
 _HEADER_BLOCK_BYTES: Final = 256 << 10
 _SAMPLE_BLOCK_BYTES: Final = 4 << 20
@@ -32,18 +32,26 @@ _TOO_SMALL: Final = "straddling object"
 _EMPTY: Final = "Empty CSV file"
 
 
+def is_read_from_its_start(path: str, source: FilesSource) -> bool:
+    """Whether only a parser that begins at the file's start knows where its rows are."""
+    options = source.csv_options
+    return is_gzip(path, source.compression) or options.multi_line or options.escape != ""
+
+
 class CsvStream:
     """Reads one file a call, in bounded memory. Rows that are longer than a block make it read again with larger blocks.
 
     `sets_apart`: rows that cannot be read are given as such, and do not end the reading.
     """
 
-    def __init__(self, files: SourceFiles, options: SourceOptions, dialect: CsvDialect, *, sets_apart: bool = False) -> None:
+    def __init__(self, files: SourceFiles, source: FilesSource, dialect: CsvDialect, *, sets_apart: bool = False) -> None:
+        options = source.csv_options
         # With one character for two things, pyarrow's own parts do not agree on where rows end.
         self._sets_apart = sets_apart and options.delimiter not in (options.quote, options.escape)
         self._splitter = RecordSplitter(options)
         self._files = files
         self._options = options
+        self._compression = source.compression
         self._dialect = dialect
 
     def names(self, path: str) -> tuple[str, ...] | None:
@@ -143,7 +151,7 @@ class CsvStream:
 
     def _text(self, path: str, tail: bytes = b"\n") -> QuotedText:
         # Without a line break at the end, a header and no rows would be nothing to pyarrow.
-        return QuotedText(TextStream(self._files, path, is_gzip(path, self._options), tail), self._options.quote.encode())
+        return QuotedText(TextStream(self._files, path, is_gzip(path, self._compression), tail), self._options.quote.encode())
 
     def _open(self, text: QuotedText, block_bytes: int, convert: Any) -> Any:
         return pa.csv.open_csv(

@@ -19,12 +19,12 @@ _EXPECTED: Final = "one JSON object a line is expected, with the fields that the
 #: What helps while rows are read. The file itself is fixed then: rows of it may be sealed.
 WAY_OUT: Final = (
     f"{_EXPECTED}; set onRowError: Quarantine to set such lines apart and go on, or name the field, or a type that holds all its "
-    "values, by source.types (steps and table have to take it); what is sealed stays"
+    "values, by source.files.types (steps and table have to take it); what is sealed stays"
 )
 #: What helps while the columns are looked at, before the input is fixed.
 FIRST_WAY_OUT: Final = (
-    f"{_EXPECTED}; mend the file, name the field's type by source.types, choose fields by source.columns, or set onRowError: "
-    "Quarantine to set apart lines that are no object, and those that do not fit source.types"
+    f"{_EXPECTED}; mend the file, name the field's type by source.files.types, choose fields by source.columns, or set "
+    "onRowError: Quarantine to set apart lines that are no object, and those that do not fit source.files.types"
 )
 
 

@@ -16,51 +16,51 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk, number_rows
 from checkpoint_formats.files.parsing import BadLine, chunks_of_lines, parse_lines, parse_or_name_the_line, without_bad_lines
 from checkpoint_formats.files.source_files import SourceFiles, for_each
-from checkpoint_formats.files.texts import TextStream, byte_order_mark, is_gzip
-from checkpoint_formats.port import Chunk
+from checkpoint_formats.files.texts import MARK_BYTES, TextStream, byte_order_mark, is_gzip
+from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.type_names import parse_type
-from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.source import FilesSource
 
 _BLOCK_BYTES: Final = 4 << 20
 _SAMPLE_BYTES: Final = 4 << 20
 _SAMPLE_FILES: Final = 3
+_ELSE: Final = ", or give a field that the first rows do not have a type by source.files.types"
 
 
 class JsonReader:
     """Positions are bytes; in gzip files, row numbers.
 
-    The columns are those of the first files' first rows, and those that source.types names. A field that comes up only later
-    is refused, since its values would be lost without a word; unless source.columns chooses the fields. A missing one is NULL.
+    The columns are those of the first files' first rows, and those that source.files.types names. A field that comes up only
+    later is refused, since its values would be lost without a word; unless source.columns chooses the fields. A missing one is
+    NULL.
     `sets_apart`: lines that cannot be read are rows that failed.
     """
 
-    def __init__(self, source: Source, files: SourceFiles, *, sets_apart: bool = False) -> None:
+    def __init__(
+        self, source: FilesSource, columns: Sequence[str] | None, files: SourceFiles, *, sets_apart: bool = False
+    ) -> None:
         self._sets_apart = sets_apart
-        self._options = source.options
-        self._columns = source.columns
+        self._compression = source.compression
+        self._columns = columns
         self._types = {name: parse_type(name, text) for name, text in source.types.items()}
         self._files = files
 
-    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
-        described = tuple(for_each(self._look, self._files.expand(paths)))
-        schema = self._infer(described)
-        names = self._columns or schema.names
-        for name in names:
-            if name not in schema.names:
-                raise unreadable(
-                    described[0].path,
-                    f"its first rows and those of the next files have no field {name!r} (they have {', '.join(schema.names)})",
-                    "correct source.columns, or give the field a type by source.types",
-                )
-        if not names:
+    def check(self, file: FoundFile) -> None:
+        self._look(file)
+
+    def describe(self, found: Sequence[FoundFile]) -> Described:
+        described = tuple(for_each(self._look, found))
+        schema, first = self._infer(described), f"source file {described[0].path}"
+        if not schema.names:
             raise unreadable(
                 described[0].path,
                 "neither it nor any other file of the source has an object with fields, so that the columns are not known",
-                "start the write when there are rows, or name the columns by source.types",
+                "start the write when there are rows, or name the columns by source.files.types",
             )
-        return described, pa.schema([schema.field(name) for name in names])
+        names = [name for name in self._columns or schema.names if name in schema.names]
+        return Described(described, pa.schema([schema.field(name) for name in names]), first, tuple(schema.names), _ELSE)
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return position if file.unit == "records" else line_start(self._files, file, position)
@@ -93,9 +93,9 @@ class JsonReader:
         self._files.check_unchanged(file)
 
     def _look(self, file: FoundFile) -> SourceFile:
-        if is_gzip(file.path, self._options):
+        if is_gzip(file.path, self._compression):
             return SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="records", end=None)
-        start = byte_order_mark(file.path, self._files.read_range(file.path, 0, min(3, file.size_bytes)))
+        start = byte_order_mark(file.path, self._files.read_range(file.path, 0, min(MARK_BYTES, file.size_bytes)))
         return SourceFile(
             path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="bytes", start=start, end=file.size_bytes
         )

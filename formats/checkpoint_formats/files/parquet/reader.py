@@ -16,13 +16,12 @@ from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles, streamed_each
 from checkpoint_formats.parquet_rows import INT96_UNIT, nearest_start, open_parquet, row_batches, row_group_starts
 from checkpoint_formats.plain_types import as_plain, plain_schema
-from checkpoint_formats.port import Chunk, in_chunks
+from checkpoint_formats.port import Chunk, Described, in_chunks
+from checkpoint_formats.uniting import UnitedColumns
 from checkpoint_formats.where import Filter
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import Source
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.source import FilesSource
 from checkpoint_protocol.where import Condition
 
 _PROBLEM: Final = "it cannot be read as Parquet"
@@ -37,30 +36,36 @@ class _Footer:
 
 
 class ParquetReader:
-    """Positions are row numbers. The columns of all files have the same names and types, in any order."""
+    """Positions are row numbers. The columns of the files are united by name; what a file does not have is NULL in its rows."""
 
-    def __init__(self, source: Source, files: SourceFiles, condition: Condition | None = None) -> None:
-        self._columns = source.columns
+    def __init__(
+        self, source: FilesSource, columns: Sequence[str] | None, files: SourceFiles, condition: Condition | None = None
+    ) -> None:
+        self._is_same = source.schema_rule == "Same"
+        self._columns = columns
         self._files = files
         self._condition = condition
 
-    def describe(self, paths: Sequence[str]) -> tuple[tuple[SourceFile, ...], pa.Schema]:
-        found = self._files.expand(paths)
+    def check(self, file: FoundFile) -> None:
+        self._chosen(file.path, plain_schema(self._read_footer(file).schema))
+
+    def describe(self, found: Sequence[FoundFile]) -> Described:
         described: list[SourceFile] = []
-        schema = last = None
+        columns = UnitedColumns(is_same=self._is_same)
+        known: dict[str, None] = {}
+        last: pa.Schema | None = None
         # A file at a time: the footers of a million files would not all fit.
         for file, footer in zip(found, streamed_each(self._read_footer, found), strict=True):
             if last is None or not footer.schema.equals(last):
-                last, wanted = footer.schema, self._wanted(file.path, plain_schema(footer.schema))
-                schema = schema or wanted
-                _check_same(found[0].path, schema, file.path, wanted)
+                last = footer.schema
+                columns.add(f"source file {file.path}", self._chosen(file.path, plain_schema(last)))
+                known |= dict.fromkeys(last.names)
             described.append(
                 SourceFile(
                     path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=footer.rows, cuts=footer.cuts
                 )
             )
-        assert schema is not None
-        return tuple(described), schema
+        return Described(tuple(described), columns.schema, f"source file {found[0].path}", tuple(known))
 
     def align(self, file: SourceFile, position: int, slack: int) -> int:
         return nearest_start(file.cuts, file.end or 0, position, slack)
@@ -78,7 +83,9 @@ class ParquetReader:
             if parquet.metadata.num_rows != file.end:
                 raise changed(file.path, f"it had {file.end} rows and has {parquet.metadata.num_rows}")
             end = parquet.metadata.num_rows if piece.end is None else piece.end
-            for batch, start, stop in row_batches(parquet, piece.start, end, schema.names, self._may_take(schema)):
+            present = parquet.schema_arrow.names
+            names = [name for name in schema.names if name in present]
+            for batch, start, stop in row_batches(parquet, piece.start, end, names, self._may_take(schema)):
                 yield from in_chunks(None if batch is None else as_plain(batch, schema), start, stop, schema, sizing)
 
     def check_unchanged(self, file: SourceFile) -> None:
@@ -100,8 +107,8 @@ class ParquetReader:
             metadata, schema = parquet.metadata, parquet.schema_arrow
         return _Footer(metadata.num_rows, row_group_starts(metadata), schema)
 
-    def _wanted(self, path: str, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of the columns that are asked for."""
+    def _chosen(self, path: str, schema: pa.Schema) -> pa.Schema:
+        """Return those columns of a file that are asked for."""
         twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
         if twice is not None:
             raise unreadable(path, f"it has two columns {twice!r}", "rename one of them")
@@ -109,23 +116,4 @@ class ParquetReader:
             raise unreadable(path, "it has no columns", _WAY_OUT)
         if self._columns is None:
             return schema
-        for name in self._columns:
-            if name not in schema.names:
-                raise unreadable(path, f"it has no column {name!r} (it has {', '.join(schema.names)})", "correct source.columns")
-        return pa.schema([schema.field(name) for name in self._columns])
-
-
-def _check_same(first_path: str, expected: pa.Schema, path: str, schema: pa.Schema) -> None:
-    for name in (*expected.names, *schema.names):
-        here = schema.field(name).type if name in schema.names else None
-        there = expected.field(name).type if name in expected.names else None
-        if here != there:
-            raise NeedsChange(
-                reasons.SOURCE_UNREADABLE,
-                f"source file {path} {_has(name, here)}, and {first_path} {_has(name, there)}; all files of a write must have "
-                "the same columns: rewrite one of them, leave the column out by source.columns, or use one write for each kind",
-            )
-
-
-def _has(name: str, kind: pa.DataType | None) -> str:
-    return f"has no column {name!r}" if kind is None else f"has {kind} in the column {name!r}"
+        return pa.schema([schema.field(name) for name in self._columns if name in schema.names])

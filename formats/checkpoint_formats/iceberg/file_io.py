@@ -1,0 +1,86 @@
+"""pyiceberg's files by our own settings only: never by a class, a credential or a scheme that a catalog or a table hands out.
+
+The metadata of a table name everything else by URIs: older metadata, manifest lists, manifests, data files. Each is checked when
+it is opened, and reached with the credentials of its own storage entry. Used by both programs wherever pyiceberg opens files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.storage import StorageEntry, StorageSettings, disk_path, entry_of, iceberg_options
+
+#: Properties by which a table says where its files are to be put.
+_PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+class CheckedFileIO(FileIO):
+    """Opens what the settings let it open. NeedsChange for everything else, before anything is asked of anybody."""
+
+    def __init__(self, storage: StorageSettings) -> None:
+        super().__init__({})
+        self._storage = storage
+        self._by_entry: dict[tuple[str, str | None], FileIO] = {}
+
+    def new_input(self, location: str) -> InputFile:
+        return self._for(location).new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        return self._for(location).new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        path = location if isinstance(location, str) else location.location
+        self._for(path).delete(path)
+
+    def check(self, location: str) -> StorageEntry | None:
+        """Refuse a location that is not to be opened: NeedsChange. Return the entry to reach it by."""
+        try:
+            disk_path(location, self._storage)
+        except NeedsChange as error:
+            raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the metadata of a table lead elsewhere: {error.message}") from error
+        return entry_of(location, self._storage)
+
+    def _for(self, location: str) -> FileIO:
+        entry = self.check(location)
+        key = location.partition(":")[0] if entry is not None else "file", entry.prefix if entry is not None else None
+        if key not in self._by_entry:
+            self._by_entry[key] = load_file_io(dict(iceberg_options(location, self._storage)), location)
+        return self._by_entry[key]
+
+
+def open_file_io(location: str, storage: StorageSettings) -> CheckedFileIO:
+    """Return what opens the files of a table that lies there; those of a table in a bucket are in buckets."""
+    found = CheckedFileIO(storage.beside(location))
+    found.check(location)
+    return found
+
+
+def manifests_of(snapshot: Snapshot, io: CheckedFileIO) -> Sequence[ManifestFile]:
+    """Return a snapshot's manifests. Checked here too, as pyiceberg keeps lists by their names, whoever has read them."""
+    io.check(snapshot.manifest_list)
+    return snapshot.manifests(io)
+
+
+def refuse_places_elsewhere(metadata: TableMetadata, metadata_location: str, storage: StorageSettings, title: str) -> None:
+    """Refuse a table whose metadata lead elsewhere: NeedsChange(TableUnsupported). `metadata_location`: the catalog's word.
+
+    Asks nobody, and for no credentials: those are found, or missed, when something is opened.
+    """
+    beside = storage.beside(metadata_location)
+    named = [(name, metadata.properties[name]) for name in _PLACES if name in metadata.properties]
+    for name, uri in [("location", metadata.location), *named]:
+        try:
+            disk_path(uri, beside)
+        except NeedsChange as error:
+            raise NeedsChange(
+                reasons.TABLE_UNSUPPORTED,
+                f"the table {title} leads elsewhere by its {name!r}: {error.message}; correct the table",
+            ) from error

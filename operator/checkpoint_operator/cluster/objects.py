@@ -1,0 +1,24 @@
+"""What a CheckpointedWrite's object says: whose it is, and its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from checkpoint_operator.cluster.pods import Owner
+from checkpoint_operator.cluster.status import RETRY_ANNOTATION
+from checkpoint_protocol.manifest import CheckpointedWrite, parse_manifest
+
+_MOST_RETRY_TEXT: Final = 128
+
+
+def manifest_of(body: Mapping[str, Any]) -> CheckpointedWrite:
+    """Read the manifest in an object, without what the API server has added. Raises ManifestInvalid."""
+    metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
+    return parse_manifest({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata, "spec": body["spec"]})
+
+
+def owner_of(body: Mapping[str, Any]) -> Owner:
+    metadata = body["metadata"]
+    retry = str((metadata.get("annotations") or {}).get(RETRY_ANNOTATION, ""))[:_MOST_RETRY_TEXT]
+    return Owner(metadata["namespace"], metadata["name"], metadata["uid"], metadata["generation"], retry)

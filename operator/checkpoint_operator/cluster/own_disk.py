@@ -1,0 +1,20 @@
+"""What a manifest may not name in a cluster: paths. Asked on every way to a store or table, deletion included."""
+
+from __future__ import annotations
+
+from checkpoint_operator.sink_formats.registry import format_of
+from checkpoint_protocol.manifest import ManifestInvalid, Spec
+from checkpoint_protocol.uris import local_path
+
+
+def refuse_own_disk(spec: Spec, *, allow_local_paths: bool) -> None:
+    """Whoever may apply a manifest has no business with the operator's disk, and drivers could not see what is on it.
+
+    The settings of the operator refuse it too, wherever something is opened; here the field is named.
+    """
+    uris = {"spec.checkpoint.uri": spec.checkpoint.uri, **format_of(spec.sink).uris}
+    for field_path, uri in uris.items():
+        if local_path(uri) is not None and not allow_local_paths:
+            raise ManifestInvalid(
+                (f"{field_path}: {uri} is a path; in a cluster it is to be in an object store (s3://, gs://, az://)",)
+            )

@@ -1,0 +1,92 @@
+"""The rows of staged files by their own footers, compared with what the seals say: for who does not believe drivers that far.
+
+A seal with a wrong count loses no row by itself, but every reader that counts by metadata is told the wrong number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.parallel import in_threads
+from checkpoint_protocol.sink import Verify
+
+#: Of so many files in a row, one is looked at, where they are sampled: so at least one of each epoch is.
+_SAMPLED_OF: Final = 20
+#: Footers that are asked for together.
+_BATCH: Final = 200
+#: Most footers are in the first request. Those of others are no footers: a driver may have made them.
+_FIRST_BYTES: Final = 64 << 10
+_MOST_BYTES: Final = 16 << 20
+#: The footer's length and the magic bytes are the end of a Parquet file.
+_END_BYTES: Final = 8
+_MAGIC: Final = b"PAR1"
+
+
+@dataclass(slots=True)
+class Footers:
+    """Takes the files of an epoch, once it is sure that they are its own, and looks at those that are to be looked at.
+
+    `count_rows` returns the rows of a data file by its footer; NeedsChange if it is not there or has none. `choose` returns a
+    number from 0 below the given one, and must not be foreseen by whoever makes seals.
+    """
+
+    verify: Verify
+    count_rows: Callable[[str], int]
+    choose: Callable[[int], int]
+    _group: list[tuple[str, int]] = field(default_factory=list)
+    _wanted: list[tuple[str, int]] = field(default_factory=list)
+
+    def add(self, path: str, rows: int) -> None:
+        """Take a file, and what its seal says. NeedsChange if a footer says otherwise, of this file or of one before."""
+        if self.verify == "Seals":
+            return
+        self._group.append((path, rows))
+        if self.verify == "Footers" or len(self._group) == _SAMPLED_OF:
+            self._choose()
+        if len(self._wanted) == _BATCH:
+            self._look()
+
+    def finish(self) -> None:
+        """Look at what is left. NeedsChange as in `add`."""
+        if self._group:
+            self._choose()
+        self._look()
+
+    def _choose(self) -> None:
+        self._wanted.append(self._group[self.choose(len(self._group))])
+        self._group.clear()
+
+    def _look(self) -> None:
+        wanted, self._wanted = self._wanted, []
+        found = in_threads(lambda place: self.count_rows(place[0]), wanted) if wanted else []
+        for (path, said), rows in zip(wanted, found, strict=True):
+            if rows != said:
+                raise NeedsChange(
+                    reasons.STAGED_RESULT_REFUSED,
+                    f"the staged file {path} has {rows:,} rows by its footer, and its seal says {said:,}",
+                )
+
+
+def parquet_rows(path: str, tail: Callable[[int], bytes]) -> int:
+    """Return the rows of a Parquet file by its footer. `tail` gives its last bytes. NeedsChange if it has no footer."""
+    end = tail(_FIRST_BYTES)
+    size_bytes = _END_BYTES + int.from_bytes(end[-_END_BYTES:-4], "little")
+    if end[-4:] != _MAGIC or size_bytes > _MOST_BYTES:
+        raise _no_footer(path, "it does not end as one")
+    if size_bytes > len(end):
+        end = tail(size_bytes)
+    try:
+        return int(pq.read_metadata(pa.BufferReader(end)).num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise _no_footer(path, str(error)) from error
+
+
+def _no_footer(path: str, why: str) -> NeedsChange:
+    return NeedsChange(reasons.STAGED_RESULT_REFUSED, f"the staged file {path} is no Parquet file: {why}")

@@ -1,0 +1,173 @@
+"""Append to an Iceberg table: one snapshot with manifests of the staged files beside those of its parent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation as SnapshotOperation
+from pyiceberg.table.snapshots import Summary
+
+from checkpoint_operator.commit.footers import Footers
+from checkpoint_operator.commit.iceberg_checks import FileChecks
+from checkpoint_operator.commit.iceberg_entries import SpecEntries, entries_under
+from checkpoint_operator.commit.metadata_files import MetadataFile
+from checkpoint_operator.commit.outcomes import Rejected
+from checkpoint_protocol import reasons
+from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
+from checkpoint_protocol.records import Append, IcebergFile, IcebergTarget
+from checkpoint_protocol.storage import StorageSettings
+
+_FILE_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+")
+
+
+@dataclass(slots=True)
+class IcebergAppend:
+    """Append of an epoch's staged files as one snapshot of one table; without files, a snapshot of what is there. A Change.
+
+    `sizes`: of each folder, the names of the files in it with their sizes. `incompatibility`: why the files must not be
+    committed, as far as it can be told from what the seals say.
+    """
+
+    key: EpochKey
+    operation: Append = field(default_factory=Append)
+    by_spec: dict[int, SpecEntries] = field(default_factory=dict)
+    sizes: dict[str, dict[str, int]] = field(default_factory=dict)
+    incompatibility: Rejected | None = None
+    _manifests: tuple[int, list[ManifestFile], MetadataFile | None] | None = None
+
+    def __len__(self) -> int:
+        return sum(len(names) for names in self.sizes.values()) + (self.incompatibility is not None)
+
+    def is_made_for(self, metadata: TableMetadata) -> bool:
+        """Whether the entries are what they would be if they were made for this version of the table."""
+        return all(entries.is_made_for(metadata) for entries in self.by_spec.values())
+
+    def names(self, path: str) -> bool:
+        """Whether a file is one of these."""
+        folder, _, name = path.rpartition("/")
+        return name in self.sizes.get(folder, ())
+
+    def summary(self) -> Summary:
+        """Return what the snapshot's summary says of its operation, and of the files that it adds."""
+        return Summary(operation=SnapshotOperation.APPEND, **self._counts())
+
+    def _counts(self) -> dict[str, str]:
+        if not self.by_spec:
+            return {}
+        partitions = {path for entries in self.by_spec.values() for path in entries.partition_paths()}
+        return {
+            "added-files-size": str(sum(entries.size_bytes for entries in self.by_spec.values())),
+            "added-data-files": str(sum(entries.files for entries in self.by_spec.values())),
+            "added-records": str(sum(entries.rows for entries in self.by_spec.values())),
+            **({"changed-partition-count": str(len(partitions))} if partitions else {}),
+        }
+
+    def manifests(
+        self, folder: str, metadata: TableMetadata, storage: StorageSettings, parent: Sequence[ManifestFile]
+    ) -> tuple[list[ManifestFile], list[MetadataFile]]:
+        """Return the manifests of the snapshot, and the objects that are to be put before a snapshot names them.
+
+        The manifests are those of all the files, at least one for each spec, rolled near the table's target size, and all of the
+        parent's. One object is to be put at the most, which can go side by side with the list: the others are put already.
+
+        They are written when they are first asked for, under names that nobody else uses; a later request, after the table has
+        moved, takes the same ones unless its schema has changed.
+        """
+        if self._manifests is None or self._manifests[0] != metadata.current_schema_id:
+            wanted = metadata.properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, "")
+            target_bytes = int(wanted) if wanted.isdecimal() else TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
+            made: list[ManifestFile] = []
+            file: MetadataFile | None = None
+            stem = f"{folder}/{self.key.uid}-{self.key.epoch}-{new_token()}"
+            for _, entries in sorted(self.by_spec.items()):
+                for blocks in entries.rolled(target_bytes):
+                    if file is not None:
+                        file.put()
+                    file = MetadataFile(f"{stem}-m{len(made)}.avro", storage)
+                    made.append(entries.write(file, metadata, self.key.snapshot_id, blocks))
+            self._manifests = metadata.current_schema_id, made, file
+        _, made, file = self._manifests
+        return [*made, *parent], [file] if file is not None else []
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFor:
+    """What the targets of an epoch's attempts say: each data location with the spec that was staged under, and the schemas."""
+
+    specs: frozenset[tuple[str, int]]
+    schemas: Mapping[int, Schema]
+
+
+def staged_for(targets: Iterable[IcebergTarget]) -> StagedFor:
+    """Return what files may have been staged for."""
+    targets = tuple(targets)
+    specs = {(each.data_location, PartitionSpec.model_validate_json(each.partition_spec_json).spec_id) for each in targets}
+    schemas = [Schema.model_validate_json(each.table_schema_json) for each in targets]
+    return StagedFor(frozenset(specs), {schema.schema_id: schema for schema in schemas})
+
+
+def pack(
+    metadata: TableMetadata, key: EpochKey, wanted: StagedFor | None, files: Iterable[IcebergFile], footers: Footers | None = None
+) -> IcebergAppend:
+    """Take all the files in, past the footers. `wanted`: what they were staged for; None: all that was looked at before.
+
+    Corrupt if the partition values of a file are not of its spec's types.
+    """
+    packed = IcebergAppend(key)
+    specs = None if wanted is None else wanted.specs
+    checks = None if wanted is None else FileChecks(wanted.schemas)
+    own = OwnFiles(key, (location for location, _ in specs or ()))
+    known_specs = metadata.specs()
+    for file in files:
+        folder, _, name = file.path.rpartition("/")
+        location = own.location_of(folder, name)
+        if location is None and specs is not None:
+            packed.incompatibility = packed.incompatibility or Rejected(
+                reasons.STAGED_RESULT_REFUSED,
+                f"a seal names the file {file.path}, which is not one that epoch {key.epoch} of the write has staged",
+            )
+            continue
+        if file.spec_id not in known_specs or (specs is not None and (location, file.spec_id) not in specs):
+            packed.incompatibility = packed.incompatibility or Rejected(
+                reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}"
+            )
+            continue
+        if checks is not None and (problem := checks.problem_of(file)) is not None:
+            packed.incompatibility = packed.incompatibility or Rejected(
+                reasons.STAGED_RESULT_REFUSED, f"what a seal says of the file {file.path} cannot be so: {problem}"
+            )
+            continue
+        if file.spec_id not in packed.by_spec:
+            packed.by_spec[file.spec_id] = entries_under(metadata, file.spec_id, key.snapshot_id)
+        packed.by_spec[file.spec_id].add(file)
+        packed.sizes.setdefault(folder, {})[name] = file.size_bytes
+        if footers is not None:
+            footers.add(file.path, file.rows)
+    if footers is not None:
+        footers.finish()
+    for entries in packed.by_spec.values():
+        entries.finish()
+    return packed
+
+
+class OwnFiles:
+    """Which files are surely an epoch's own: stagers name them `<data location>/cw-<uid>/<epoch>-...`.
+
+    Nothing in a path is resolved or unquoted.
+    """
+
+    def __init__(self, key: EpochKey, locations: Iterable[str]) -> None:
+        self._folders = {f"{location}/{STAGED_FOLDER_PREFIX}{key.uid}": location for location in locations}
+        self._start = f"{key.epoch}-"
+
+    def location_of(self, folder: str, name: str) -> str | None:
+        """Return the data location below which this epoch has staged a file; None if the file is not surely its own."""
+        return self._folders.get(folder) if name.startswith(self._start) and _FILE_NAME.fullmatch(name) else None

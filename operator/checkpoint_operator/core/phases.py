@@ -1,0 +1,65 @@
+"""The phases of a write, for people: one vocabulary for status, kubectl, events, metrics and commands. Pure; no rule reads it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from checkpoint_operator.core.actions import Action, Commit, Stall, Wait
+from checkpoint_operator.core.observation import Attempt, DriverState
+
+Phase = Literal["Pending", "Running", "Sealed", "Committing", "Committed", "Suspended", "Stalled", "Deleting", "Unknown"]
+
+#: What each means; the documentation and the commands say it in these words.
+MEANINGS: Final[dict[Phase, str]] = {
+    "Pending": "no driver is at work: nothing was begun yet, or what has ended goes on with the next attempt",
+    "Running": "an attempt is open: its driver is at work, or was interrupted where only the store can be asked",
+    "Sealed": "all rows are sealed, and the commit is still to be made or to be recorded",
+    "Committing": "the commit is being made",
+    "Committed": "the commit was seen in the table",
+    "Suspended": "spec.suspend keeps it from going on; what is sealed stays",
+    "Stalled": "nothing goes on until a person changes something; the reason says what",
+    "Deleting": "nothing of it is committed any more; what it has staged is being removed, or waits for that",
+    "Unknown": "a record cannot be read",
+}
+
+
+def phase_of(
+    last: Attempt | None,
+    *,
+    is_committed: bool,
+    is_suspended: bool = False,
+    is_deleted: bool = False,
+    is_unreadable: bool = False,
+    decided: Action | None = None,
+) -> Phase:
+    """Return the phase of an epoch with this last attempt; the first that applies wins.
+
+    `decided`: the last action of a round; None for who only reads the store, as the commands do: then a failure that a person has
+    to act on says that the next round will stall.
+    """
+    if is_unreadable:
+        return "Unknown"
+    if is_deleted:
+        return "Deleting"
+    match decided:
+        case Stall():
+            return "Stalled"
+        case Commit():
+            return "Committing"
+        case Wait() if is_suspended:
+            return "Suspended"
+    if is_committed:
+        return "Committed"
+    if last is None:
+        return "Pending"
+    if last.is_complete or last.is_sealed:
+        return "Sealed"
+    if decided is None and last.failure is not None and last.failure.family != "Retryable":
+        return "Stalled"
+    is_at_work = not last.is_closed and last.driver in (DriverState.RUNNING, DriverState.ELSEWHERE)
+    return "Running" if is_at_work else "Pending"
+
+
+def phase_after_error(may_pass: bool, before: Phase | None) -> Phase:
+    """Return the phase after a round that could not be done. `may_pass`: it is tried again, so that all stays as it was."""
+    return (before or "Pending") if may_pass else "Stalled"

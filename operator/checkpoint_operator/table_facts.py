@@ -1,0 +1,71 @@
+"""What the catalogs say of sink and source, asked before an attempt does any work for them. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from checkpoint_operator.commit.results import target_of
+from checkpoint_operator.core.actions import RecordAttempt
+from checkpoint_operator.core.observation import Failure, Tables
+from checkpoint_operator.ports import Sink
+from checkpoint_operator.source_tables import PinSource
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.outputs import find_path_into, is_one_place, outputs_of, refuse
+from checkpoint_protocol.records import PinnedIceberg, Target
+from checkpoint_protocol.source import LanceSource, Source
+
+
+def observe_tables(ledger: Ledger, spec: Spec, sink: Sink, pin_source: PinSource, wanted: RecordAttempt) -> Tables:
+    """Return what the rules go by before they let this attempt be recorded. Raises Retryable where a catalog does not answer."""
+    tables = Tables(title=sink.title, creates_target=spec.sink.create)
+    if ledger.commits.is_deleted():
+        return replace(tables, is_deleted=True)
+    try:
+        target = sink.describe()
+        # What the input is has been fixed by an attempt before: the table may have moved since, or be gone.
+        source_tables: tuple[PinnedIceberg | None, ...] = ()
+        if ledger.inputs.read_input(wanted.input_since) is None:
+            refuse_own_outputs(sink, spec, target, ledger.store.uri)
+            source_tables = pin_source()
+    except NeedsChange as error:
+        return replace(tables, problem=Failure("NeedsChange", error.reason, error.message))
+    return replace(
+        tables,
+        target=target,
+        source_tables=source_tables,
+        is_own_source=_is_source(target, spec.source, source_tables),
+        staged_for_another=_staged_for_another(ledger, wanted.counted, target),
+    )
+
+
+def refuse_own_outputs(sink: Sink, spec: Spec, target: Target | None, store_uri: str) -> None:
+    """Raise NeedsChange if the paths of the source lead to where the write puts its files. What lies there nobody lists."""
+    outputs = outputs_of(target, store_uri)
+    if target is None and sink.output is not None:
+        outputs = (sink.output, *outputs)
+    refuse(find_path_into(outputs, spec.source.paths))
+
+
+def _is_source(target: Target | None, source: Source, source_tables: Sequence[PinnedIceberg | None]) -> bool:
+    """Whether a table would be read and written by one write, under whatever name."""
+    if target is None:
+        return False
+    identities = {table.table_uuid for table in source_tables if table is not None}
+    datasets = [member.uri for member in source.members if isinstance(member, LanceSource)]
+    is_place = any(is_one_place(uri, output.uri) for uri in datasets for output in target.outputs)
+    return is_place or target.identity in identities
+
+
+def _staged_for_another(ledger: Ledger, attempts: Sequence[int], now: Target | None) -> int | None:
+    """Return the first of these attempts that staged its files for another table than the one of now; None if none did.
+
+    `now` is None where there is no table: it was dropped, and one that is made from the steps' output would be another.
+    """
+    for number in attempts:
+        then = target_of(ledger, number)
+        if then is not None and then.identity != (now.identity if now is not None else None):
+            return number
+    return None

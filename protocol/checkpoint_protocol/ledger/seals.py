@@ -1,0 +1,126 @@
+"""Seals, one by one: put by tasks, read and listed by everybody. Not remembered: there may be a million of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from checkpoint_protocol import layout, reasons
+from checkpoint_protocol.errors import Corrupt, Superseded
+from checkpoint_protocol.ledger.epoch_records import EpochRecords
+from checkpoint_protocol.ledger.plans import Plans
+from checkpoint_protocol.listing import SealListing
+from checkpoint_protocol.memory import reading
+from checkpoint_protocol.parallel import streamed
+from checkpoint_protocol.put_once import put_object, put_once
+from checkpoint_protocol.records import MAX_RECORD_BYTES, Seal, decode
+
+#: Where memory is bounded, larger seals are decoded one after the other, each once it is its turn.
+_MOST_AHEAD_BYTES: Final = 128 << 10
+#: Enough to cut a listing at.
+_BORDERS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Seals:
+    """The seals, by attempt, task and link: a task's first has link 0."""
+
+    records: EpochRecords
+    plans: Plans
+
+    def put_seal(self, seal: Seal) -> None:
+        """Make a segment of a task count.
+
+        Visible from the moment the object exists, never in part. Putting the same seal again is harmless: a put whose answer
+        was lost is recognised by its token. Raises Superseded when another try of the task has sealed this link; the caller
+        must give its segment up, because its rows may already be counted.
+        """
+        path = self.records.at.seal(seal.attempt, seal.task, seal.link)
+        if put_once(self.records.store, path, seal, self.records.pause).token != seal.token:
+            raise Superseded("LinkSealed", f"{self.records.where(path)} was sealed by another try of the task")
+
+    def put_keys(self, path: str, data: bytes) -> None:
+        """Store the keys of a segment, before its seal. The path has a token of the try: nobody else puts there.
+
+        Raises Retryable when the store does not answer; then nobody names the object, if it is there.
+        """
+        if put_object(self.records.store, path, data, self.records.pause, max(len(data), MAX_RECORD_BYTES)) != data:
+            raise Corrupt(reasons.RECORD_UNREADABLE, f"{self.records.where(path)} holds other keys than those that were put")
+
+    def read_seal(self, attempt: int, task: int, link: int) -> Seal | None:
+        """Return a seal. Corrupt if it says that it belongs elsewhere."""
+        with reading():
+            data = self.records.store.get(self.records.at.seal(attempt, task, link), Seal.most_bytes)
+            return None if data is None else self.decode_seal(attempt, task, link, data)
+
+    def decode_seal(self, attempt: int, task: int, link: int, data: bytes, folder: str | None = None) -> Seal:
+        where = self.records.where(f"{folder or self.records.at.seals(attempt)}{task}/{link}.json")
+        seal = decode(Seal, data, where)
+        if (seal.attempt, seal.task, seal.link) != (attempt, task, link):
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE,
+                f"{where} says that it is attempt {seal.attempt}, task {seal.task}, link {seal.link}",
+            )
+        return seal
+
+    def list_seals(self, attempt: int) -> SealListing:
+        """Return what a listing shows of the seals and bundles of an attempt."""
+        folder = self.records.at.seals(attempt)
+        plan = self.plans.read_plan(attempt)
+        tasks = plan.task_count if plan else 0
+        borders = [f"{folder}{task}/" for task in range(0, tasks, max(1, tasks // _BORDERS))]
+        listing = SealListing()
+        for stored in self.records.store.list(folder, borders):
+            if place := layout.seal_of(stored.path, folder):
+                if plan is not None and place[0] >= tasks:
+                    continue  # nobody's task
+                listing.add(*place, stored.size_bytes, stored.etag)
+            elif (number := layout.bundle_of(stored.path, folder)) is not None:
+                listing.bundles.append(number)
+        listing.bundles.sort()
+        return listing
+
+    def list_links(self, attempt: int) -> dict[int, int]:
+        """Return, for each task with seals, how many links its listing shows without a gap.
+
+        A listing is no snapshot: link 1 may be seen where link 0 was not. Only what precedes the first gap is returned.
+        """
+        return self.list_seals(attempt).lengths()
+
+    def read_seals(self, attempt: int, lengths: dict[int, int]) -> dict[int, tuple[Seal, ...]]:
+        """Return the first `lengths[task]` seals of each task, many at a time. Corrupt if one of them is gone."""
+        wanted = [(task, link) for task, length in lengths.items() for link in range(length)]
+        found: dict[int, list[Seal]] = {task: [] for task in lengths}
+        for seal in self.read_links(attempt, wanted):
+            found[seal.task].append(seal)
+        return {task: tuple(chain) for task, chain in found.items()}
+
+    def read_links(self, attempt: int, places: Sequence[tuple[int, int]]) -> Iterator[Seal]:
+        """Give these seals, in this order, many at a time. Corrupt if one of them is gone."""
+        seals = streamed(self.records.ask_all, lambda place: self._read_ahead(attempt, *place), places)
+        for place, seal in zip(places, seals, strict=True):
+            if isinstance(seal, str):
+                # Its memory is this thread's until the next is asked for.
+                with reading():
+                    yield self._that_counts(attempt, place, self.read_seal(attempt, *place))
+            else:
+                yield self._that_counts(attempt, place, seal)
+
+    def _that_counts(self, attempt: int, place: tuple[int, int], seal: Seal | None) -> Seal:
+        if seal is None:
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE,
+                f"{self.records.where(self.records.at.seal(attempt, *place))} counts, and is gone: seals must not be removed",
+            )
+        return seal
+
+    def _read_ahead(self, attempt: int, task: int, link: int) -> Seal | Literal["later"] | None:
+        """Return a seal that others are read beside; where memory is bounded a large one not yet, as many may be decoded."""
+        with reading() as held:
+            data = self.records.store.get(self.records.at.seal(attempt, task, link), Seal.most_bytes)
+            if data is None:
+                return None
+            if held.budget is not None and len(data) > _MOST_AHEAD_BYTES:
+                return "later"
+            return self.decode_seal(attempt, task, link, data)

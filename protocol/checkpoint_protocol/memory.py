@@ -1,0 +1,196 @@
+"""Memory for what a process reads from stores: one budget for all of its readers, however many writes it looks after.
+
+An object is held twice: as its bytes, from when the store has told its size, and as what they are decoded to. Each has a pool of
+its own, and whoever waits for the second holds nothing that another waits for there, so that nobody waits for ever:
+
+    with reading():
+        data = store.get(path, most_bytes)      waits for room for the bytes, before it reads them
+        record = decode(model, data, where)     waits for room for the record
+                                                here both are given back
+
+A process without a budget, as on one machine, waits for nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt
+
+#: Memory for each byte of a record, and besides for each of these characters in it: objects with fields, lists, and values. From
+#: the peak of decoding records that are made of nothing else; see tests/contract/test_memory_of_records.py.
+_BYTE: Final = 2
+_CHARACTERS: Final = ((b"{", 640), (b"[", 260), (b",", 64))
+#: The same of a small record, which may also be wrong in a way that takes more.
+SMALL_BYTES: Final = 64 << 10
+_BYTE_OF_SMALL: Final = 512
+
+_ARCHIVES_BYTES: Final = 64 << 20
+_LARGE_ARCHIVES_BYTES: Final = 256 << 20
+
+#: What becomes of a record is kept between the rounds of a write if it takes no more than this.
+_KEPT_BYTES: Final = 32 << 20
+
+
+def memory_to_decode(data: bytes) -> int:
+    """Return about how many bytes of memory decoding a record takes at its peak, and at the most."""
+    if len(data) <= SMALL_BYTES:
+        return len(data) * _BYTE_OF_SMALL
+    return len(data) * _BYTE + sum(data.count(character) * each for character, each in _CHARACTERS)
+
+
+class MemoryBudget:
+    """So many bytes of memory for what is read and not yet let go, by all threads of a process."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.stored = _Pool(most_bytes // 4)
+        self.decoded = _Pool(most_bytes - most_bytes // 4)
+        #: Archives of code are no records, and may be on their way for long. Large ones do not hold up the others.
+        self._archives, self._large_archives = _Pool(_ARCHIVES_BYTES), _Pool(_LARGE_ARCHIVES_BYTES)
+
+    @contextmanager
+    def room_for_archive(self, size_bytes: int) -> Iterator[None]:
+        """Wait for room for an archive of code, and hold it in the body."""
+        pool = self._archives if size_bytes <= _ARCHIVES_BYTES // 4 else self._large_archives
+        taken = pool.take(size_bytes)
+        try:
+            yield
+        finally:
+            pool.give_back(taken)
+
+
+class _Pool:
+    """A semaphore of bytes. Those who wait get theirs in the order in which they came: many small ones stop no large one."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._taken = 0
+        self._waiting: deque[object] = deque()
+        self._changed = threading.Condition()
+
+    def take(self, size_bytes: int) -> int:
+        """Wait for so much, and return how much to give back. What is larger than the pool waits until it is alone."""
+        wanted, me = min(size_bytes, self.most_bytes), object()
+        with self._changed:
+            self._waiting.append(me)
+            try:
+                while self._waiting[0] is not me or self._taken + wanted > self.most_bytes:
+                    self._changed.wait()
+                self._taken += wanted
+            finally:
+                self._waiting.remove(me)
+                self._changed.notify_all()
+        return wanted
+
+    def give_back(self, size_bytes: int) -> None:
+        with self._changed:
+            self._taken -= size_bytes
+            self._changed.notify_all()
+
+    @property
+    def taken(self) -> int:
+        return self._taken
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one thread holds of a budget until it has decoded an object. `is_kept`: what was decoded may be remembered."""
+
+    budget: MemoryBudget | None = None
+    stored: int = 0
+    decoded: int = 0
+    is_kept: bool = True
+    #: Taken by whoever gives it back: two may, as a generator that was left in the middle is closed in any thread.
+    _token: list[None] = field(default_factory=lambda: [None])
+
+    def give_back(self) -> None:
+        """Give back all that is held. Once: called again, it does nothing."""
+        try:
+            self._token.pop()
+        except IndexError:
+            return
+        if self.budget is not None:
+            self.budget.decoded.give_back(self.decoded)
+            self.budget.stored.give_back(self.stored)
+
+
+class _Current(threading.local):
+    reading: Reading | None = None
+
+
+_current: Final = _Current()
+
+
+@contextmanager
+def reading() -> Iterator[Reading]:
+    """Hold what this thread reads and decodes in the body, one object, until its end. Within another, it is a part of that.
+
+    A generator that holds one while it gives items may be left in the middle by an error: see `end_turn`.
+    """
+    if _current.reading is not None:
+        yield _current.reading
+        return
+    mine = _current.reading = Reading()
+    try:
+        yield mine
+    finally:
+        if _current.reading is mine:
+            _current.reading = None
+        mine.give_back()
+
+
+def end_turn() -> None:
+    """Give back what this thread still holds: of a generator that an error has left in the middle, and that nobody has closed.
+
+    For a thread that lives on, at the end of each piece of work. Held on to, it would make all later reading a part of that one,
+    which waits for no room.
+    """
+    left, _current.reading = _current.reading, None
+    if left is not None:
+        left.give_back()
+
+
+@contextmanager
+def room_for_stored(budget: MemoryBudget | None, size_bytes: int) -> Iterator[None]:
+    """Wait for room for the bytes of an object. It is held to the end of `reading`, or of the body where nobody decodes."""
+    current = _current.reading
+    if budget is None or (current is not None and current.budget is not None):
+        yield  # a second object of one reading, which never waits: it would hold what others wait for
+        return
+    if current is not None:
+        current.budget, current.stored = budget, budget.stored.take(size_bytes)
+        yield
+        return
+    taken = budget.stored.take(size_bytes)
+    try:
+        yield
+    finally:
+        budget.stored.give_back(taken)
+
+
+def wait_for_room_to_decode(data: bytes, where: str) -> bool:
+    """Wait for room for what an object is decoded to, if this thread reads it under a budget; return whether it does.
+
+    Corrupt, naming the object, for one that would take more than there is.
+    """
+    current = _current.reading
+    if current is None or current.budget is None:
+        return False
+    pool, wanted = current.budget.decoded, memory_to_decode(data)
+    if wanted > pool.most_bytes:
+        raise Corrupt(
+            reasons.RECORD_UNREADABLE,
+            f"{where} has {len(data):,} bytes, and reading it would take about {wanted:,} bytes of memory; this process has "
+            f"{pool.most_bytes:,} for all that it reads at once: if a driver of ours has put it, give the operator more memory "
+            "(recordMemory and resources.limits.memory in the chart's values)",
+        )
+    if not current.decoded:
+        current.decoded, current.is_kept = pool.take(wanted), wanted <= _KEPT_BYTES
+    return True

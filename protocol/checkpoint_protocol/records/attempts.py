@@ -1,0 +1,141 @@
+"""An attempt, from what its driver is told to the seals of it that count."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from checkpoint_protocol.manifest import Quarantine
+from checkpoint_protocol.records.base import (
+    MAX_SEALS,
+    MAX_TASKS,
+    Base64,
+    Count,
+    Digest,
+    Number,
+    Part,
+    Record,
+    Token,
+    later,
+    without_surrogates,
+)
+from checkpoint_protocol.records.formats import Target
+from checkpoint_protocol.records.iceberg import PinnedIceberg
+from checkpoint_protocol.records.operations import Append, Operation
+from checkpoint_protocol.source import Source
+from checkpoint_protocol.steps import Step
+
+
+class LaunchRecord(Record):
+    """What the operator tells driver n.
+
+    `counted` are the closed attempts whose seals stand: the driver skips what they cover, and when this attempt is complete
+    the commit takes exactly theirs and its own. `operation` is what it does with them to the table.
+    `target` is None where the table is to be made from the steps' output.
+    `code` is the digest of the archive with the steps' code in the store; None: it is installed, or on the import path already.
+    `recorded_by` names who watches the driver: a machine, for local runners; empty in a cluster, where everybody can see pods.
+    `source_tables` has for each source (a union has several) the Iceberg table that is read, as the catalog showed it, since
+    drivers have no catalog; None for what is no Iceberg table, and nothing at all where none is. It counts for the first attempt
+    that fixes the input; for the others it is empty, or passed over.
+    `input_since` is the attempt from which on the input is what this one reads: 1, but where the source was edited before
+    anything was sealed. What is counted has the same.
+    """
+
+    is_of_plain_values: ClassVar[bool] = False
+
+    kind: Literal["launch"] = "launch"
+    version: Literal[2] = 2
+    attempt: Number
+    run_nonce: str
+    source: Source
+    steps: tuple[Step, ...]
+    code_digest: Digest
+    target: Target | None
+    sink_format: str
+    target_file_size_bytes: Count
+    interval_s: Annotated[float, Field(gt=0)]
+    minimum_bytes: Count
+    counted: tuple[Number, ...]
+    recorded_by: str = ""
+    code: Digest | None = None
+    on_replaced: Literal["Fail", "Process", "Skip"]
+    on_row_error: Literal["Fail", "Quarantine"] = later("Fail")
+    quarantine: Quarantine = later(Quarantine())
+    source_tables: tuple[PinnedIceberg | None, ...] = ()
+    input_since: Number = later(1)
+    operation: Operation = later(Append())
+    maximum_rows: Count | None = later(None)
+
+
+class OutputRecord(Record):
+    """The schema that the steps of attempt n produce, proposed by its driver because no table exists."""
+
+    #: A hundred thousand columns take some 12 MB.
+    most_bytes: ClassVar[int] = 16 << 20
+
+    kind: Literal["output"] = "output"
+    version: Literal[1] = 1
+    arrow_schema: Base64
+
+
+class TargetRecord(Record):
+    """The table that the operator has made (or found) for the proposed output."""
+
+    #: As the schema of an output, which it has in the words of the table.
+    most_bytes: ClassVar[int] = 32 << 20
+
+    kind: Literal["target"] = "target"
+    version: Literal[1] = 1
+    target: Target
+
+
+class FailureRecord(Record):
+    """Why a driver ended, in its own words. Advice for people and for the backoff; no safety rests on it."""
+
+    #: A message whose characters are all escaped takes 200 kB.
+    most_bytes: ClassVar[int] = 512 << 10
+
+    kind: Literal["failure"] = "failure"
+    version: Literal[1] = 1
+    attempt: Number
+    family: Literal["Retryable", "NeedsChange", "Corrupt"]
+    reason: str
+    message: Annotated[str, BeforeValidator(without_surrogates), Field(max_length=32_768)]
+
+
+class CheckedBundle(Part):
+    """A bundle whose seals were compared with the store's when the attempt was closed. The digest is the SHA-256 of its bytes."""
+
+    number: Count
+    digest: Digest
+
+
+class ClosedRecord(Record):
+    """The seals of an attempt that count, for good: for each task of the plan the length of its chain's gap-free prefix.
+
+    Tasks after the last one with a seal are left out: a plan of many tasks of which nothing came costs nothing here.
+
+    `complete`: there was a plan and every prefix ends in a `last` seal. An attempt that never had a plan has no chains and
+    is not complete. `bundles` hold seals of the attempt as the store does: whoever reads what counts may read them there.
+    """
+
+    #: A length for each of a million tasks, and a bundle for each thousand of their seals.
+    most_bytes: ClassVar[int] = 32 << 20
+
+    kind: Literal["closed"] = "closed"
+    version: Literal[1] = 1
+    attempt: Number
+    plan_token: Token | None
+    chain_lengths: Annotated[tuple[Count, ...], Field(max_length=MAX_TASKS)]
+    complete: bool
+    # Left out where there are none, as releases have it that know none.
+    bundles: Annotated[tuple[CheckedBundle, ...], Field(exclude_if=lambda bundles: not bundles)] = ()
+
+    @model_validator(mode="after")
+    def _needs_a_plan_to_be_complete(self) -> ClosedRecord:
+        if self.plan_token is None and (self.complete or self.chain_lengths):
+            raise ValueError("an attempt without a plan has no seals that count")
+        if sum(self.chain_lengths) > MAX_SEALS:
+            raise ValueError(f"it counts {sum(self.chain_lengths):,} seals, and no attempt has more than {MAX_SEALS:,}")
+        return self

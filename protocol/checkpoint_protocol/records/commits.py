@@ -1,0 +1,50 @@
+"""The commit of an epoch: who may try it, and that it was seen in the table."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from checkpoint_protocol.records.base import Count, Digest, Number, Record, later
+from checkpoint_protocol.records.formats import Base
+
+
+class ClaimRecord(Record):
+    """Leave to try a commit, and the base that was looked at before. No claim: no commit was ever tried."""
+
+    #: An identity and a number.
+    most_bytes: ClassVar[int] = 64 << 10
+
+    kind: Literal["claim"] = "claim"
+    version: Literal[1] = 1
+    index: Count
+    base: Base
+
+
+class CommitRecord(Record):
+    """The commit was seen in the table. `commit_id` is the snapshot id or version; None where there was nothing to commit.
+
+    `was_rolled_back`: seen in the table's history only; before this was put, somebody had rolled the table back to before it.
+    `input_since` names the input that was committed, as in launch records.
+    `was_deleted`: the epoch has ended without a commit, and none can land: the write was deleted in it, and has earlier ones.
+    """
+
+    #: Two digests of 67 bytes for each of thousands of attempts.
+    most_bytes: ClassVar[int] = 16 << 20
+
+    # Its kind in the stores of all releases.
+    kind: Literal["mark"] = "mark"
+    version: Literal[1] = 1
+    key: str
+    target: str
+    table_identity: str | None
+    commit_id: int | None
+    rows_read: Count
+    rows_written: Count
+    files: Count
+    attempts: Number
+    code_digests: tuple[Digest, ...]
+    rows_quarantined: Count = later(0)
+    was_rolled_back: bool = later(False)
+    read_digests: tuple[Digest, ...] = later(())
+    input_since: Number = later(1)
+    was_deleted: bool = later(False)

@@ -1,0 +1,76 @@
+"""The plan of an attempt: its tasks, before any of them runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records.base import MAX_TASKS, Count, Number, Record, later
+from checkpoint_protocol.records.coverage import KeySet
+from checkpoint_protocol.records.inputs import PART_BYTES, StoredPart
+
+
+class PlanRecord(Record):
+    """The full plan of an attempt, task by task, before any task runs. The token is the driver's.
+
+    `done_files` and `done_rows` tell what earlier attempts have sealed and this one does not read.
+
+    Where rows are known by keys, `tasks` is empty and `partitions` is the number of tasks: the partitions of Spark's plan.
+    `skipped` are then the source rows that were found, before any work, to have keys that the counted attempts have sealed.
+
+    `in_driver`: the tasks run in the driver's own process, which has no executors.
+
+    With too many ranges for one object, `tasks` is empty in the store, and they are in `parts`, in this order.
+    """
+
+    #: Its tasks are in parts of half this size where they are many.
+    most_bytes: ClassVar[int] = 2 * PART_BYTES
+
+    kind: Literal["plan"] = "plan"
+    version: Literal[1] = 1
+    attempt: Number
+    tasks: tuple[tuple[Range, ...], ...]
+    done_files: Count
+    done_rows: Count
+    partitions: Count | None = None
+    skipped: KeySet | None = None
+    in_driver: bool = later(False)
+    parts: tuple[StoredPart, ...] = later(())
+    _left_out: int = PrivateAttr(default=0)
+
+    @property
+    def task_count(self) -> int:
+        if self.parts:
+            return sum(part.count for part in self.parts)
+        return self._left_out + len(self.tasks) if self.partitions is None else self.partitions
+
+    def without_tasks(self) -> PlanRecord:
+        """Return what a plan says besides its tasks, with their number. It is not to be put: `is_whole` says which is which."""
+        if self.partitions is not None or self.parts:
+            return self
+        header = self.model_copy(update={"tasks": ()})
+        header._left_out = self.task_count
+        return header
+
+    @property
+    def is_whole(self) -> bool:
+        return not self._left_out
+
+    @model_validator(mode="after")
+    def _has_not_too_many_tasks(self) -> PlanRecord:
+        if self.task_count > MAX_TASKS:
+            raise ValueError(f"it has {self.task_count:,} tasks, and no attempt has more than {MAX_TASKS:,}")
+        return self
+
+
+class PlanPartRecord(Record):
+    """Tasks of a plan that names this part."""
+
+    #: A task has ten thousand ranges at the most, so that a part is hardly larger than what it is cut at.
+    most_bytes: ClassVar[int] = 2 * PART_BYTES
+
+    kind: Literal["plan-part"] = "plan-part"
+    version: Literal[1] = 1
+    tasks: Annotated[tuple[tuple[Range, ...], ...], Field(min_length=1)]

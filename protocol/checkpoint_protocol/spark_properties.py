@@ -1,0 +1,59 @@
+"""Which of Spark's properties a manifest may set: none that holds a secret, none that reaches beyond the pods of the write.
+
+Expressions are those of the CRD's rules too, so that they are without lookahead, and short: what a rule may cost is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+#: In a property's name these say that its value is a secret, ...
+SECRET_NAME: Final = r"(?i)(password|secret|token|credential|(access|account|private)\.?key)"  # noqa: S105 a pattern or a word, no secret
+#: ... but for what only says how, or where, one is got.
+NO_SECRET_NAME: Final = r"(?i)(provider|enabled|bitlength|file|path|class|interval|ratio|use_ip|type)$"  # noqa: S105 a pattern or a word, no secret
+SECRET_VALUE: Final = r"^(\$\{env:[^}]+\}|true|false)$"  # noqa: S105 a pattern or a word, no secret
+#: A password in a text: after its name, or in a URL.
+HIDDEN_SECRET: Final = r"(?i)(password=[^$]|://[^/@:$]*:[^/@$]+@)"  # noqa: S105 a pattern or a word, no secret
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Properties that are not a manifest's. `pattern`: what their names are, from their start on."""
+
+    pattern: str
+    way_out: str
+
+
+_POD: Final = r"^spark\.kubernetes\.(driver|executor)\."
+REFUSED: Final = (
+    Refused(
+        r"^spark\.(master$|submit\.deployMode$|kubernetes\.(driver\.master$|context$))",
+        "the master is the API server of the pod's own cluster (on one machine, this process); leave it out",
+    ),
+    Refused(r"^spark\.kubernetes\.namespace$", "pods are made in the namespace of the write; leave it out"),
+    Refused(rf"{_POD}podTemplate", "say driver.template or executor.template"),
+    Refused(rf"{_POD}pod\.featureSteps$", "say driver.template or executor.template"),
+    Refused(rf"{_POD}volumes\.", "say volumes and volumeMounts in driver.template or executor.template"),
+    Refused(rf"{_POD}(secrets|secretKeyRef)\.", "say env with valueFrom, or a volume, in driver.template or executor.template"),
+    Refused(
+        r"^spark\.kubernetes\.container\.image\.pullSecrets$", "say imagePullSecrets in driver.template and executor.template"
+    ),
+    Refused(
+        r"^spark\.kubernetes\.(authenticate\.|.*[sS]erviceAccount)", "say serviceAccountName of the spec; executors have no token"
+    ),
+)
+
+
+def why_refused(name: str, value: str) -> str | None:
+    """Say why a manifest may not set a property so; None if it may. Quotes no value."""
+    for refused in REFUSED:
+        if re.search(refused.pattern, name):
+            return f"{name} reaches beyond what a manifest says of its pods: {refused.way_out}"
+    is_secret = re.search(SECRET_NAME, name) is not None and re.search(NO_SECRET_NAME, name) is None
+    if is_secret and not re.search(SECRET_VALUE, value):
+        return f"{name} is a secret; say ${{env:NAME}}, a variable of the driver's environment"
+    if re.search(HIDDEN_SECRET, value):
+        return f"{name} has a password in it; say ${{env:NAME}} in its place, a variable of the driver's environment"
+    return None

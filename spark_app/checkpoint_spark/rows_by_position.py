@@ -1,0 +1,126 @@
+"""Rows that are known by their positions in files: those of a split, read by a format's reader.
+
+Whoever tries a task again reads the positions that are left. Called by executor.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.port import Chunk, Reader
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, Corrupt, Superseded
+from checkpoint_protocol.positions import Range, merge, subtract
+from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, SourceFile
+from checkpoint_spark.steps.places import Place
+
+
+def ranges_of(seal: Seal) -> tuple[Range, ...]:
+    """Return the positions that a seal covers. Corrupt if it covers keys: rows of one write are known in one way."""
+    if not isinstance(seal.covered, PositionsCovered):
+        raise Corrupt(
+            reasons.RECORD_UNREADABLE, f"seal {seal.link} of task {seal.task} of attempt {seal.attempt} has no positions"
+        )
+    return seal.covered.ranges
+
+
+@dataclass(frozen=True, slots=True)
+class RowsByPosition:
+    """A RowSource: some pieces of files."""
+
+    pieces: tuple[Range, ...]
+    files: Sequence[SourceFile]
+    schema: pa.Schema
+    reader: Reader
+
+    def rest(self, chain: tuple[Seal, ...], sizing: BatchSizing, _lost: Superseded | None) -> Iterator[_PlacedChunk]:
+        for piece in subtract(self.pieces, [piece for seal in chain for piece in ranges_of(seal)]):
+            if piece.file >= len(self.files):
+                raise Corrupt(
+                    reasons.RECORD_UNREADABLE,
+                    f"the plan names file {piece.file} of an input of {len(self.files)}: that was removed and put again after "
+                    "the plan, as where the write was deleted meanwhile",
+                )
+            file = self.files[piece.file]
+            for chunk in self.reader.read(file, piece, self.schema, sizing):
+                yield _PlacedChunk(piece.file, file, chunk)
+
+    def begin_segment(self) -> _Positions:
+        return _Positions(self)
+
+
+@dataclass(slots=True)
+class _PlacedChunk:
+    """A Batch: a chunk, and the number of its file in the input. A segment may end after any of them."""
+
+    file: int
+    source: SourceFile
+    chunk: Chunk
+    _bounds: Sequence[tuple[int, int]] | None = None
+    #: Of a part of a chunk: how that names its rows.
+    _place: Place | None = None
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        return self.chunk.batch
+
+    @property
+    def place(self) -> Place:
+        return self._place or Place(self.source.path, self.source.unit, self.chunk.start, self.chunk.kept)
+
+    @property
+    def unreadable(self) -> CheckpointError | None:
+        return self.chunk.failed
+
+    @property
+    def source_rows(self) -> int:
+        return int(self.chunk.batch.num_rows) + (self.chunk.failed is not None)
+
+    @property
+    def positions(self) -> int:
+        return self.chunk.batch.num_rows if self.chunk.end is None else self.chunk.end - self.chunk.start
+
+    @property
+    def may_begin_segment(self) -> bool:
+        return True
+
+    def identity_of(self, number: int) -> RowPosition:
+        start, end = self._row_bounds()[number]
+        return RowPosition(range=Range(file=self.file, start=start, end=end))
+
+    def slice(self, start: int, end: int) -> _PlacedChunk:
+        """Return some of the rows, with the positions up to the next row: those of rows that were left out are covered, too."""
+        chunk, bounds, place = self.chunk, self._row_bounds(), self.place
+        first = chunk.start if start == 0 else bounds[start][0]
+        last = chunk.end if end == len(bounds) else bounds[end][0]
+        kept = pa.array(range(start, end)) if place.kept is None else place.kept.slice(start, end - start)
+        rows = bounds[start:end]
+        part = Chunk(chunk.batch.slice(start, end - start), first, last, row_bounds=lambda: rows)
+        return _PlacedChunk(self.file, self.source, part, rows, replace(place, kept=kept))
+
+    def _row_bounds(self) -> Sequence[tuple[int, int]]:
+        if self._bounds is None:
+            self._bounds = self.chunk.bounds()
+        return self._bounds
+
+
+@dataclass(slots=True)
+class _Positions:
+    """Where the rows of a segment lie. The files must still be those that were read when it ends."""
+
+    source: RowsByPosition
+    _covered: list[Range] = field(default_factory=list)
+    _rows: int = 0
+
+    def add(self, batch: _PlacedChunk, _failed: Sequence[int]) -> None:
+        self._covered.append(Range(file=batch.file, start=batch.chunk.start, end=batch.chunk.end))
+        self._rows += batch.source_rows
+
+    def finish(self) -> tuple[PositionsCovered, int]:
+        for index in sorted({piece.file for piece in self._covered}):
+            self.source.reader.check_unchanged(self.source.files[index])
+        return PositionsCovered(ranges=merge(self._covered)), self._rows

@@ -1,0 +1,121 @@
+"""Work on things that follow one another, several at once, and their results in order.
+
+For steps that wait: while one group of rows waits for its slowest call, those behind it are at work. What may only be done by the
+thread that asks for the results is handed to it (`Desk.do`): it does it while it waits.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, Generic, TypeVar
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_MOST_THREADS: Final = 256
+
+
+class Desk:
+    """Takes work for the thread that has made it, from other threads."""
+
+    def __init__(self) -> None:
+        self._owner = threading.get_ident()
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._is_closed = False
+
+    def do(self, work: Callable[[], _Result]) -> _Result:
+        """Return what the owner's thread makes of the work; it raises what that raises."""
+        if threading.get_ident() == self._owner:
+            return work()
+        future: Future[_Result] = Future()
+        self._work.put((future, work))
+        if self._is_closed:
+            self._drop()
+        return future.result()
+
+    def wait_for(self, awaited: Future[Any]) -> None:
+        """Do work until the future is done. For the owner's thread."""
+        awaited.add_done_callback(lambda _: self._work.put(None))
+        while not awaited.done():
+            if (task := self._work.get()) is not None:
+                _do(*task)
+
+    def close(self) -> None:
+        """Refuse what is asked for from now on: those who ask are given CancelledError."""
+        self._is_closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        while True:
+            try:
+                task = self._work.get_nowait()
+            except queue.Empty:
+                return
+            if task is not None:
+                task[0].cancel()
+
+
+def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # it is the asker's
+        future.set_exception(error)
+
+
+class Ahead(Generic[_Item, _Result]):
+    """Gives the results of items in order, while later items are worked on in threads.
+
+    `has_room`: whether one more may be begun beside those that are held: begun, and not given yet. `stop`: ends all work, where
+    the results are not asked for any more.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[_Item], _Result],
+        has_room: Callable[[deque[tuple[_Item, Future[_Result]]]], bool],
+        desk: Desk,
+        stop: Callable[[], None],
+    ) -> None:
+        self._work = work
+        self._has_room = has_room
+        self._desk = desk
+        self._stop = stop
+
+    def results(self, items: Iterator[_Item]) -> Iterator[tuple[_Item, _Result]]:
+        """Give each item with its result. What items, or the work on one, raise is raised after the results of those before."""
+        held: deque[tuple[_Item, Future[_Result]]] = deque()
+        is_over, problem = False, None
+        with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="steps") as threads:
+            try:
+                while True:
+                    while not is_over and (not held or self._has_room(held)):
+                        try:
+                            item = next(items)
+                        except StopIteration:
+                            is_over = True
+                        except BaseException as error:  # kept until its turn
+                            is_over, problem = True, error
+                        else:
+                            held.append((item, threads.submit(self._work, item)))
+                    if not held:
+                        break
+                    item, future = held[0]
+                    self._desk.wait_for(future)
+                    result = future.result()
+                    held.popleft()
+                    yield item, result
+                if problem is not None:
+                    raise problem
+            finally:
+                # Else the threads would be waited for until all that is held is done.
+                for _, future in held:
+                    future.cancel()
+                if held:
+                    self._stop()
+                    self._desk.close()

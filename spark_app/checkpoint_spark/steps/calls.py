@@ -1,0 +1,324 @@
+"""How the callable of a step is called: at once, or as one of many that wait.
+
+A step that waits for something (an async one, or one whose manifest says concurrency, timeout, retry or rateLimit) is called from
+the process's event loop: so many calls at once, each with its time limit, tried again where it fails for a reason outside. Plain
+functions are called in threads then. Any other step is called where it is asked for, and takes this way only when it fails so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.quantities import format_duration
+from checkpoint_protocol.steps import Retry, Step
+from checkpoint_spark.steps import event_loop
+from checkpoint_spark.steps.failures import Raised, cause_of
+from checkpoint_spark.steps.outages import Outages, Tried, Verdict
+from checkpoint_spark.steps.rate_limit import Pacing
+from checkpoint_spark.steps.service_errors import TOO_MANY_REQUESTS, is_passing, retry_after_s, status_of
+from checkpoint_spark.steps.waiting import MustWait, awaited
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+
+_DEFAULT_RETRY: Final = Retry()
+#: Threads of plain functions. How many calls run at once is bounded before.
+_MOST_THREADS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the calls of a task have in common.
+
+    `tasks`: how many run at once. `sets_apart`: rows that fail are set apart, and do not end the task.
+    """
+
+    tasks: int = 1
+    sets_apart: bool = False
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    #: From 0 to 1.
+    draw: Callable[[], float] = random.random
+
+
+class _Passing(Exception):
+    """A call failed for a reason outside: `error`."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+@dataclass(slots=True)
+class Calls:
+    """The calls of one step in one task; from any number of threads, where the step waits, but not from the event loop's own."""
+
+    step: Step
+    function: Callable[[Any], Any]
+    is_async: bool = False
+    around: Surroundings = field(default_factory=Surroundings)
+    #: Calls that have ended, those that were made again, and those that are on their way, of a step that waits.
+    ended: int = 0
+    tries_again: int = 0
+    in_flight: int = 0
+    _outages: Outages = field(init=False)
+    _slots: asyncio.Semaphore = field(init=False)
+    _threads: CapacityLimiter | None = field(init=False, default=None)
+    _pacing: Pacing | None = field(init=False)
+    #: Set, and then another one, when a call ends: those that wait for evidence look again.
+    _news: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _begun: int = field(init=False, default=0)
+    _waiting: int = field(init=False, default=0)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _running: set[Future[Any]] = field(init=False, default_factory=set)
+    _is_stopped: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._outages = Outages(self.around.clock, may_doubt=self.around.sets_apart)
+        self._slots = asyncio.Semaphore(self.step.concurrency or 1)
+        limit = self.step.rate_limit
+        self._pacing = Pacing(limit, self.around.tasks, self.around.clock) if limit is not None else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the step is called from the event loop."""
+        said = (self.step.concurrency, self.step.timeout, self.step.retry, self.step.rate_limit)
+        return self.is_async or any(one is not None for one in said)
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a row was set apart and the service has not answered since: that may not be sealed yet."""
+        return self._outages.is_uncertain
+
+    def end(self) -> None:
+        """Say that no more rows come. Retryable(ServiceUnavailable) where no call was ever answered."""
+        if self._outages.is_uncertain and not self._outages.answers:
+            raise Retryable(reasons.SERVICE_UNAVAILABLE, f"step {self.step.label!r}: all {self._outages.failures} calls failed")
+
+    def directly(self, given: _Given, convert: Callable[[Any], _Made]) -> _Made | Raised:
+        """Call a step that does not wait, and return what `convert` makes of its result, or what it raised.
+
+        Retryable(ServiceUnavailable) where the service that it calls is out.
+        """
+        try:
+            made = convert(self.function(given))
+        except MustWait as must:
+            return self.together([given], convert, must)[0]
+        except BaseException as error:  # user code: see code_failed
+            if not self._is_passing(error):
+                self._outages.answers += 1
+                return Raised(error)
+            return self._again(given, convert, error)
+        self._outages.answers += 1
+        self._outages.is_uncertain = False
+        return made
+
+    def together(
+        self, given: Sequence[_Given], convert: Callable[[Any], _Made], first: MustWait | None = None
+    ) -> list[_Made | Raised]:
+        """Call a step on each of these, so many at once as it may, and return for each what `directly` does, in their order.
+
+        `first`: what has come of the first one already.
+        """
+        with self._lock:
+            if self._is_stopped:
+                raise CancelledError
+            future = event_loop.submit(self._together(given, convert, first))
+            self._running.add(future)
+        try:
+            return future.result()
+        finally:
+            # Also where this thread was interrupted.
+            future.cancel()
+            with self._lock:
+                self._running.discard(future)
+
+    def stop(self) -> None:
+        """Give up all that is called together now, and refuse more until `start`: whoever asked is given CancelledError."""
+        with self._lock:
+            self._is_stopped = True
+            running = list(self._running)
+        for future in running:
+            future.cancel()
+
+    def start(self) -> None:
+        self._is_stopped = False
+
+    async def _together(
+        self, given: Sequence[_Given], convert: Callable[[Any], _Made], first: MustWait | None
+    ) -> list[_Made | Raised]:
+        tasks = [asyncio.create_task(self._one(one, convert, first if not number else None)) for number, one in enumerate(given)]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _one(self, given: _Given, convert: Callable[[Any], _Made], first: MustWait | None) -> _Made | Raised:
+        tried = self._outages.begin()
+        self._begun += 1
+        try:
+            trying = AsyncRetrying(
+                stop=stop_after_attempt(self._retry.attempts),
+                wait=self._delay_s,
+                retry=retry_if_exception_type(_Passing),
+                sleep=asyncio.sleep,
+                reraise=True,
+            )
+            return await trying(self._try, given, convert, tried, first)
+        except _Passing as exhausted:
+            return await self._judged(tried, exhausted.error)
+        finally:
+            self._begun -= 1
+            self._tell()
+
+    async def _try(self, given: _Given, convert: Callable[[Any], _Made], tried: Tried, first: MustWait | None) -> _Made | Raised:
+        async with self._slots:
+            if self._pacing is not None:
+                await self._pacing.begin()
+            self._outages.call(tried)
+            self.in_flight += 1
+            try:
+                outcome = await self._in_time(given, convert, first)
+            finally:
+                self.in_flight -= 1
+                self.ended += 1
+            if isinstance(outcome, Raised) and self._is_passing(outcome.error):
+                self._failed(tried, outcome.error)
+            self._outages.answered(tried)
+            self._tell()
+            return outcome
+
+    async def _in_time(self, given: _Given, convert: Callable[[Any], _Made], first: MustWait | None) -> _Made | Raised:
+        """Call once. Nothing is raised but cancellation by ourselves: what ends a process would end the loop."""
+        try:
+            async with asyncio.timeout(self.step.timeout) as timeout:
+                result = first or await self._begin(given, convert)
+                if isinstance(result, MustWait):
+                    return convert(await awaited(result.result))
+                return cast("_Made | Raised", result)
+        except TimeoutError as error:
+            if timeout.expired():
+                return Raised(TimeoutError(f"no answer within {format_duration(self.step.timeout or 0)} (timeout)"))
+            return Raised(error)
+        except BaseException as error:  # user code: see code_failed
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            return Raised(error)
+
+    async def _begin(self, given: Any, convert: Callable[[Any], Any]) -> Any:
+        """Return what comes of a call: MustWait, Raised, or what was made."""
+        if self.is_async:
+            return MustWait(self.function(given))
+        if self._threads is None:
+            self._threads = CapacityLimiter(_MOST_THREADS)
+        # Nobody can end a thread: one that takes too long is left to itself.
+        return await anyio.to_thread.run_sync(self._plainly, given, convert, abandon_on_cancel=True, limiter=self._threads)
+
+    def _plainly(self, given: _Given, convert: Callable[[Any], _Made]) -> _Made | Raised | MustWait:
+        try:
+            return convert(self.function(given))
+        except MustWait as must:
+            return must
+        except BaseException as error:  # user code: see code_failed
+            return Raised(error)
+
+    def _failed(self, tried: Tried, error: BaseException) -> None:
+        """Raise _Passing; Retryable(ServiceUnavailable) where most calls of a minute have failed so."""
+        if self._pacing is not None and status_of(error) == TOO_MANY_REQUESTS:
+            self._pacing.refused()
+        is_out = self._outages.failed(tried)
+        self._tell()
+        if is_out:
+            raise self._unavailable("most calls of the last minute failed", error)
+        raise _Passing(error)
+
+    async def _judged(self, tried: Tried, error: BaseException) -> Raised:
+        """Return what the row failed with, when it is known that the service answers others."""
+        self._waiting += 1
+        try:
+            self._tell()
+            while True:
+                verdict = self._outages.judge(tried, is_idle=self._waiting == self._begun)
+                if verdict is not Verdict.OPEN:
+                    return self._as_judged(verdict, tried, error)
+                await self._news.wait()
+        finally:
+            self._waiting -= 1
+
+    def _as_judged(self, verdict: Verdict, tried: Tried, error: BaseException) -> Raised:
+        if verdict is Verdict.OUTAGE:
+            raise self._unavailable(f"it was tried {tried.failures} times, and others had no answer either", error)
+        return Raised(error)
+
+    def _again(self, given: _Given, convert: Callable[[Any], _Made], error: BaseException) -> _Made | Raised:
+        """Try again here what has failed once for a reason outside."""
+        tried = self._outages.begin()
+        known: list[BaseException] = [error]
+
+        def once() -> _Made | Raised:
+            self._outages.call(tried)
+            outcome = Raised(known.pop()) if known else self._plainly(given, convert)
+            if isinstance(outcome, MustWait):
+                return self.together([given], convert, outcome)[0]
+            if isinstance(outcome, Raised) and self._is_passing(outcome.error):
+                self._failed(tried, outcome.error)
+            self._outages.answered(tried)
+            return outcome
+
+        trying = Retrying(
+            stop=stop_after_attempt(self._retry.attempts),
+            wait=self._delay_s,
+            retry=retry_if_exception_type(_Passing),
+            sleep=self.around.sleep,
+            reraise=True,
+        )
+        try:
+            return trying(once)
+        except _Passing as exhausted:
+            return self._as_judged(self._outages.judge(tried, is_idle=True), tried, exhausted.error)
+
+    @property
+    def _retry(self) -> Retry:
+        return self.step.retry or _DEFAULT_RETRY
+
+    def _is_passing(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and is_passing(error, self._retry.on)
+
+    def _delay_s(self, state: RetryCallState) -> float:
+        """Return how long to wait: what the service asks for, else twice as long from try to try, from half to one and a half."""
+        self.tries_again += 1
+        passing = state.outcome.exception() if state.outcome is not None else None
+        asked_s = retry_after_s(passing.error, self.around.wall_clock()) if isinstance(passing, _Passing) else None
+        if asked_s is None:
+            asked_s = self._retry.first_delay * 2 ** (state.attempt_number - 1) * (0.5 + self.around.draw())
+        else:
+            # All that were refused at once would come back at once.
+            asked_s *= 1 + 0.1 * self.around.draw()
+        return min(asked_s, self._retry.most_delay)
+
+    def _unavailable(self, what: str, error: BaseException) -> Retryable:
+        return Retryable(
+            reasons.SERVICE_UNAVAILABLE,
+            f"step {self.step.label!r}: {what}; the last call raised {cause_of(error, self.step)}",
+        )
+
+    def _tell(self) -> None:
+        if self._waiting:
+            self._news.set()
+            self._news = asyncio.Event()

@@ -1,0 +1,54 @@
+"""The process's event loop, on which async code of steps runs: made when it is first needed, in a thread of its own.
+
+After a fork, so in each of Spark's Python workers: a loop of the process before would be one that nobody runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+_Result = TypeVar("_Result")
+
+_lock = threading.Lock()
+#: By the number of the process that runs it.
+_loops: Final[dict[int, asyncio.AbstractEventLoop]] = {}
+
+
+def submit(coroutine: Coroutine[Any, Any, _Result]) -> concurrent.futures.Future[_Result]:
+    """Run a coroutine on the process's loop; from any thread but the loop's own."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop())
+
+
+def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine on the process's loop to its end. Where the caller is interrupted, so is the coroutine."""
+    future = submit(coroutine)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    with _lock:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = asyncio.new_event_loop()
+            _loops.clear()
+            _loops[os.getpid()] = loop
+            threading.Thread(target=loop.run_forever, name="event-loop-of-steps", daemon=True).start()
+        return loop
+
+
+def _forget_lock() -> None:
+    # It may have been held by a thread that the child does not have.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)

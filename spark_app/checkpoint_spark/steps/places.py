@@ -1,0 +1,47 @@
+"""Where the rows of a batch lie, for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the rows of a batch come from, for messages: a file, the unit of its positions and the first position.
+
+    `kept`: the batch's rows among those of the file that follow that position, where some were left out.
+    """
+
+    file: str
+    unit: str
+    start: int
+    kept: pa.Array | None = None
+
+    def of_row(self, row: int) -> str:
+        """Name a row of the batch, counted from 0."""
+        row = row if self.kept is None else self.kept[row].as_py()
+        if self.unit == "bytes":
+            return f"row {row} after byte {self.start} of {self.file}"
+        return f"row {self.start + row} of {self.file}"
+
+    def of_rows(self, count: int) -> str:
+        if self.unit == "bytes":
+            return f"the {count} rows after byte {self.start} of {self.file}"
+        if self.kept is not None and count:
+            # A step before may have made more rows of them.
+            first, last = self.kept[0].as_py(), self.kept[min(count, len(self.kept)) - 1].as_py()
+            return f"{count} of the rows {self.start + first} to {self.start + last} of {self.file}"
+        return f"rows {self.start} to {self.start + count - 1} of {self.file}"
+
+    def of_given(self, index: int, number: int | None) -> str:
+        """Name a row that a step gets: a source row by its number, another as one of those that the steps before made."""
+        if number is not None:
+            return self.of_row(number)
+        return f"row {index} of what the steps before made of a batch that begins at {self.of_row(0)}"
+
+    def of_made(self, label: str, count: int) -> Callable[[int], str]:
+        """Return what names a row that a step makes of so many rows."""
+        return lambda row: f"row {row} of what step {label!r} makes of {self.of_rows(count)}"

@@ -1,0 +1,59 @@
+"""What a process of Spark does around the segments of a task, however its rows are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from checkpoint_formats.port import Stager
+from checkpoint_formats.stagers import stager_for
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.macs import WriteKeys
+from checkpoint_protocol.records import LaunchRecord, Part, Target
+from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.store import open_store
+from checkpoint_spark.advising import InHand, telling_of_task
+from checkpoint_spark.begun import open_note
+from checkpoint_spark.code import use_code
+from checkpoint_spark.record_keys import authenticated
+from checkpoint_spark.steps.calls import Surroundings
+from checkpoint_spark.steps.engine import Pipeline
+
+
+class Order(Part):
+    """What the driver sends to every task of an attempt.
+
+    `later`: columns that the table got after the write began. `at_once`: how many tasks run at once, at the most.
+    """
+
+    uri: str
+    uid: str
+    epoch: int
+    attempt: int
+    target: Target
+    later: tuple[str, ...] = ()
+    at_once: int = 1
+
+
+def run_in_process(
+    order: Order,
+    number: int,
+    storage: StorageSettings,
+    keys: WriteKeys | None,
+    launch_of: Callable[[Ledger], LaunchRecord],
+    run: Callable[[LaunchRecord, Pipeline, Stager, Ledger, InHand], None],
+) -> None:
+    """Make ready what a task needs, run it, and tell meanwhile what it has in hand. Raises CheckpointError."""
+    key = EpochKey(order.uid, order.epoch)
+    store, in_hand = open_store(order.uri, storage), InHand()
+    ledger = Ledger(authenticated(store, keys), key)
+    launch = launch_of(ledger)
+    use_code(store, order.uid, launch.code)
+    label = f"{order.attempt}-{number}"
+    stager = stager_for(launch.operation, order.target, key, label, launch.target_file_size_bytes, storage)
+    with telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, number), number, in_hand):
+        around = Surroundings(order.at_once, sets_apart=launch.on_row_error == "Quarantine")
+        pipeline = Pipeline(launch.steps, order.later, open_note(os.environ), around)
+        in_hand.count_calls = pipeline.count_calls
+        run(launch, pipeline, stager, ledger, in_hand)

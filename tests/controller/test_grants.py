@@ -1,0 +1,154 @@
+"""What a namespace was not granted is refused before anything of it is opened, and on deletion too."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_protocol import reasons
+from checkpoint_protocol.manifest import validate_model
+from checkpoint_protocol.settings import Settings
+from tests.controller.harness import WORKLOADS, World
+from tests.support.places import IcebergPlace, Place, on_disk
+from tests.support.writes import SCHEMA
+
+#: Nothing answers there: whoever is refused in time does not ask.
+DEAD = "http://127.0.0.1:9"
+
+
+def world_of(place: Place, namespaces: tuple[str, ...] = ("default", "team-b"), **settings: Any) -> World:
+    """A cluster that watches several namespaces; the write is applied in `default`."""
+    catalogs = {
+        name: catalog.model_dump(exclude_defaults=True) | settings.pop("catalog", {})
+        for name, catalog in place.settings.catalogs.items()
+    }
+    given = validate_model(Settings, {"catalogs": catalogs, **settings})
+    config = OperatorConfig(namespaces=namespaces, workloads=WORKLOADS, allow_local_paths=True)
+    return World(dataclasses.replace(place, settings=given), config=config)
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> IcebergPlace:
+    place = on_disk(tmp_path, "iceberg")
+    assert isinstance(place, IcebergPlace)
+    place.create(SCHEMA)
+    return place
+
+
+def bucket(namespaces: list[str]) -> dict[str, Any]:
+    keys = {"access_key_id": "none", "secret_access_key": "none"}
+    return {"prefix": "s3://lake/", "endpoint": DEAD, "namespaces": namespaces, **keys}
+
+
+def refusal(world: World) -> str:
+    condition = world.condition("Stalled")
+    assert condition is not None
+    assert condition.reason == reasons.ACCESS_NOT_GRANTED
+    return condition.message
+
+
+def test_a_catalog_that_names_nobody_is_nobodys_where_several_namespaces_are_watched(iceberg: IcebergPlace, source: Path) -> None:
+    world = world_of(iceberg)
+
+    world.apply(source)
+    world.until_stalled()
+
+    assert f"writes of the namespace default may not use the table {iceberg.name} of the catalog 'test'" in refusal(world)
+    assert f"{{namespaces: [default], tables: [{iceberg.name}]}}" in refusal(world), "the way out"
+    assert world.api.pods == {}
+
+
+def test_it_is_the_only_namespaces_where_one_is_watched(iceberg: IcebergPlace, source: Path) -> None:
+    world = world_of(iceberg, namespaces=("default",))
+
+    world.apply(source)
+    world.until_committed()
+
+
+@pytest.mark.parametrize("grant", [{"namespaces": ["def*"]}, {"namespaces": ["default"], "tables": ["db*.rows"]}])
+def test_a_grant_of_namespaces_and_tables_lets_a_write_commit(iceberg: IcebergPlace, source: Path, grant: dict[str, Any]) -> None:
+    world = world_of(iceberg, catalog={"grants": [grant]})
+
+    world.apply(source)
+    world.until_committed()
+
+
+@pytest.mark.parametrize("grant", [{"namespaces": ["team-b"]}, {"namespaces": ["default"], "tables": ["db*.row", "d.*"]}])
+def test_a_grant_of_others_or_of_other_tables_is_none(iceberg: IcebergPlace, source: Path, grant: dict[str, Any]) -> None:
+    world = world_of(iceberg, catalog={"grants": [grant]})
+
+    world.apply(source)
+    world.until_stalled()
+
+    refusal(world)
+
+
+def test_a_source_table_is_not_read_without_a_grant(tmp_path: Path, iceberg: IcebergPlace) -> None:
+    world = world_of(on_disk(tmp_path / "lance", "lance"))
+    iceberg_only = validate_model(Settings, {"catalogs": {"test": iceberg.settings.catalogs["test"].model_dump()}})
+    world.place.settings = iceberg_only
+    world.place.create(SCHEMA)
+
+    world.apply("unused", source={"iceberg": {"catalog": "test", "table": iceberg.name}})
+    world.until_stalled()
+
+    assert f"the table {iceberg.name}" in refusal(world)
+    assert world.api.pods == {}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"checkpoint": {"uri": "s3://lake/team-b/ck", "interval": "1h"}},
+        {"sink": {"lance": {"uri": "s3://lake/team-b/rows.lance"}}},
+        {"code": {"uri": "s3://lake/team-b/steps.zip"}},
+    ],
+    ids=["checkpoint", "sink", "code"],
+)
+def test_a_place_of_another_namespace_is_not_asked(iceberg: IcebergPlace, source: Path, spec: dict[str, Any]) -> None:
+    world = world_of(iceberg, catalog={"grants": [{"namespaces": ["*"]}]}, storage=[bucket(["team-b"])])
+
+    world.apply(source, **spec)
+    world.until_stalled()
+
+    assert "the storage entry s3://lake/ is not granted to it" in refusal(world)
+    assert world.api.pods == {}
+
+
+def test_a_longer_prefix_of_others_is_not_reached_through_a_shorter_one_for_all(iceberg: IcebergPlace, source: Path) -> None:
+    theirs = {**bucket(["team-b"]), "prefix": "s3://lake/team-b/"}
+    world = world_of(iceberg, catalog={"grants": [{"namespaces": ["*"]}]}, storage=[bucket(["*"]), theirs])
+
+    world.apply(source, checkpoint={"uri": "s3://lake/team-b/ck", "interval": "1h"})
+    world.until_stalled()
+
+    assert "the storage entry s3://lake/team-b/ is not granted to it" in refusal(world)
+
+
+def test_a_granted_table_that_has_its_files_written_to_a_place_of_others_is_refused(iceberg: IcebergPlace, source: Path) -> None:
+    trap = iceberg.name.replace(".rows", ".trap")
+    iceberg.opened().create_table(trap, SCHEMA, properties={"write.data.path": "s3://lake/team-b/data"})
+    world = world_of(iceberg, catalog={"grants": [{"namespaces": ["default"]}]}, storage=[bucket(["team-b"])])
+
+    world.apply(source, sink={"iceberg": {"catalog": "test", "table": trap}})
+    world.until_stalled()
+
+    assert "may not use s3://lake/team-b/data" in refusal(world)
+
+
+def test_a_deletion_asks_no_place_of_others_and_says_how_it_goes_on(iceberg: IcebergPlace, source: Path) -> None:
+    world = world_of(iceberg, catalog={"grants": [{"namespaces": ["default"]}]}, storage=[bucket(["team-b"])])
+    world.apply(source, checkpoint={"uri": "s3://lake/team-b/ck", "interval": "1h"})
+    # Who may apply an object may give it our finalizer.
+    body = world.api.writes[world.key]
+    world.api.patch_write(*world.key, {"metadata": {"finalizers": ["checkpointed.dev/staged-results"]}})
+    world.api.delete_write(*world.key, body["metadata"]["uid"])
+
+    world.pass_time(120)
+
+    assert "checkpointed.dev/abandon=true" in refusal(world)
+    assert "is not granted to it" in refusal(world)

@@ -1,0 +1,77 @@
+"""`sink.verify: Footers`: a data file whose rows are not as many as its seal says is not committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lance.file import LanceFileWriter
+
+from checkpoint_protocol import reasons
+from tests.controller.harness import World
+from tests.support.writes import SCHEMA
+
+ONE_ROW = pa.table({"id": [1], "text": ["x"]}, schema=SCHEMA)
+
+
+def data_files(world: World) -> list[Path]:
+    """Those that are staged, on this disk."""
+    return sorted(
+        path
+        for kind in ("*.parquet", "*.lance")
+        for path in world.place.folder.rglob(kind)
+        if "input" not in path.parts and path.is_file()
+    )
+
+
+def replace_all(world: World) -> None:
+    """Put files of one row in the place of those that are staged; those of Parquet keep their sizes."""
+    for path in data_files(world):
+        size_bytes = path.stat().st_size
+        path.unlink()
+        if path.suffix == ".parquet":
+            pq.write_table(ONE_ROW, path)
+            data = path.read_bytes()
+            path.write_bytes(data[:4] + b"\0" * (size_bytes - len(data)) + data[4:])
+        else:
+            with LanceFileWriter(str(path), SCHEMA) as writer:
+                writer.write_batch(ONE_ROW)
+
+
+@pytest.mark.parametrize("verify", ["Footers", "SampledFooters"])
+def test_a_file_with_other_rows_than_its_seal_says_stops_the_write_and_is_named(world: World, source: Path, verify: str) -> None:
+    world.kubelet.after_all = lambda: replace_all(world)
+    world.apply(source, sink={**world.place.sink(), "verify": verify})
+
+    world.until_stalled()
+
+    assert world.status.reason == reasons.STAGED_RESULT_REFUSED
+    assert "has 1 rows by its footer" in (world.status.message or "")
+    assert world.place.rows() == []
+
+
+@pytest.mark.parametrize("verify", ["Footers", "SampledFooters"])
+def test_files_that_are_as_their_seals_say_are_committed(world: World, source: Path, verify: str) -> None:
+    world.apply(source, sink={**world.place.sink(), "verify": verify})
+
+    world.until_committed()
+
+    assert len(world.place.rows()) == 200
+
+
+def test_a_file_that_cannot_be_read_stops_the_write(world: World, source: Path) -> None:
+    def spoil() -> None:
+        for path in data_files(world):
+            path.write_bytes(b"x" * path.stat().st_size)
+
+    world.kubelet.after_all = spoil
+    sections: dict[str, Any] = {"sink": {**world.place.sink(), "verify": "Footers"}}
+    world.apply(source, **sections)
+
+    world.until_stalled()
+
+    assert world.status.reason == reasons.STAGED_RESULT_REFUSED
+    assert world.place.rows() == []

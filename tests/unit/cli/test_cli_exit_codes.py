@@ -1,0 +1,152 @@
+"""Exit codes: 2 for what is wrong in a manifest or settings file, whichever command finds it, and when."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from checkpoint_operator.cli import exits
+from checkpoint_operator.cli.main import main
+from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.manifest import ManifestInvalid
+from tests.support.stored_writes import StoredWrite
+
+
+@pytest.fixture(autouse=True)
+def _signals_stay() -> Iterator[None]:
+    """`run` sets a handler of its own, in a process that it thinks its own."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def run(tmp_path: Path, *arguments: str) -> Result:
+    environment = {"XDG_CONFIG_HOME": "/nonexistent", "XDG_STATE_HOME": str(tmp_path / "state")}
+    return CliRunner(env=environment).invoke(main, list(arguments), catch_exceptions=False)
+
+
+@pytest.mark.parametrize("command", ["run", "validate", "status"])
+def test_a_changed_identity_exits_with_2_from_every_command(tmp_path: Path, command: str) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    file = write.file
+    file.write_text(file.read_text().replace("db.rows", "db.others"))
+
+    result = run(tmp_path, command, str(file))
+
+    assert result.exit_code == exits.MANIFEST_WRONG, result.output
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_a_catalog_that_the_settings_do_not_have_exits_with_2(tmp_path: Path, command: str) -> None:
+    write = StoredWrite(tmp_path)
+
+    result = run(tmp_path, command, str(write.file))
+
+    assert result.exit_code == exits.MANIFEST_WRONG, result.output
+    assert "'lake'" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+@pytest.mark.parametrize("more", [{"suspend": True}, {"code": {"configMap": {"name": "steps"}}}])
+def test_what_one_machine_cannot_do_exits_with_2(tmp_path: Path, command: str, more: dict[str, object]) -> None:
+    write = StoredWrite(tmp_path)
+    file = write.file
+    manifest = yaml.safe_load(file.read_text())
+    manifest["spec"] |= more
+    file.write_text(yaml.safe_dump(manifest))
+
+    assert run(tmp_path, command, str(file)).exit_code == exits.MANIFEST_WRONG
+
+
+@pytest.mark.parametrize("command", ["run", "validate", "status"])
+def test_a_checkpoint_uri_that_is_none_exits_with_2(tmp_path: Path, command: str) -> None:
+    write = StoredWrite(tmp_path)
+    file = write.file
+    file.write_text(file.read_text().replace(str(write.uri), "ftp://host/folder"))
+
+    assert run(tmp_path, command, str(file)).exit_code == exits.MANIFEST_WRONG
+
+
+def test_a_uri_of_inspect_that_is_none_exits_with_2(tmp_path: Path) -> None:
+    assert run(tmp_path, "inspect", "ftp://host/folder").exit_code == exits.MANIFEST_WRONG
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ManifestInvalid(("spec.steps: wrong",)), 2),
+        (NeedsChange("ManifestInvalid", "source.files.types.day: unknown type"), 2),
+        (NeedsChange("IdentityChanged", "another sink"), 2),
+        (NeedsChange("CodeFailed", "a step raised"), 1),
+        (NeedsChange("SourceMissing", "no file"), 1),
+        (Retryable("StoreUnavailable", "no answer"), 1),
+        (Corrupt("RecordUnreadable", "a record"), 1),
+    ],
+)
+def test_an_error_has_one_code_also_where_a_driver_has_found_it(error: CheckpointError, code: int) -> None:
+    assert exits.code_of(error) == code
+    assert exits.code_of_end(Stall(error.reason, error.message)) == code
+
+
+def test_an_error_names_the_section_of_its_reason() -> None:
+    assert exits.lines_of(NeedsChange("TableMissing", "there is no table a.b")) == [
+        "error: TableMissing: there is no table a.b (docs/reference/reasons.md#tablemissing)"
+    ]
+    assert exits.line_of("ReasonOfALaterRelease", "no section here") == "error: ReasonOfALaterRelease: no section here"
+    assert exits.lines_of(ManifestInvalid(("spec.steps: wrong",))) == ["error: spec.steps: wrong"]
+
+
+def test_a_write_that_came_to_its_end_exits_with_0() -> None:
+    assert exits.code_of_end(Finish()) == exits.COMMITTED
+
+
+def test_ctrl_c_exits_with_130_from_every_command() -> None:
+    @click.group(cls=type(main))
+    def group() -> None:
+        pass
+
+    @group.command()
+    def waits() -> None:
+        raise KeyboardInterrupt
+
+    assert CliRunner().invoke(group, ["waits"]).exit_code == exits.INTERRUPTED
+
+
+def test_a_state_folder_that_cannot_be_used_is_one_line_with_its_place(tmp_path: Path) -> None:
+    """Not a traceback: logs and locks lie there."""
+    file = tmp_path / "state"
+    file.write_text("a file")
+    write = StoredWrite(tmp_path)
+    manifest = yaml.safe_load(write.file.read_text())
+    manifest["spec"]["sink"] = {"none": {}}
+    (tmp_path / "none.yaml").write_text(yaml.safe_dump(manifest))
+
+    result = run(tmp_path, "run", str(tmp_path / "none.yaml"))
+
+    assert result.exit_code == exits.FAILED
+    assert str(file) in result.stderr
+    assert "XDG_STATE_HOME" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+@pytest.mark.parametrize("depth", [40, 3000])
+@pytest.mark.parametrize("of", ["manifest", "settings"])
+def test_yaml_that_is_nested_too_deep_exits_with_2_and_names_the_line(tmp_path: Path, command: str, depth: int, of: str) -> None:
+    write = StoredWrite(tmp_path)
+    deep = tmp_path / "deep.yaml"
+    deep.write_text(f"{write.file.read_text()}\nmore:\n  {'[' * depth}{']' * depth}\n")
+
+    arguments = [str(deep)] if of == "manifest" else [str(write.file), "--settings", str(deep)]
+    result = run(tmp_path, command, *arguments)
+
+    assert result.exit_code == exits.MANIFEST_WRONG, result.output
+    assert "it is nested more than 32 deep" in result.stderr
+    assert f"line {len(deep.read_text().splitlines())}" in result.stderr

@@ -1,0 +1,330 @@
+"""`checkpointed-write status`: one word for a write, told from its store alone, and an exit code that a script can wait on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from checkpoint_operator.cli.main import main
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import NameRecord, Quarantined, QuarantinedRow, RowPosition, encode
+from tests.support.records import TOKEN, seal
+from tests.support.stored_writes import StoredWrite
+
+COMMITTED, FAILED, MANIFEST_WRONG, NOT_COMMITTED = 0, 1, 2, 3
+
+
+def run(file: Path, *arguments: str) -> Result:
+    return CliRunner(env={"XDG_CONFIG_HOME": "/nonexistent"}).invoke(
+        main, ["status", str(file), *arguments], catch_exceptions=False
+    )
+
+
+def status_of(write: StoredWrite) -> tuple[int, dict[str, Any]]:
+    result = run(write.file, "-o", "json")
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return result.exit_code, answer
+
+
+def only_named(write: StoredWrite) -> None:
+    write.begin()
+
+
+def recorded(write: StoredWrite) -> None:
+    write.begin()
+    write.launch()
+
+
+def half_sealed(write: StoredWrite) -> None:
+    recorded(write)
+    write.plan()
+    write.seal(0)
+
+
+def all_sealed(write: StoredWrite) -> None:
+    half_sealed(write)
+    write.seal(1)
+
+
+def with_nothing_to_read(write: StoredWrite) -> None:
+    recorded(write)
+    write.plan(tasks=0)
+
+
+def closed_half_sealed(write: StoredWrite) -> None:
+    half_sealed(write)
+    write.close()
+
+
+def closed_and_complete(write: StoredWrite) -> None:
+    all_sealed(write)
+    write.close()
+
+
+def ended_by_the_network(write: StoredWrite) -> None:
+    half_sealed(write)
+    write.fail("Retryable", "StoreUnavailable", "no route")
+
+
+def ended_by_the_code(write: StoredWrite) -> None:
+    half_sealed(write)
+    write.fail("NeedsChange", "CodeFailed", "step 'clean' raised")
+
+
+def closed_after_the_code_failed(write: StoredWrite) -> None:
+    ended_by_the_code(write)
+    write.close()
+
+
+def failed_after_all_was_sealed(write: StoredWrite) -> None:
+    all_sealed(write)
+    write.fail("NeedsChange", "CodeFailed", "at exit")
+
+
+def tried_again_after_the_code_failed(write: StoredWrite) -> None:
+    closed_after_the_code_failed(write)
+    write.launch(2, counted=(1,))
+
+
+def committed(write: StoredWrite) -> None:
+    write.begin()
+    write.commit()
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "code"),
+    [
+        (only_named, "Pending", NOT_COMMITTED),
+        (recorded, "Running", NOT_COMMITTED),
+        (half_sealed, "Running", NOT_COMMITTED),
+        (all_sealed, "Sealed", NOT_COMMITTED),
+        (with_nothing_to_read, "Sealed", NOT_COMMITTED),
+        (closed_half_sealed, "Pending", NOT_COMMITTED),
+        (closed_and_complete, "Sealed", NOT_COMMITTED),
+        (ended_by_the_network, "Pending", NOT_COMMITTED),
+        (ended_by_the_code, "Stalled", NOT_COMMITTED),
+        (closed_after_the_code_failed, "Stalled", NOT_COMMITTED),
+        (failed_after_all_was_sealed, "Sealed", NOT_COMMITTED),
+        (tried_again_after_the_code_failed, "Running", NOT_COMMITTED),
+        (committed, "Committed", COMMITTED),
+    ],
+)
+def test_the_phase_and_the_exit_code_of_a_write_that_is(
+    state: Callable[[StoredWrite], None], phase: str, code: int, tmp_path: Path
+) -> None:
+    write = StoredWrite(tmp_path)
+    state(write)
+
+    exit_code, answer = status_of(write)
+
+    assert (answer["phase"], exit_code) == (phase, code)
+
+
+def test_a_write_that_runs_tells_tasks_and_rows(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    tried_again_after_the_code_failed(write)
+    write.plan(2, tasks=1)
+
+    _, answer = status_of(write)
+
+    assert (answer["epoch"], answer["attempt"], answer["tasks"], answer["tasksDone"]) == (1, 2, 1, 0)
+    assert answer["sealed"]["rowsRead"] == 10
+    assert answer["inputFiles"] == 2
+    assert answer["failure"] == {"attempt": 1, "family": "NeedsChange", "reason": "CodeFailed", "message": "step 'clean' raised"}
+    assert answer["commit"] is None
+
+
+def test_a_committed_write_tells_where_it_is(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    committed(write)
+
+    _, answer = status_of(write)
+
+    assert answer["committedEpoch"] == 1
+    assert (answer["commit"]["target"], answer["commit"]["commitId"], answer["commit"]["rowsWritten"]) == ("lake.db.rows", 8, 20)
+
+
+def test_the_text_says_phase_reason_and_failure(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    closed_after_the_code_failed(write)
+
+    result = run(write.file)
+
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert lines[0] == "default/nightly: Stalled"
+    assert "reason CodeFailed (docs/reference/reasons.md#codefailed)" in lines
+    assert "failure attempt 1: CodeFailed: step 'clean' raised" in lines
+    assert "tasks 1 of 2 done" in lines
+
+
+def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    half_sealed(write)
+
+    assert yaml.safe_load(run(write.file, "-o", "yaml").stdout) == status_of(write)[1]
+
+
+# --- runNonce -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_run_nonce_after_the_commit_wants_an_epoch_that_is_not_begun(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    committed(write)
+    write.run_nonce = "tuesday"
+
+    code, answer = status_of(write)
+
+    assert code == NOT_COMMITTED
+    assert (answer["phase"], answer["epoch"], answer["newEpochWanted"]) == ("Pending", 2, True)
+    assert (answer["committedEpoch"], answer["commit"]["commitId"]) == (1, 8)
+
+
+def test_a_new_run_nonce_before_the_commit_finishes_the_epoch_first(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    half_sealed(write)
+    write.run_nonce = "tuesday"
+
+    code, answer = status_of(write)
+
+    assert code == NOT_COMMITTED
+    assert (answer["phase"], answer["epoch"], answer["newEpochWanted"]) == ("Running", 1, True)
+
+
+def test_a_second_epoch_under_way_still_tells_the_commit_of_the_first(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    committed(write)
+    write.epoch, write.run_nonce = 2, "tuesday"
+    write.launch()
+
+    code, answer = status_of(write)
+
+    assert code == NOT_COMMITTED
+    assert (answer["phase"], answer["epoch"], answer["newEpochWanted"]) == ("Running", 2, False)
+    assert (answer["committedEpoch"], answer["commit"]["commitId"]) == (1, 8)
+
+
+# --- errors -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["control/UID/1/commit/done.json", "control/UID/1/closed/1.json", "staged/UID/1/1/seals/0/0.json"]
+)
+def test_an_unreadable_record_is_an_error_and_never_a_phase(path: str, tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    committed(write)
+    write.break_record(path.replace("UID", write.uid))
+
+    code, answer = status_of(write)
+
+    assert code == FAILED
+    assert answer["phase"] == "Unknown"
+    assert [error["object"] for error in answer["errors"]] == [path.replace("UID", write.uid)]
+
+
+def test_an_unreadable_name_is_an_error_and_not_a_write_that_has_not_begun(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    committed(write)
+    write.break_record(write.name_path())
+
+    result = run(write.file)
+
+    assert result.exit_code == FAILED
+    assert write.name_path() in result.stderr
+    assert "Pending" not in result.output
+
+
+def test_a_name_that_means_no_uid_is_an_error(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    forged = encode(NameRecord(token=TOKEN, uid="u")).replace(b'"u"', b'"../../etc"')
+    write.store.put_if_absent(write.name_path(), forged)
+
+    result = run(write.file)
+
+    assert result.exit_code == FAILED
+    assert "is not a valid name record: uid" in result.stderr
+
+
+def test_a_changed_identity_is_an_error_that_names_the_section_and_the_state_is_shown(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    committed(write)
+    file = write.file
+    file.write_text(file.read_text().replace("db.rows", "db.others"))
+
+    result = run(file)
+
+    assert result.exit_code == MANIFEST_WRONG
+    assert "IdentityChanged: spec.sink:" in result.stderr
+    assert "default/nightly: Committed" in result.stdout
+
+
+def test_a_wrong_manifest_exits_with_2(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    file = write.file
+    file.write_text(file.read_text().replace("format: parquet", "fromat: parquet"))
+
+    result = run(file)
+
+    assert result.exit_code == MANIFEST_WRONG
+    assert "spec.source.files.fromat" in result.stderr
+
+
+# --- nothing is made ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_does_not_exist_is_not_made_and_the_write_has_not_begun(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    file = write.file
+    file.write_text(file.read_text().replace(str(write.uri), str(tmp_path / "chekpoints")))
+    before = sorted(tmp_path.rglob("*"))
+
+    result = run(file, "-o", "json")
+
+    assert result.exit_code == NOT_COMMITTED
+    assert json.loads(result.stdout)["phase"] == "Pending"
+    assert json.loads(result.stdout)["uid"] is None
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_asking_changes_nothing_in_the_store(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    half_sealed(write)
+    file = write.file
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+
+    run(file)
+
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+def test_the_write_of_another_namespace_is_another_write(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    committed(write)
+    file = write.file
+    file.write_text(file.read_text().replace("namespace: default", "namespace: team"))
+
+    result = run(file, "-o", "json")
+
+    assert result.exit_code == NOT_COMMITTED
+    assert json.loads(result.stdout)["phase"] == "Pending"
+
+
+def test_rows_that_failed_are_counted_with_where_they_are_listed(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    recorded(write)
+    write.plan()
+    row = QuarantinedRow(
+        row=RowPosition(range=Range(file=0, start=3, end=4)), step="predict", error="ValueError", message="m", traceback=""
+    )
+    sealed = seal(0, 0, [(0, 0, 10)], rows=10, last=True)
+    write.ledger.seals.put_seal(sealed.model_copy(update={"quarantined": Quarantined(rows=(row,))}))
+
+    said = run(write.file).stdout
+
+    assert "1 row quarantined: checkpointed-write inspect" in said
+    assert status_of(write)[1]["sealed"]["rowsQuarantined"] == 1

@@ -1,0 +1,134 @@
+"""The digest of a write's code: changes with what runs, and with nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint_operator.code import code_digest, code_folder
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest
+
+
+def spec(folder: Path | str | None = None, *steps: dict[str, Any], **changes: Any) -> Spec:
+    document: dict[str, Any] = {
+        "source": {"files": {"format": "parquet", "paths": ["/in"]}},
+        "steps": list(steps or ({"call": "flights:clean"}, {"call": "flights:predict", "arguments": {"size": 1}})),
+        "sink": {"none": {}},
+        "checkpoint": {"uri": "/c"},
+        **changes,
+    }
+    if folder is not None:
+        document["code"] = {"path": str(folder)}
+    return parse_manifest({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "n"}, "spec": document}).spec
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "code" / "deep").mkdir(parents=True)
+    (tmp_path / "code" / "flights.py").write_text("x = 1\n")
+    (tmp_path / "code" / "deep" / "model.bin").write_bytes(b"\x00\xff")
+    return tmp_path / "code"
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a line of code": lambda folder: (folder / "flights.py").write_text("x = 2\n"),
+    "a file that is no Python": lambda folder: (folder / "deep" / "model.bin").write_bytes(b"\x00\xfe"),
+    "a new file": lambda folder: (folder / "new.py").write_text(""),
+    "a file that is gone": lambda folder: (folder / "deep" / "model.bin").unlink(),
+    "a file that was renamed": lambda folder: (folder / "flights.py").rename(folder / "flights2.py"),
+    "a file that was moved": lambda folder: (folder / "flights.py").rename(folder / "deep" / "flights.py"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_code_folder_changes_the_digest(folder: Path, change: str) -> None:
+    before = code_digest(spec(folder))
+    CHANGES[change](folder)
+
+    assert code_digest(spec(folder)) != before
+
+
+def put(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+
+
+NO_CHANGES: dict[str, Callable[[Path], object]] = {
+    "a time": lambda folder: (folder / "flights.py").touch(),
+    "compiled code": lambda folder: put(folder / "__pycache__" / "flights.pyc"),
+    "a hidden file": lambda folder: put(folder / ".env"),
+    "a hidden folder": lambda folder: put(folder / ".git" / "HEAD"),
+    "an empty folder": lambda folder: (folder / "empty").mkdir(),
+}
+
+
+@pytest.mark.parametrize("change", NO_CHANGES)
+def test_what_does_not_run_does_not_change_the_digest(folder: Path, change: str) -> None:
+    before = code_digest(spec(folder))
+    NO_CHANGES[change](folder)
+
+    assert code_digest(spec(folder)) == before
+
+
+def test_the_place_of_the_folder_does_not_matter(folder: Path) -> None:
+    before = code_digest(spec(folder))
+
+    assert code_digest(spec(folder.rename(folder.with_name("elsewhere")))) == before
+
+
+def test_the_same_folder_by_path_and_by_uri_gives_the_same(folder: Path) -> None:
+    assert code_digest(spec(folder)) == code_digest(spec(f"file://{folder}"))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [{"call": "flights:predict", "arguments": {"size": 1}}, {"call": "flights:clean"}],
+        [{"call": "flights:clean"}],
+        [{"call": "flights:clean"}, {"call": "flights:predict", "arguments": {"size": 2}}],
+        [{"call": "flights:clean"}, {"call": "flights:predict", "input": "row", "arguments": {"size": 1}}],
+        [{"call": "flights:clean2"}, {"call": "flights:predict", "arguments": {"size": 1}}],
+    ],
+)
+def test_other_steps_arguments_or_another_order_change_the_digest(steps: list[dict[str, Any]]) -> None:
+    assert code_digest(spec(None, *steps)) != code_digest(spec())
+
+
+def test_what_is_not_code_does_not_change_the_digest() -> None:
+    other = spec(
+        source={"files": {"format": "csv", "paths": ["/other"]}},
+        sink={"lance": {"uri": "/x"}},
+        checkpoint={"uri": "/d"},
+        backoffLimit=9,
+    )
+
+    assert code_digest(other) == code_digest(spec())
+
+
+def test_the_version_of_an_installed_package_is_part_of_the_digest() -> None:
+    """Steps from an installed package have no folder; another release of it is other code."""
+    installed, unknown = code_digest(spec(None, {"call": "pyarrow:f"})), code_digest(spec(None, {"call": "no_such_package:f"}))
+
+    assert len({installed, unknown}) == 2
+    assert installed == code_digest(spec(None, {"call": "pyarrow:f"}))
+
+
+def test_a_digest_is_one_that_seals_can_carry() -> None:
+    assert len(code_digest(spec())) == 64
+    assert set(code_digest(spec())) <= set("0123456789abcdef")
+
+
+@pytest.mark.parametrize("path", ["no-such-folder", "a-file", "s3://bucket/code"])
+def test_a_code_path_that_is_no_folder_here_is_named(tmp_path: Path, path: str) -> None:
+    (tmp_path / "a-file").write_text("x")
+    given = path if "://" in path else str(tmp_path / path)
+
+    with pytest.raises(NeedsChange, match=r"spec\.code\.path") as caught:
+        code_folder(spec(given))
+    assert caught.value.reason == reasons.CODE_MISSING
+    assert given in caught.value.message

@@ -1,0 +1,221 @@
+"""The status and the events that follow from one round: its observation, its decision, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from checkpoint_operator.cluster.events import steps_between, warnings_between
+from checkpoint_operator.cluster.status import DeletionWaits, Failed, Figures, Frame, Outcome, derive
+from checkpoint_operator.core.actions import Action, Close, Commit, Finish, RecordAttempt, Stall, StartDriver, Wait
+from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
+from checkpoint_operator.progress import Progress
+from checkpoint_operator.reconcile import Round
+from checkpoint_operator.status_model import Status
+from checkpoint_protocol import reasons
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.records import CommitRecord
+from tests.unit.cluster.test_pods import OWNER, spec_of
+
+FIRST, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
+RECORDED = Attempt(number=1, code_digest="c" * 64, driver=DriverState.NOT_STARTED)
+AT_WORK = replace(RECORDED, driver=DriverState.RUNNING)
+CLOSED = replace(RECORDED, driver=DriverState.GONE, is_closed=True)
+SEALED = replace(CLOSED, is_complete=True)
+SOME = Figures(Progress(1, 4, 1, 10, 10, 1, 0))
+
+
+def seen(*attempts: Attempt, **fields: Any) -> Observation:
+    nothing = Observation(1, attempts, "c" * 64, "Continue", 3, 600.0, began_with="" if attempts else None)
+    return replace(nothing, **fields)
+
+
+def decided(action: Action, *attempts: Attempt, **fields: Any) -> Round:
+    observation = seen(*attempts, **fields)
+    return Round(EpochKey(OWNER.uid, observation.epoch), observation, (action,), is_decision=True)
+
+
+def ended(action: Action, *attempts: Attempt, **fields: Any) -> Round:
+    return replace(decided(action, *attempts, **fields), is_decision=False)
+
+
+def status_after(*outcomes: Outcome | tuple[Outcome, Figures]) -> Status:
+    """The status after these, one after another, a minute apart."""
+    status = Status()
+    for minute, outcome in enumerate(outcomes):
+        one, figures = outcome if isinstance(outcome, tuple) else (outcome, None)
+        status = derive(Frame(status, OWNER, f"2026-01-01T00:{minute:02}:00Z", spec_of()), one, figures)
+    return status
+
+
+def conditions(status: Status) -> dict[str, str]:
+    return {condition.type: condition.status for condition in status.conditions or ()}
+
+
+def test_the_pod_stands_in_the_status_before_it_is_asked_for() -> None:
+    status = status_after(decided(StartDriver(1), RECORDED))
+
+    assert (status.phase, status.reason, status.attempt) == ("Pending", "DriverStarting", 1)
+    assert status.attempts is not None
+    assert status.attempts[0].pod == status.driver_pod is not None
+    assert status.started_at == status.attempts[0].recorded_at == FIRST
+
+
+def test_a_pod_that_is_asked_for_again_is_not_told_again() -> None:
+    once = status_after(decided(StartDriver(1), RECORDED))
+
+    assert status_after(decided(StartDriver(1), RECORDED), decided(StartDriver(1), RECORDED)) == once
+
+
+@pytest.mark.parametrize("action", [RecordAttempt(2, ()), Close(1, "its driver is gone"), Wait("the driver"), Finish()])
+def test_what_nobody_has_to_find_is_told_only_once_it_is_done(action: Action) -> None:
+    before = status_after((ended(Wait("the driver"), AT_WORK), SOME))
+
+    assert status_after((ended(Wait("the driver"), AT_WORK), SOME), decided(action, AT_WORK)) == before
+
+
+def test_a_commit_is_told_before_it_is_made_and_keeps_the_figures() -> None:
+    status = status_after((ended(Wait("the driver"), AT_WORK), SOME), decided(Commit(1), SEALED))
+
+    assert (status.phase, status.reason, status.rows_sealed, status.tasks) == ("Committing", None, 10, 4)
+    assert conditions(status) == {
+        "Accepted": "True",
+        "Running": "False",
+        "Sealed": "True",
+        "Committed": "False",
+        "Stalled": "False",
+        "Ready": "False",
+        "Reconciling": "True",
+    }
+
+
+def test_a_commit_that_was_refused_is_tried_again_without_a_word() -> None:
+    refused = (ended(Stall(reasons.SCHEMA_CHANGED, "the column text is gone"), SEALED), SOME)
+
+    assert status_after(refused, decided(Commit(1), SEALED)) == status_after(refused)
+
+
+def test_the_first_driver_of_another_epoch_takes_nothing_over_from_the_figures_of_the_one_before() -> None:
+    of_second = decided(StartDriver(1), RECORDED, epoch=2, began_with="2", run_nonce="2")
+
+    status = status_after((ended(Wait("the driver"), AT_WORK), SOME), of_second)
+
+    assert (status.epoch, status.run_nonce, status.started_at) == (2, "2", LATER)
+    assert (status.tasks, status.tasks_sealed, status.rows_sealed, status.input_files_done) == (None, None, 0, None)
+
+
+def test_what_does_not_answer_leaves_the_phase_as_it_was() -> None:
+    at_work = (ended(Wait("the driver"), AT_WORK), SOME)
+    down = Failed(reasons.STORE_UNAVAILABLE, "no answer", may_pass=True)
+
+    status = status_after(at_work, down)
+
+    assert (status.phase, status.reason, status.rows_sealed) == ("Running", reasons.STORE_UNAVAILABLE, 10)
+    assert status_after(at_work, down, down) == status
+
+
+def test_what_a_person_must_change_stalls_the_write() -> None:
+    status = status_after(Failed(reasons.MANIFEST_INVALID, "spec.sink: unknown", may_pass=False))
+
+    assert (status.phase, status.reason) == ("Stalled", reasons.MANIFEST_INVALID)
+    assert conditions(status) == {"Accepted": "False", "Stalled": "True", "Ready": "False", "Reconciling": "False"}
+
+
+def test_a_deletion_that_waits_says_for_what() -> None:
+    status = status_after(DeletionWaits(reasons.CATALOG_UNAVAILABLE, "the deletion waits: no answer"))
+
+    assert (status.phase, status.reason) == ("Deleting", reasons.CATALOG_UNAVAILABLE)
+    assert conditions(status) == {"Stalled": "True", "Ready": "False", "Reconciling": "False"}
+
+
+def test_an_attempt_that_failed_is_an_event_of_the_round_that_shows_it_closed_and_of_no_other() -> None:
+    failure = Failure("Retryable", reasons.DRIVER_OUT_OF_MEMORY, "more than 1 GiB")
+    failed = (ended(Wait("the pause"), replace(CLOSED, failure=failure)), SOME)
+    before = status_after((ended(Wait("the driver"), AT_WORK), SOME))
+    after = status_after((ended(Wait("the driver"), AT_WORK), SOME), failed)
+
+    assert warnings_between(before, after) == [("AttemptFailed", "attempt 1 (OOMKilled): more than 1 GiB")]
+    assert warnings_between(after, status_after((ended(Wait("the driver"), AT_WORK), SOME), failed, failed)) == []
+
+
+def test_a_stalled_write_names_the_page_of_its_reason_in_the_condition_and_not_in_the_message() -> None:
+    by_decision = status_after(ended(Stall(reasons.SCHEMA_CHANGED, "the column text is gone"), SEALED))
+    by_error = status_after(Failed(reasons.MANIFEST_INVALID, "spec.steps: wrong", may_pass=False))
+    by_deletion = status_after(DeletionWaits(reasons.CATALOG_UNAVAILABLE, "no answer"))
+
+    for status, reason in (
+        (by_decision, reasons.SCHEMA_CHANGED),
+        (by_error, reasons.MANIFEST_INVALID),
+        (by_deletion, reasons.CATALOG_UNAVAILABLE),
+    ):
+        told = {condition.type: condition.message for condition in status.conditions or ()}
+        assert told["Stalled"] == f"{status.message} (docs/reference/reasons.md#{reason.lower()})"
+    assert {condition.type: condition.message for condition in by_error.conditions or ()}["Accepted"].endswith(
+        "#manifestinvalid)"
+    )
+
+
+def landed(target: str = "db.rows", commit_id: int = 7, rows: int = 10) -> Round:
+    """A round that has seen the commit. The record as it is, whoever has written it."""
+    fields: dict[str, Any] = {
+        "target": target,
+        "commit_id": commit_id,
+        "key": f"{OWNER.uid}/1",
+        "rows_written": rows,
+        "was_rolled_back": False,
+    }
+    record = CommitRecord.model_construct(**fields)
+    return ended(Finish(), SEALED, commit=record)
+
+
+COMMITTED = (landed(), SOME)
+
+
+def test_a_write_is_ready_once_it_is_committed_and_at_work_until_then() -> None:
+    asked, at_work = ended(StartDriver(1), RECORDED), (ended(Wait("the driver"), AT_WORK), SOME)
+    committing = decided(Commit(1), SEALED)
+
+    for outcomes in ((asked,), (asked, at_work), (asked, at_work, committing)):
+        told = conditions(status_after(*outcomes))
+        assert (told["Ready"], told["Reconciling"], told["Stalled"]) == ("False", "True", "False")
+    told = conditions(status_after(asked, at_work, committing, COMMITTED))
+    assert (told["Ready"], told["Reconciling"], told["Stalled"]) == ("True", "False", "False")
+
+
+def test_a_committed_write_that_was_edited_is_not_ready_while_its_store_does_not_answer() -> None:
+    edited = replace(OWNER, generation=OWNER.generation + 1)
+    down = Failed(reasons.STORE_UNAVAILABLE, "no answer", may_pass=True)
+
+    status = derive(Frame(status_after(COMMITTED), edited, LATER, spec_of()), down)
+
+    assert (conditions(status)["Ready"], conditions(status)["Reconciling"]) == ("False", "True")
+
+
+def test_each_step_of_a_write_is_one_normal_event() -> None:
+    asked, at_work = ended(StartDriver(1), RECORDED), (ended(Wait("the driver"), AT_WORK), SOME)
+    outcomes = (asked, at_work, at_work, decided(Commit(1), SEALED), decided(Commit(1), SEALED), COMMITTED, COMMITTED)
+    statuses = [Status(), *(status_after(*outcomes[: number + 1]) for number in range(len(outcomes)))]
+
+    told = [event for before, after in pairwise(statuses) for event in steps_between(before, after)]
+
+    assert [reason for reason, _ in told] == ["Started", "Sealed", "Committed"]
+    assert told[-1][1] == "10 rows of epoch 1 are in db.rows, version 7"
+
+
+@pytest.mark.parametrize("may_pass", [True, False])
+def test_a_status_fits_whatever_is_told(may_pass: bool) -> None:
+    long = "x" * 1_000_000
+    failure = Failure("Retryable", long, long)
+    failed = (ended(Wait("the pause"), replace(CLOSED, failure=failure, code_digest=long)), SOME)
+    too_many = Figures(Progress(1, 4, 1, 1 << 70, 1 << 70, 1 << 70, 1 << 70))
+    committed = (landed(long, 1 << 80, 1 << 80), too_many)
+    stalled = ended(Stall(long, long), SEALED)
+
+    for outcomes in ((failed,), (committed,), (stalled,), (Failed(long, long, may_pass=may_pass),), (DeletionWaits(long, long),)):
+        text = status_after(*outcomes).model_dump_json(by_alias=True, exclude_none=True)
+        Status.model_validate_json(text)
+        assert len(text) < 200_000
+        assert "Other" in text or outcomes in ((failed,), (committed,))

@@ -1,0 +1,132 @@
+"""Attempts that fail again and again: those that bring the end nearer are never too many, those that do not come to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpoint_operator.core.actions import Stall
+from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.observing import Observer
+from checkpoint_operator.ports import Write
+from checkpoint_operator.reconcile import Reconciler
+from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_protocol import reasons
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.keys import key_set
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import Spec, parse_manifest
+from checkpoint_protocol.records import FailureRecord, KeysCovered, LaunchRecord, PlanRecord, Seal
+from checkpoint_protocol.settings import Settings
+from tests.support.manifests import manifest
+from tests.support.records import plan, seal
+from tests.support.stores import MemoryStore
+
+UID = "ab" * 16
+#: What a driver does of an attempt before it fails.
+Work = Callable[[Ledger, int], None]
+
+
+@dataclass
+class FailingDrivers:
+    """Each driver does its work at once, says why it failed, and is gone."""
+
+    store: MemoryStore
+    work: Work
+    started: list[int] = field(default_factory=list)
+    _expected: set[int] = field(default_factory=set)
+
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
+        is_not_started = attempt in self._expected and attempt not in self.started
+        return DriverObservation(DriverState.NOT_STARTED if is_not_started else DriverState.GONE)
+
+    def expect(self, key: EpochKey, attempt: int) -> None:
+        self._expected.add(attempt)
+
+    def start(self, key: EpochKey, launch: LaunchRecord) -> None:
+        self.started.append(launch.attempt)
+        ledger = Ledger(self.store, key)
+        self.work(ledger, launch.attempt)
+        ledger.attempts.put_failure(
+            FailureRecord(
+                token=new_token(),
+                attempt=launch.attempt,
+                family="Retryable",
+                reason=reasons.DRIVER_FAILED,
+                message="the service did not answer",
+            )
+        )
+
+    def stop(self, key: EpochKey, attempt: int) -> None:
+        pass
+
+
+def spec(**changes: Any) -> Spec:
+    return parse_manifest(manifest(spec__sink={"none": {}}, **{f"spec__{path}": value for path, value in changes.items()})).spec
+
+
+def attempts_of(work: Work, most: int = 8, **changes: Any) -> list[int]:
+    """Return the attempts that are started until the write stalls, or so many."""
+    store, settings = MemoryStore(), Settings()
+    drivers = FailingDrivers(store, work)
+    wanted = spec(backoffLimit=1, **changes)
+    write = Write(uid=UID, spec=wanted, code_digest="0" * 64)
+    reconciler = Reconciler(Observer(write, store, drivers, open_sink(wanted.sink, settings)))
+    for _ in range(6 * most):
+        outcome = reconciler.step().outcome
+        if outcome is not None:
+            assert isinstance(outcome, Stall)
+            assert outcome.reason == reasons.BACKOFF_LIMIT_EXCEEDED
+            break
+        if len(drivers.started) >= most:
+            break
+    return drivers.started
+
+
+def keyed_plan(attempt: int, partitions: int) -> PlanRecord:
+    return PlanRecord(token=new_token(), attempt=attempt, tasks=(), done_files=0, done_rows=0, partitions=partitions)
+
+
+def keyed_seal(attempt: int, task: int, keys: int, *, last: bool, link: int = 0) -> Seal:
+    covered = KeysCovered(objects=(), keys=key_set(keys, keys * 7, keys * 11))
+    return seal(task, link, attempt=attempt, last=last).model_copy(update={"covered": covered})
+
+
+def test_a_partition_without_rows_is_no_progress() -> None:
+    """It seals "last, no keys" in every attempt anew."""
+
+    def work(ledger: Ledger, attempt: int) -> None:
+        ledger.plans.put_plan(keyed_plan(attempt, partitions=2))
+        ledger.seals.put_seal(keyed_seal(attempt, 0, keys=0, last=True))
+
+    assert attempts_of(work) == [1, 2]
+
+
+def test_sealed_keys_are_progress_whatever_partitions_are_empty() -> None:
+    def work(ledger: Ledger, attempt: int) -> None:
+        ledger.plans.put_plan(keyed_plan(attempt, partitions=3))
+        ledger.seals.put_seal(keyed_seal(attempt, 0, keys=0, last=True))
+        ledger.seals.put_seal(keyed_seal(attempt, 2, keys=5, last=False))
+
+    assert attempts_of(work) == list(range(1, 9))
+
+
+def test_positions_that_where_passes_over_are_progress() -> None:
+    def work(ledger: Ledger, attempt: int) -> None:
+        ledger.plans.put_plan(plan([(0, 0, 1000)], attempt=attempt))
+        ledger.seals.put_seal(seal(0, 0, [(0, 10 * attempt, 10 * attempt + 10)], attempt=attempt, rows=0))
+
+    assert attempts_of(work) == list(range(1, 9))
+
+
+def test_a_file_without_rows_is_no_progress() -> None:
+    def work(ledger: Ledger, attempt: int) -> None:
+        ledger.plans.put_plan(plan([(0, 0, None)], [(1, 0, 1000)], attempt=attempt))
+        ledger.seals.put_seal(seal(0, 0, [], attempt=attempt, last=True))
+
+    assert attempts_of(work) == [1, 2]
+
+
+def test_an_attempt_without_a_seal_is_no_progress() -> None:
+    assert attempts_of(lambda ledger, attempt: None) == [1, 2]

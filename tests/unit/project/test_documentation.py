@@ -1,0 +1,129 @@
+"""The documentation builds without a warning, and its reference knows all that the product has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from checkpoint_operator.cli.main import main as command_line
+from checkpoint_operator.reason_pages import REASONS_PAGE, section_of
+from checkpoint_protocol import reasons
+from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest, validate_model
+from checkpoint_protocol.settings import Settings
+from devtools.documentation import reference
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_reason_has_its_page_and_no_other_has(tmp_path: Path) -> None:
+    known = {value for name, value in vars(reasons).items() if name.isupper()}
+    described = reference.described_reasons()
+    assert sorted(described) == sorted(known)
+    for members in reference.reasons().values():
+        assert all(set(texts) == {"seen", "why", "do"} for texts in members.values())
+
+
+def test_the_site_builds_strictly_with_all_its_pages(tmp_path: Path) -> None:
+    # The site's own links, anchors and navigation: strict makes an error of each warning.
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
+
+    assert all((tmp_path / path.replace(".md", ".html")).is_file() for path in reference.pages())
+    page = (tmp_path / "reference" / "reasons.html").read_text()
+    for reason in reference.described_reasons():
+        assert f'id="{section_of(reason).partition("#")[2]}"' in page, (
+            f"messages and conditions send people to {section_of(reason)}"
+        )
+
+
+def test_the_page_of_reasons_is_what_their_file_says() -> None:
+    assert reference.REASONS_PAGE.read_text() == reference.reasons_page(), "say: make docs"
+    assert reference.REASONS_PAGE == ROOT / REASONS_PAGE
+
+
+def test_tests_that_the_documents_name_exist() -> None:
+    existing = [str(file.relative_to(ROOT).with_suffix("")) for file in (ROOT / "tests").rglob("test_*.py")]
+    for document in DOCUMENTS:
+        for named in re.findall(r"`((?:[\w-]+/)*test_\w+)(?:\.py)?`", document.read_text()):
+            assert any(path.endswith(f"/{named}") or path == named for path in existing), (
+                f"{named} of {document.relative_to(ROOT)}"
+            )
+
+
+def test_links_between_files_of_the_repository_lead_somewhere() -> None:
+    # mkdocs sees those within docs/ only.
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text()):
+            is_made = target.startswith(("http", "../reference/", "../guides/chart.md", "reference/"))
+            assert is_made or (document.parent / target).exists(), f"{target} of {document.relative_to(ROOT)}"
+
+
+def test_the_reference_has_each_field_and_command() -> None:
+    pages = reference.pages()
+    assert command_line.commands.keys() == set(re.findall(r"^## (.*)$", pages["reference/commands.md"], re.MULTILINE))
+    for name, field in Spec.model_fields.items():
+        assert f"`{field.alias or name}" in pages["reference/manifest.md"]
+    assert "`checkpoint.interval`" in pages["reference/manifest.md"]
+    assert "checkpointed_writes_committed_rows_total" in pages["reference/metrics.md"]
+
+
+DOCUMENTS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "charts/checkpointed-write-operator/README.md"])
+SMALLEST = {
+    "source": {"files": {"format": "parquet", "paths": ["in"]}},
+    "sink": {"lance": {"uri": "out.lance"}},
+    "checkpoint": {"uri": "checkpoints"},
+}
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Return the fenced blocks of a language, each with where it stands."""
+    return [
+        (f"{document.relative_to(ROOT)} {number}", text)
+        for document in DOCUMENTS
+        for number, text in enumerate(re.findall(rf"```{language}\n(.*?)```", document.read_text(), re.DOTALL))
+    ]
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=where) for where, text in blocks("yaml")])
+def test_yaml_in_the_documents_is_taken(text: str) -> None:
+    data = yaml.safe_load(text)
+    if data.get("kind") == "CheckpointedWrite":
+        parse_manifest(data)
+    elif data.keys() <= spec_fields():
+        parse_manifest({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "x"}, "spec": SMALLEST | data})
+    elif data.keys() <= Settings.model_fields.keys():
+        validate_model(Settings, data)
+    else:
+        values = yaml.safe_load(reference.VALUES.read_text())
+        assert data.keys() <= values.keys(), "it is a manifest, a part of one, settings, or values of the chart"
+
+
+def spec_fields() -> set[str]:
+    return {field.alias or name for name, field in Spec.model_fields.items()}
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=where) for where, text in blocks("console")])
+def test_commands_in_the_documents_exist(text: str) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE):
+        command = line.partition("#")[0].split()
+        for word in command:
+            # What an example writes is there after the command before.
+            if (ROOT / word.partition("/")[0]).is_dir() and not word.startswith("examples/output/"):
+                assert (ROOT / word).exists(), f"{word} of {line}"
+        if command[0] == "make":
+            assert command[1] in targets
+        if command[0].endswith("checkpointed-write"):
+            assert command[1] in command_line.commands
+
+
+def test_the_dockerfile_in_the_guide_is_the_one_that_is_built_in_the_tests() -> None:
+    ((_, shown),) = blocks("dockerfile")
+    text = (ROOT / "examples" / "image" / "Dockerfile").read_text()
+    ((name, value),) = re.findall(r"^ARG (\w+)=(\S+)\n", text, re.MULTILINE)
+
+    assert text.partition("\nFROM")[2].replace(f"${{{name}}}", value) == shown.removeprefix("FROM")

@@ -1,0 +1,104 @@
+"""Seals, one by one: who wins a link, and what a listing shows."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
+from checkpoint_protocol.records import (
+    Seal,
+    encode,
+)
+from tests.support.records import ledger_over, seal
+from tests.support.stores import LosesAnswers, MemoryStore, RetriesItsPuts
+
+
+def test_the_try_that_loses_a_link_is_superseded_and_the_winners_seal_stands() -> None:
+    store = MemoryStore()
+    winner = seal(0, 0, [(0, 0, 5)])
+    ledger_over(store).seals.put_seal(winner)
+
+    with pytest.raises(Superseded) as caught:
+        ledger_over(store).seals.put_seal(seal(0, 0, [(0, 0, 5)]))
+
+    assert caught.value.reason == "LinkSealed"
+    assert ledger_over(store).chains.read_chain(1, 0) == (winner,)
+
+
+def test_a_seal_whose_put_had_no_answer_is_put_again_without_harm() -> None:
+    ours = seal(last=True)
+    store = LosesAnswers()
+
+    with pytest.raises(Retryable):
+        ledger_over(store).seals.put_seal(ours)
+    ledger_over(store).seals.put_seal(ours)
+    ledger_over(RetriesItsPuts()).seals.put_seal(ours)
+    assert ledger_over(store).chains.read_chain(1, 0) == (ours,)
+
+
+def test_of_many_tries_that_seal_one_link_exactly_one_is_not_superseded() -> None:
+    store = MemoryStore()
+
+    def attempt(_: int) -> bool:
+        try:
+            ledger_over(store).seals.put_seal(seal())
+        except Superseded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as tries:
+        assert sum(tries.map(attempt, range(64))) == 1
+
+
+def test_an_unreadable_link_is_corrupt_and_not_the_end_of_the_chain() -> None:
+    ledger = ledger_over(MemoryStore())
+    ledger.seals.put_seal(seal(0, 0))
+    ledger.store.put_if_absent(ledger.at.seal(1, 0, 1), b"{")
+
+    with pytest.raises(Corrupt, match=r"seals/0/1\.json"):
+        ledger.chains.read_chain(1, 0)
+
+
+@pytest.mark.parametrize("elsewhere", [seal(1, 0), seal(0, 1), seal(0, 0, attempt=2)], ids=["task", "link", "attempt"])
+def test_a_seal_that_says_it_belongs_elsewhere_is_corrupt(elsewhere: Seal) -> None:
+    """A copied object would count its rows twice."""
+    ledger = ledger_over(MemoryStore())
+    ledger.store.put_if_absent(ledger.at.seal(1, 0, 0), encode(elsewhere))
+
+    with pytest.raises(
+        Corrupt, match=f"says that it is attempt {elsewhere.attempt}, task {elsewhere.task}, link {elsewhere.link}"
+    ):
+        ledger.seals.read_seal(1, 0, 0)
+
+
+def test_listed_links_are_counted_up_to_the_first_gap_only() -> None:
+    ledger = ledger_over(MemoryStore())
+    for task, link in [(0, 0), (0, 1), (0, 3), (1, 1), (10, 0), (2, 0), (2, 1), (2, 2)]:
+        ledger.seals.put_seal(seal(task, link))
+    ledger.seals.put_seal(seal(7, 0, attempt=11))
+    ledger.store.put_if_absent(f"{ledger.at.seals(1)}0/2.json.tmp", b"")
+
+    assert ledger.seals.list_links(1) == {0: 2, 1: 0, 2: 3, 10: 1}
+
+
+def test_a_counted_seal_that_is_gone_is_corrupt() -> None:
+    store = MemoryStore()
+    ledger_over(store).seals.put_seal(seal(0, 0))
+
+    with pytest.raises(Corrupt, match=r"seals/0/1\.json counts, and is gone"):
+        ledger_over(store).seals.read_seals(1, {0: 2})
+
+
+def test_many_seals_are_read_at_once_and_in_their_order() -> None:
+    store = MemoryStore()
+    for task in range(20):
+        for link in range(5):
+            ledger_over(store).seals.put_seal(seal(task, link, rows=100 * task + link))
+
+    found = ledger_over(store).seals.read_seals(1, dict.fromkeys(range(20), 5))
+
+    assert {task: [link.rows_read for link in chain] for task, chain in found.items()} == {
+        task: [100 * task + link for link in range(5)] for task in range(20)
+    }

@@ -1,0 +1,156 @@
+"""What is wrong with a manifest, a settings file or a record is said in words of ours: no library's own text, and no value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, validate_model
+from checkpoint_protocol.records import ClaimRecord, CommitRecord, LaunchRecord, decode, encode
+from checkpoint_protocol.settings import Settings
+from tests.support.records import launch
+
+RAW = ("Input should", "String should", "Tuple", "validation", "pydantic", "function-", "lax-or-strict", "Value error", "[json")
+
+
+def manifest(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "checkpointed.dev/v1alpha1",
+        "kind": "CheckpointedWrite",
+        "metadata": {"name": "x"},
+        "spec": {
+            "source": {"files": {"format": "csv", "paths": ["/in"]}},
+            "sink": {"none": {}},
+            "checkpoint": {"uri": "/cp"},
+            **spec,
+        },
+    }
+
+
+def problems(model: Any, document: Any) -> tuple[str, ...]:
+    with pytest.raises(ManifestInvalid) as refused:
+        validate_model(model, document)
+    return refused.value.problems
+
+
+def files(**fields: Any) -> dict[str, Any]:
+    return {"source": {"files": {"format": "csv", "paths": ["/in"], **fields}}}
+
+
+def spark(**fields: Any) -> dict[str, Any]:
+    return {"source": {"spark": {"format": "orc", "paths": ["/in"]} | fields}}
+
+
+def source(**fields: Any) -> dict[str, Any]:
+    return {"source": files()["source"] | fields}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"suspend": "yes"}, "spec.suspend: true or false is expected, without quotes"),
+        ({"steps": {}}, "spec.steps: a list is expected (a line with - for each item)"),
+        ({"steps": [5]}, "spec.steps.0: a mapping is expected (field: value)"),
+        ({"steps": [{"call": "x"}]}, "spec.steps.0.call: module:function (or module:Class) is expected"),
+        ({"steps": [{"call": "a:b", "arguments": []}]}, "spec.steps.0.arguments: a mapping is expected (name: value)"),
+        ({"steps": [{"call": "a:b"}] * 65}, "spec.steps: at most 64 items are allowed"),
+        ({"backoffLimit": 1.5}, "spec.backoffLimit: a whole number is expected, without quotes"),
+        ({"backoffLimit": "1"}, "spec.backoffLimit: a whole number is expected, without quotes"),
+        ({"backoffLimit": -1}, "spec.backoffLimit: it must be 0 or more"),
+        ({"backoffLimit": 10_000}, "spec.backoffLimit: it must be 1000 or less"),
+        ({"runNonce": 5}, "spec.runNonce: a text is expected (a number or a yes in quotes)"),
+        ({"runNonce": "x" * 200}, "spec.runNonce: at most 128 characters are allowed"),
+        ({"onRowError": "X"}, "spec.onRowError: 'Fail' or 'Quarantine' is expected"),
+        ({"source": []}, "spec.source: a mapping is expected (field: value)"),
+        (source(where=""), "spec.source.where: it must not be empty"),
+        (files(paths=[]), "spec.source.files.paths: at least 1 item is expected"),
+        (source(columns=[]), "spec.source.columns: at least 1 item is expected"),
+        (files(csv={"delimiter": "||"}), "spec.source.files.csv.delimiter: at most 1 character is allowed"),
+        (files(types={"a": None}), "spec.source.files.types.a: a text is expected (a number or a yes in quotes)"),
+        ({"sparkConf": []}, "spec.sparkConf: a mapping is expected (name: value)"),
+        ({"sink": {"iceberg": {"catalog": "a", "table": "x"}}}, "spec.sink.iceberg.table: namespace.table is expected"),
+        ({"code": None}, "spec.code: a mapping is expected (field: value)"),
+        ({"suspended": True}, "spec.suspended: unknown field; did you mean 'suspend'?"),
+        (source(columns=["n", "n"]), "spec: source.columns: the column 'n' is named twice; name it once"),
+        (spark(keyColumns=["a", "b", "a"]), "spec: source.spark.keyColumns: the column 'a' is named twice; name it once"),
+    ],
+)
+def test_a_manifest_is_told_what_is_expected_where(spec: dict[str, Any], said: str) -> None:
+    assert problems(CheckpointedWrite, manifest(**spec)) == (said,)
+
+
+SECRET = "a text, {env: NAME} or {file: PATH} is expected"
+
+
+@pytest.mark.parametrize(
+    ("secret", "said"),
+    [
+        (5, SECRET),
+        ([], SECRET),
+        ({}, "exactly one of env and file is expected"),
+        ({"env": 5}, "a text is expected (a number or a yes in quotes)"),
+        ({"envv": "X"}, "unknown field; did you mean 'env'?"),
+    ],
+)
+def test_a_secret_that_is_none_is_one_problem_with_its_field(secret: Any, said: str) -> None:
+    (line,) = problems(Settings, {"storage": [{"prefix": "s3://b/", "access_key_id": secret}]})
+
+    place, _, text = line.partition(": ")
+    assert place in ("storage.0.access_key_id", "storage.0.access_key_id.env", "storage.0.access_key_id.envv")
+    assert text == said
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        "x",
+        None,
+        {"storage": {"prefix": "s3://b"}},
+        {"storage": ["s3://b"]},
+        {"storage": [{"prefix": ""}]},
+        {"catalogs": []},
+        {"catalogs": {"a": 5}},
+        {"catalogs": {"a": {"type": "hive", "uri": "x"}}},
+        {"catalogs": {"a": {"type": "rest", "uri": "x", "token": 7}}},
+        {"catalogs": {5: {"type": "sql", "uri": "x", "warehouse": 7}}},
+    ],
+)
+def test_no_problem_of_a_settings_file_is_a_librarys_own_text(document: Any) -> None:
+    for line in problems(Settings, document):
+        assert not any(word in line for word in RAW), line
+        assert ": " in line
+
+
+@pytest.mark.parametrize(
+    ("model", "changes"),
+    [
+        (LaunchRecord, {"attempt": "1"}),
+        (LaunchRecord, {"attempt": 0}),
+        (LaunchRecord, {"steps": [{"call": 1}]}),
+        (LaunchRecord, {"token": ""}),
+        (LaunchRecord, {"interval_s": "x"}),
+        (LaunchRecord, {"source": {"format": "parquet"}}),
+        (LaunchRecord, {"target": {"format": "hive"}}),
+        (LaunchRecord, {"surplus": 1}),
+    ],
+)
+def test_a_record_that_is_none_names_its_field_in_words(model: Any, changes: dict[str, Any]) -> None:
+    data = json.loads(encode(launch(1))) | changes
+
+    with pytest.raises(Corrupt) as refused:
+        decode(model, json.dumps(data).encode(), "s3://b/record.json")
+
+    assert not any(word in refused.value.message for word in RAW), refused.value.message
+    assert f"record: {next(iter(changes))}" in refused.value.message
+
+
+@pytest.mark.parametrize("model", [ClaimRecord, CommitRecord])
+def test_a_record_without_a_field_says_so(model: Any) -> None:
+    data = json.dumps({"kind": model.model_fields["kind"].default, "version": 1}).encode()
+
+    with pytest.raises(Corrupt, match="token: this field is required"):
+        decode(model, data, "s3://b/record.json")

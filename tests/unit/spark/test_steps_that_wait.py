@@ -1,0 +1,480 @@
+"""Steps that wait for something: many calls at once, in their order, with time limits, tried again, and given up in an outage."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import RowPosition
+from checkpoint_protocol.steps import Step
+from checkpoint_spark.batches import Failed
+from checkpoint_spark.flow import Finished, Flow
+from checkpoint_spark.steps.calls import Surroundings
+from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.places import Place
+
+SCHEMA = pa.schema([("id", pa.int64())])
+_modules = itertools.count()
+
+
+class Rows:
+    """A batch of numbered rows, from one number to before another."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        self.unreadable: CheckpointError | None = None
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        return pa.record_batch({"id": pa.array(range(self.start, self.end), pa.int64())})
+
+    @property
+    def place(self) -> Place:
+        return Place("in", "rows", self.start)
+
+    @property
+    def source_rows(self) -> int:
+        return self.end - self.start
+
+    @property
+    def positions(self) -> int:
+        return self.end - self.start
+
+    @property
+    def may_begin_segment(self) -> bool:
+        return True
+
+    def identity_of(self, number: int) -> RowPosition:
+        return RowPosition(range=Range(file=0, start=self.start + number, end=self.start + number + 1))
+
+    def slice(self, start: int, end: int) -> Rows:
+        return Rows(self.start + start, self.start + end)
+
+
+def batches(rows: int, size: int = 10) -> Iterator[Rows]:
+    for start in range(0, rows, size):
+        yield Rows(start, min(rows, start + size))
+
+
+class Seen:
+    """What a step was called with: how many at once, in all, and by which threads."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.most = 0
+        self.now = 0
+        self.threads: set[int] = set()
+        self.lock = threading.Lock()
+
+    def begin(self, given: Any) -> None:
+        with self.lock:
+            self.calls.append(given["id"] if isinstance(given, dict) else given.column("id").to_pylist())
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.threads.add(threading.get_ident())
+
+    def end(self) -> None:
+        with self.lock:
+            self.now -= 1
+
+
+Code = Callable[..., Step]
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def code(tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> Code:
+    """Return a function that makes a step of the body of `work(row)`; in it are `seen`, `asyncio`, `time` and `begin`."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "seen_by_steps", seen, raising=False)
+
+    def make(body: str, *, is_async: bool = True, input: str = "row", **fields: Any) -> Step:
+        name = f"waiting_code_{next(_modules)}"
+        lines = "\n".join(f"        {line}" for line in body.splitlines())
+        (tmp_path / f"{name}.py").write_text(
+            "import asyncio, sys, time\n"
+            "import pyarrow as pa\n"
+            "seen = sys.seen_by_steps\n"
+            f"{'async ' if is_async else ''}def work(row):\n"
+            "    seen.begin(row)\n"
+            f"    try:\n{lines}\n"
+            "    finally:\n        seen.end()\n"
+        )
+        return Step.model_validate_json(json.dumps({"call": f"{name}:work", "input": input, **fields}))
+
+    return make
+
+
+def run(
+    *steps: Step, rows: int = 100, size: int = 10, sets_apart: bool = False, around: Surroundings | None = None
+) -> tuple[list[int], list[Failed[Rows]]]:
+    """Return the ids that the steps give, and the rows that fail."""
+    failed: list[Failed[Rows]] = []
+    given = [
+        row["id"]
+        for finished in stream(*steps, rows=rows, size=size, sets_apart=sets_apart, around=around)
+        for batch in finished.results(failed.append)
+        for row in batch.to_pylist()
+    ]
+    return given, failed
+
+
+def stream(
+    *steps: Step, rows: int, size: int = 10, sets_apart: bool = False, around: Surroundings | None = None
+) -> Iterator[Finished[Rows]]:
+    pipeline = Pipeline(steps, around=around or Surroundings(sets_apart=sets_apart))
+    flow: Flow[Rows] = Flow(pipeline, SCHEMA, sets_apart)
+    return flow.finished(batches(rows, size))
+
+
+QUICKLY = {"attempts": 3, "firstDelay": "1ms"}
+
+# --- at once --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("size", [3, 10, 64])
+def test_so_many_rows_are_at_work_at_once_and_what_they_give_is_in_order(
+    code: Code, seen: Seen, is_async: bool, size: int
+) -> None:
+    pause = "await asyncio.sleep" if is_async else "time.sleep"
+    step = code(f"{pause}(0.02 if row['id'] % 7 else 0.06)\nreturn row", is_async=is_async, concurrency=16)
+
+    given, _ = run(step, rows=200, size=size)
+
+    assert given == list(range(200))
+    assert seen.most == 16
+    assert sorted(seen.calls) == given
+
+
+def test_without_concurrency_an_async_step_is_called_one_row_after_another(code: Code, seen: Seen) -> None:
+    given, _ = run(code("await asyncio.sleep(0)\nreturn row"), rows=30)
+
+    assert given == sorted(seen.calls) == list(range(30))
+    assert seen.most == 1
+
+
+def test_a_slow_call_does_not_hold_up_those_behind_it(code: Code, seen: Seen) -> None:
+    """One in ten is slow: with a window of 16 that moved on with its first row only, 800 rows took twice as long."""
+    step = code("await asyncio.sleep(0.1 if row['id'] % 10 == 0 else 0.01)\nreturn row", concurrency=16)
+
+    started = time.monotonic()
+    given, _ = run(step, rows=800, size=16)
+
+    assert given == list(range(800))
+    # All calls together take 800 * 0.019 s, a sixteenth of that at the best.
+    assert time.monotonic() - started < 2.0 * 800 * 0.019 / 16
+
+
+def test_batches_are_called_at_once_too(code: Code, seen: Seen) -> None:
+    step = code("await asyncio.sleep(0.05)\nreturn row", input="arrow", concurrency=4)
+
+    given, _ = run(step, rows=160, size=10)
+
+    assert given == list(range(160))
+    assert seen.most == 4
+
+
+def test_rows_are_at_work_in_several_steps_at_once(code: Code, seen: Seen) -> None:
+    """The first step goes on with later rows while the second one, which does not wait, is called in the task's own thread."""
+    first = code("await asyncio.sleep(0.01)\nreturn row", concurrency=4)
+    second = code("time.sleep(0.02)\nreturn row", is_async=False, input="arrow")
+
+    started = time.monotonic()
+    given, _ = run(first, second, rows=80, size=4)
+
+    assert given == list(range(80))
+    # One after another: 20 * (0.01 + 0.02).
+    assert time.monotonic() - started < 20 * 0.02 + 0.12
+    assert threading.get_ident() in seen.threads
+
+
+def test_what_is_not_asked_for_any_more_is_not_called(code: Code, seen: Seen) -> None:
+    step = code("await asyncio.sleep(0.02)\nreturn row", concurrency=4)
+    finished = stream(step, rows=10_000)
+
+    next(finished)
+    finished.close()  # type: ignore[attr-defined]
+    called = len(seen.calls)
+    time.sleep(0.1)
+
+    assert len(seen.calls) == called < 200
+    assert seen.now == 0
+
+
+def test_a_row_that_fails_ends_the_task_in_its_place(code: Code) -> None:
+    step = code("if row['id'] == 57: raise ValueError('57')\nawait asyncio.sleep(0.01)\nreturn row", concurrency=8)
+    given: list[int] = []
+
+    def work() -> None:
+        for finished in stream(step, rows=1000, size=8):
+            given.extend(row["id"] for batch in finished.results(lambda _: None) for row in batch.to_pylist())
+
+    with pytest.raises(NeedsChange, match="raised on row 57 of in: ValueError: 57"):
+        work()
+
+    assert given == list(range(56))
+
+
+def test_rows_that_fail_are_set_apart_and_named(code: Code) -> None:
+    step = code("await asyncio.sleep(0)\nif row['id'] % 25 == 3: raise ValueError(row['id'])\nreturn row", concurrency=8)
+
+    given, failed = run(step, sets_apart=True)
+
+    assert [one.batch.identity_of(one.number).range.start for one in failed] == [3, 28, 53, 78]  # type: ignore[union-attr]
+    assert given == [number for number in range(100) if number % 25 != 3]
+
+
+@pytest.mark.parametrize("way", ["sys.exit(3)", "raise KeyboardInterrupt", "raise asyncio.CancelledError", "raise StopIteration"])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_what_would_end_a_process_is_a_row_that_fails(code: Code, way: str, is_async: bool) -> None:
+    step = code(f"if row['id'] == 5: {way}\nreturn row", is_async=is_async, concurrency=4)
+
+    with pytest.raises(NeedsChange, match="raised on row 5 of in"):
+        run(step, rows=20)
+
+
+# --- batches of exact sizes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 100])
+def test_a_batch_step_gets_batches_of_the_size_that_it_asks_for(code: Code, seen: Seen, size: int) -> None:
+    step = code("return row", is_async=False, input="arrow", batchSize=16)
+
+    given, _ = run(step, rows=100, size=size)
+
+    assert given == list(range(100))
+    assert [len(call) for call in seen.calls] == [16, 16, 16, 16, 16, 16, 4]
+
+
+def test_rows_that_a_step_before_leaves_out_do_not_make_batches_smaller(code: Code, seen: Seen) -> None:
+    first = code("return row if row['id'] % 3 == 0 else None", is_async=False)
+    second = code("return row", is_async=False, input="arrow", batchSize=8)
+
+    given, _ = run(first, second, rows=100, size=10)
+
+    assert given == list(range(0, 100, 3))
+    assert [len(call) for call in seen.calls if isinstance(call, list)] == [8, 8, 8, 8, 2]
+
+
+def test_rows_that_one_row_becomes_stay_together(code: Code, seen: Seen) -> None:
+    first = code("return [row] * 3", is_async=False)
+    second = code("return row", is_async=False, input="arrow", batchSize=8)
+
+    given, _ = run(first, second, rows=10)
+
+    assert given == [number for number in range(10) for _ in range(3)]
+    assert [len(call) for call in seen.calls if isinstance(call, list)] == [6, 6, 6, 6, 6]
+
+
+def test_rows_that_fail_in_exact_batches_are_named_by_their_own_batch(code: Code) -> None:
+    first = code("if row['id'] == 31: raise ValueError('first')\nreturn row", concurrency=4)
+    second = code(
+        "if 42 in row.column('id').to_pylist(): raise ValueError('second')\nreturn row",
+        is_async=False,
+        input="arrow",
+        batchSize=16,
+    )
+
+    given, failed = run(first, second, size=10, sets_apart=True)
+
+    rows = sorted(one.batch.identity_of(one.number).range.start for one in failed)  # type: ignore[union-attr]
+    assert rows == [31, 42]
+    assert given == [number for number in range(100) if number not in (31, 42)]
+
+
+def test_all_that_was_read_is_in_a_finished_group_once(code: Code) -> None:
+    step = code("return row if row['id'] % 4 else None", is_async=False)
+    exact = code("return row", is_async=False, input="arrow", batchSize=7)
+
+    covered = [(batch.start, batch.end) for finished in stream(step, exact, rows=100) for batch in finished.batches]
+
+    assert [number for start, end in covered for number in range(start, end)] == list(range(100))
+
+
+# --- time limits and tries ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_call_that_takes_too_long_is_tried_again(code: Code, seen: Seen, is_async: bool) -> None:
+    pause = "await asyncio.sleep" if is_async else "time.sleep"
+    step = code(
+        f"if seen.calls.count(row['id']) == 1 and row['id'] == 3: {pause}(1.0)\nreturn row",
+        is_async=is_async,
+        timeout="50ms",
+        retry=QUICKLY,
+    )
+
+    given, _ = run(step, rows=6)
+
+    assert given == list(range(6))
+    assert seen.calls.count(3) == 2
+
+
+def test_a_row_that_never_answers_in_time_fails_while_others_do(code: Code, seen: Seen) -> None:
+    step = code("await asyncio.sleep(5 if row['id'] == 3 else 0)\nreturn row", timeout="20ms", retry=QUICKLY, concurrency=4)
+
+    given, (failed,) = run(step, rows=40, sets_apart=True)
+
+    assert failed.number == 3
+    assert "no answer within 0.02s (timeout)" in str(failed.error)
+    assert seen.calls.count(3) == 3
+    assert len(given) == 39
+
+
+@pytest.mark.parametrize("called", [{"concurrency": 8}, {}], ids=["many at once", "one after another"])
+def test_calls_that_fail_for_a_reason_outside_are_tried_again(code: Code, seen: Seen, called: dict[str, Any]) -> None:
+    body = "if row['id'] % 10 == 3 and seen.calls.count(row['id']) < 3: raise ConnectionError('gone')\nreturn row"
+    step = code(body, is_async=False, retry=QUICKLY, **called)
+
+    given, _ = run(step)
+
+    assert given == list(range(100))
+    assert all(seen.calls.count(number) == (3 if number % 10 == 3 else 1) for number in range(100))
+
+
+def test_a_plain_step_that_says_nothing_is_tried_again_in_its_own_thread(code: Code, seen: Seen) -> None:
+    slept: list[float] = []
+    body = "if row['id'] == 7 and seen.calls.count(7) < 4: raise TimeoutError('slow')\nreturn row"
+
+    given, _ = run(code(body, is_async=False), rows=10, around=Surroundings(sleep=slept.append, draw=lambda: 0.5))
+
+    assert given == list(range(10))
+    assert slept == [1.0, 2.0, 4.0]
+    assert seen.threads == {threading.get_ident()}
+
+
+def test_the_service_says_when_to_come_back(code: Code) -> None:
+    slept: list[float] = []
+    body = (
+        "if seen.calls.count(row['id']) == 1:\n"
+        "    error = OSError('429')\n    error.status, error.retry_after = 429, 7\n    raise error\n"
+        "return row"
+    )
+    run(code(body, is_async=False), rows=1, around=Surroundings(sleep=slept.append, draw=lambda: 0.0))
+
+    assert slept == [7.0]
+
+
+def test_the_waits_grow_from_try_to_try(code: Code) -> None:
+    slept: list[float] = []
+    step = code("raise TimeoutError", is_async=False)
+    around = Surroundings(sets_apart=True, sleep=slept.append, draw=lambda: 1.0)
+    run(step, rows=1, around=around, sets_apart=True)
+
+    assert slept == [1.5, 3.0, 6.0, 12.0]
+
+
+def test_no_wait_is_longer_than_the_manifest_allows(code: Code, seen: Seen) -> None:
+    body = (
+        "if seen.calls.count(row['id']) < 3:\n"
+        "    error = OSError('429')\n    error.status, error.retry_after = 429, 3600\n    raise error\n"
+        "return row"
+    )
+    started = time.monotonic()
+
+    given, _ = run(code(body, retry={"attempts": 3, "mostDelay": "20ms"}), rows=1)
+
+    assert given == [0]
+    assert 0.04 <= time.monotonic() - started < 5
+
+
+def test_what_fails_for_a_reason_of_the_row_is_not_tried_again(code: Code, seen: Seen) -> None:
+    _, (failed,) = run(code("if row['id'] == 3: raise ValueError\nreturn row", retry=QUICKLY), rows=9, sets_apart=True)
+
+    assert failed.number == 3
+    assert seen.calls.count(3) == 1
+
+
+def test_other_exceptions_can_be_named(code: Code, seen: Seen) -> None:
+    body = "if seen.calls.count(row['id']) < 3: raise ValueError\nreturn row"
+
+    given, _ = run(code(body, retry={**QUICKLY, "on": ["ValueError"]}), rows=5)
+
+    assert given == list(range(5))
+
+
+# --- outages --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("called", [{"concurrency": 8}, {"concurrency": 1}, {}], ids=["many at once", "one at once", "plain"])
+def test_an_outage_sets_no_row_apart(code: Code, called: dict[str, Any]) -> None:
+    body = "if row['id'] >= 40: raise ConnectionError('refused')\nreturn row"
+    step = code(body, is_async=False, **({**called, "retry": QUICKLY} if called else {}))
+    failed: list[Failed[Rows]] = []
+
+    around = Surroundings(sets_apart=True, sleep=lambda _: None)
+    pipeline = Pipeline([step], around=around)
+    flow: Flow[Rows] = Flow(pipeline, SCHEMA, True)
+    may_be_sealed: list[int] = []
+
+    def work() -> None:
+        for finished in flow.finished(batches(100)):
+            list(finished.results(failed.append))
+            if not pipeline.is_uncertain:
+                may_be_sealed.append(len(failed))
+
+    with pytest.raises(Retryable, match="ConnectionError: refused") as caught:
+        work()
+
+    assert caught.value.reason == reasons.SERVICE_UNAVAILABLE
+    assert set(may_be_sealed) == {0}
+
+
+def test_a_row_that_the_service_cannot_digest_is_set_apart_while_it_answers_others(code: Code) -> None:
+    body = "if row['id'] in (0, 50, 99): raise ConnectionError('refused')\nreturn row"
+
+    given, failed = run(code(body, retry=QUICKLY, concurrency=4), sets_apart=True)
+
+    assert sorted(one.batch.start + one.number for one in failed) == [0, 50, 99]
+    assert len(given) == 97
+
+
+def test_where_the_first_row_that_fails_ends_the_task_an_outage_is_told_from_it(code: Code) -> None:
+    outage = code("raise ConnectionError('refused')", retry=QUICKLY, concurrency=4)
+    row = code("if row['id'] == 50: raise ConnectionError('refused')\nreturn row", retry=QUICKLY, concurrency=4)
+
+    with pytest.raises(Retryable) as of_service:
+        run(outage)
+    with pytest.raises(NeedsChange, match="row 50 of in: ConnectionError") as of_row:
+        run(row)
+
+    assert (of_service.value.reason, of_row.value.reason) == (reasons.SERVICE_UNAVAILABLE, reasons.CODE_FAILED)
+
+
+def test_a_task_whose_only_row_was_never_answered_is_not_ended_by_setting_it_apart(code: Code) -> None:
+    pipeline = Pipeline([code("raise ConnectionError", retry=QUICKLY)], around=Surroundings(sets_apart=True))
+    flow: Flow[Rows] = Flow(pipeline, SCHEMA, True)
+    failed: list[Failed[Rows]] = []
+    for finished in flow.finished(batches(1)):
+        list(finished.results(failed.append))
+
+    assert len(failed) == 1
+    assert pipeline.is_uncertain
+    with pytest.raises(Retryable):
+        pipeline.end()
+
+
+def test_calls_are_made_no_faster_than_the_limit_allows(code: Code, seen: Seen) -> None:
+    step = code("return row", concurrency=32, rateLimit={"calls": 100, "per": "1s"})
+
+    started = time.monotonic()
+    run(step, rows=60, around=Surroundings(tasks=2))
+
+    assert time.monotonic() - started >= 60 / 50 * 0.9

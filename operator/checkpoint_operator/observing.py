@@ -247,8 +247,8 @@ class Observer:
         """Whether every task of the plan shows its last seal. Only a reason to close: closing reads for itself.
 
         Progress is each new link here, also that of a task without rows: it ends once in an attempt, so that this bounds itself.
-        Over attempts only rows count (`has_sealed`). So are the rows that its tasks say to have done, and the calls that they have
-        made: a segment bounds these, as it is sealed when it is old.
+        Over attempts only rows count (`has_sealed`). Rows that tasks say they have in hand, and calls that they have made, are
+        progress too: a segment bounds these, as it is sealed when it is old.
         """
         plan = ledger.plans.read_plan(attempt)
         listing = ledger.seals.list_seals(attempt) if plan else SealListing()

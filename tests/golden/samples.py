@@ -533,6 +533,7 @@ SAMPLES: Final[dict[str, Record]] = {
     ),
     "seal-of-text": _SEAL.model_copy(update={"read_digest": _MENDED}),
     "launch-of-an-edited-source": _LAUNCH.model_copy(update={"counted": (2,), "input_since": 2}),
+    "launch-with-maximum-rows": _LAUNCH.model_copy(update={"maximum_rows": 500}),
     "mark-of-text-read-in-two-ways": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/1",

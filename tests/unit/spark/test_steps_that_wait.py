@@ -237,7 +237,7 @@ def test_rows_that_fail_are_set_apart_and_named(code: Code) -> None:
 
     given, failed = run(step, sets_apart=True)
 
-    assert [one.batch.identity_of(one.number).range.start for one in failed] == [3, 28, 53, 78]  # type: ignore[union-attr]
+    assert [one.batch.identity_of(one.number).range.start for one in failed] == [3, 28, 53, 78]
     assert given == [number for number in range(100) if number % 25 != 3]
 
 
@@ -294,7 +294,7 @@ def test_rows_that_fail_in_exact_batches_are_named_by_their_own_batch(code: Code
 
     given, failed = run(first, second, size=10, sets_apart=True)
 
-    rows = sorted(one.batch.identity_of(one.number).range.start for one in failed)  # type: ignore[union-attr]
+    rows = sorted(one.batch.identity_of(one.number).range.start for one in failed)
     assert rows == [31, 42]
     assert given == [number for number in range(100) if number not in (31, 42)]
 

@@ -32,7 +32,7 @@ class BatchSizing:
     row by row, and a fast one 65,536 rows at a time. But where smaller chunks take as long (a step that waits for something, for
     all rows at once), they are made larger for as long as more rows are done in a second: up to a quarter of the interval, or
     what even small ones take.
-    `least_rows`: never fewer than these, whatever they take, and never more than `most_rows`, which are not fewer.
+    `least_rows`: not fewer than these, whatever they take, but never more than `most_rows`.
     """
 
     interval_s: float
@@ -49,7 +49,7 @@ class BatchSizing:
 
     @property
     def _smallest(self) -> float:
-        return min(self.least_rows, MOST_ROWS) / MOST_ROWS
+        return min(self.least_rows, self.most_rows, MOST_ROWS) / MOST_ROWS
 
     @property
     def _largest(self) -> float:

@@ -19,11 +19,13 @@ _LEAST_DERIVED_S: Final = 600.0
 def is_due(
     age_s: float, size_bytes: int, interval_s: float, minimum_bytes: int, rows: int = 0, maximum_rows: int | None = None
 ) -> bool:
-    """Whether a segment should end: it is old and large enough, or has as many rows as may be lost at once.
+    """Whether a segment should end: it is old and large enough, or would have more rows than may be lost at once.
+
+    `rows`: as many as it had with what follows.
 
     Or so old that its size no longer matters: hours of a slow step's work fit a small file.
     """
-    if maximum_rows is not None and rows >= maximum_rows:
+    if maximum_rows is not None and rows > maximum_rows:
         return True
     return age_s >= interval_s * (1 if size_bytes >= minimum_bytes else SMALL_SEGMENT_INTERVALS)
 

@@ -65,8 +65,8 @@ class CheckpointSpec(Section):
     )
     maximum_rows: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="A task seals what it has when that is so many source rows, whatever their size: what a crash costs at most. "
-        "By default only time and size count.",
+        description="A task seals before it has more source rows than this, whatever their size: a crash costs no more. A "
+        "batch of batchSize stays whole. By default only time and size count.",
     )
 
 

@@ -185,11 +185,14 @@ def each_alone(batches: Iterable[BatchT]) -> Iterator[Group[BatchT]]:
         yield Group((before,), before.rows, (), None)
 
 
-def of_at_least(groups: Iterable[Group[BatchT]], rows: int) -> Iterator[Group[BatchT]]:
-    """Join small groups to such of so many source rows."""
+def of_at_least(groups: Iterable[Group[BatchT]], rows: int, most_rows: int) -> Iterator[Group[BatchT]]:
+    """Join small groups to such of so many source rows, but never to one of more than `most_rows`."""
     held: list[Group[BatchT]] = []
     count = 0
     for group in groups:
+        if held and count + group.source_rows > most_rows:
+            yield join(held)
+            held, count = [], 0
         held.append(group)
         count += group.source_rows
         if count >= rows:

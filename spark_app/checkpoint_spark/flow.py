@@ -15,8 +15,8 @@ from typing import Any, Final, Generic
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
-from checkpoint_spark.batches import BatchT, Failed, Group, each_alone, of_at_least, of_exactly
+from checkpoint_formats.batch_sizing import MOST_ROWS, BatchSizing
+from checkpoint_spark.batches import Batch, BatchT, Failed, Group, each_alone, of_at_least, of_exactly
 from checkpoint_spark.quarantine import SOURCE
 from checkpoint_spark.steps.ahead import Ahead, Desk
 from checkpoint_spark.steps.engine import Pipeline
@@ -34,11 +34,14 @@ _MOST_BYTES_HELD: Final = 64 << 20
 class Finished(Generic[BatchT]):
     """A group all of whose rows the steps have taken, or take while their results are asked for.
 
-    `results` gives them, and tells each row that fails to what it is given. May be called once.
+    `following`: the batch behind, None after the last one. `following_rows`: of how many source rows the group behind is, as
+    far as that is known. `results` gives what the steps make, and tells each row that fails to what it is given. May be called
+    once.
     """
 
     batches: tuple[BatchT, ...]
     following: BatchT | None
+    following_rows: int
     results: Callable[[Callable[[Failed[BatchT]], None]], Iterator[pa.RecordBatch]]
 
 
@@ -52,11 +55,15 @@ class _Made(Generic[BatchT]):
 
 @dataclass(frozen=True, slots=True)
 class Flow(Generic[BatchT]):
-    """Takes batches through steps. `sets_apart`: rows that fail are told, and do not end the task."""
+    """Takes batches through steps. `sets_apart`: rows that fail are told, and do not end the task.
+
+    `most_rows`: batches are not joined to groups of more source rows.
+    """
 
     pipeline: Pipeline
     schema: pa.Schema | None
     sets_apart: bool
+    most_rows: int = MOST_ROWS
 
     def finished(self, batches: Iterator[BatchT]) -> Generator[Finished[BatchT], None, None]:
         """Give what is finished, in order. Each batch is read when its group, or one before it, is asked for.
@@ -66,28 +73,30 @@ class Flow(Generic[BatchT]):
         alone = each_alone(batches)
         if not self.pipeline.waits and self.pipeline.exact_rows is None:
             for group in alone:
-                yield Finished(group.batches, group.following, _OneByOne(self, group).results)
+                yield Finished(group.batches, group.following, _rows_of(group.following), _OneByOne(self, group).results)
             return
-        for group, made in self._ahead(alone):
-            yield Finished(group.batches, group.following, _Replayed(made).results)
+        for group, made, behind in self._ahead(alone):
+            following_rows = behind.source_rows if behind is not None else _rows_of(group.following)
+            yield Finished(group.batches, group.following, following_rows, _Replayed(made).results)
 
-    def _ahead(self, alone: Iterator[Group[BatchT]]) -> Iterator[tuple[Group[BatchT], _Made[BatchT]]]:
+    def _ahead(self, alone: Iterator[Group[BatchT]]) -> Iterator[tuple[Group[BatchT], _Made[BatchT], Group[BatchT] | None]]:
         pipeline, desk = self.pipeline, Desk()
         pipeline.start()
         exact_rows = pipeline.exact_rows
-        groups = of_at_least(alone, pipeline.rows_at_once)
+        groups = of_at_least(alone, pipeline.rows_at_once, self.most_rows)
         if exact_rows is None:
             yield from self._at_work(self._whole, groups, desk)
             return
         if pipeline.leads:
             led = self._at_work(self._led, groups, desk)
-            groups = of_exactly((group for _, group in led), exact_rows)
+            groups = of_exactly((group for _, group, _ in led), exact_rows)
         else:
             groups = of_exactly(alone, exact_rows)
         yield from self._at_work(self._rest, groups, desk)
 
     def _at_work(self, work: Callable[[Group[BatchT], Desk], Any], groups: Iterator[Group[BatchT]], desk: Desk) -> Iterator[Any]:
-        ahead = Ahead(lambda group: work(group, desk), self._has_room, desk, self.pipeline.stop)
+        in_turn = not self.pipeline.waits
+        ahead = Ahead(lambda group: work(group, desk), self._has_room, desk, self.pipeline.stop, in_turn)
         return ahead.results(groups)
 
     def _has_room(self, held: deque[tuple[Group[BatchT], Future[Any]]]) -> bool:
@@ -129,6 +138,10 @@ class Flow(Generic[BatchT]):
         if not self.sets_apart:
             return END_TASK
         return RowIsolation(lambda number, step, error: failed.append(group.row_failed(number, step, error)))
+
+
+def _rows_of(batch: Batch | None) -> int:
+    return batch.source_rows if batch is not None else 0
 
 
 @dataclass(frozen=True, slots=True)

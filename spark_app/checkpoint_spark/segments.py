@@ -119,7 +119,8 @@ class _Work(Generic[_Batch]):
                 self.task.interval_s, least_rows=self.pipeline.least_rows, most_rows=self.task.maximum_rows or MOST_ROWS
             )
             batches = self.source.rest(chain, sizing, lost)
-            flow: Flow[_Batch] = Flow(self.pipeline, self.stager.arrow_schema, self.task.allowance is not None)
+            sets_apart = self.task.allowance is not None
+            flow: Flow[_Batch] = Flow(self.pipeline, self.stager.arrow_schema, sets_apart, sizing.most_rows)
             finished = flow.finished(batches)
             try:
                 with closing(finished):
@@ -195,7 +196,7 @@ class _Segment(Generic[_Batch]):
             before, now = now, self.work.clock()
             self.speed.took(now - before, rows)
             self._rows += rows
-            if self._may_end_before(finished.following) and self._is_due(now - started):
+            if self._may_end_before(finished.following) and self._is_due(now - started, finished.following_rows):
                 return
         self.work.pipeline.end()
         self.is_last = True
@@ -208,6 +209,6 @@ class _Segment(Generic[_Batch]):
     def _may_end_before(self, following: _Batch | None) -> bool:
         return following is not None and following.may_begin_segment and not self.work.pipeline.is_uncertain
 
-    def _is_due(self, age_s: float) -> bool:
-        task = self.work.task
-        return is_due(age_s, self._size_bytes, task.interval_s, task.minimum_bytes, self._rows, task.maximum_rows)
+    def _is_due(self, age_s: float, following_rows: int) -> bool:
+        task, rows = self.work.task, self._rows + following_rows
+        return is_due(age_s, self._size_bytes, task.interval_s, task.minimum_bytes, rows, task.maximum_rows)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,13 @@ def driver_of(runner: Running) -> psutil.Process:
 
 def kill(process: Any) -> None:
     os.kill(process.pid, signal.SIGKILL)
+
+
+def kill_with_all_below(process: psutil.Process) -> None:
+    """End a process and all that it has begun, as the end of a pod does."""
+    for each in [process, *process.children(recursive=True)]:
+        with suppress(ProcessLookupError):
+            kill(each)
 
 
 def memory_bytes(root: int) -> int:

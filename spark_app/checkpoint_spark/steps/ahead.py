@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 _Item = TypeVar("_Item")
@@ -72,7 +73,8 @@ class Ahead(Generic[_Item, _Result]):
     """Gives the results of items in order, while later items are worked on in threads.
 
     `has_room`: whether one more may be begun beside those that are held: begun, and not given yet. `stop`: ends all work, where
-    the results are not asked for any more.
+    the results are not asked for any more. `in_turn`: nothing is begun before the result of the item before it was asked for,
+    and all is done by the thread that asks.
     """
 
     def __init__(
@@ -81,14 +83,19 @@ class Ahead(Generic[_Item, _Result]):
         has_room: Callable[[deque[tuple[_Item, Future[_Result]]]], bool],
         desk: Desk,
         stop: Callable[[], None],
+        in_turn: bool = False,
     ) -> None:
         self._work = work
         self._has_room = has_room
         self._desk = desk
         self._stop = stop
+        self._in_turn = in_turn
 
-    def results(self, items: Iterator[_Item]) -> Iterator[tuple[_Item, _Result]]:
-        """Give each item with its result. What items, or the work on one, raise is raised after the results of those before."""
+    def results(self, items: Iterator[_Item]) -> Iterator[tuple[_Item, _Result, _Item | None]]:
+        """Give each item with its result, and the item behind it where that is held.
+
+        What items, or the work on one, raise is raised after the results of those before.
+        """
         held: deque[tuple[_Item, Future[_Result]]] = deque()
         is_over, problem = False, None
         with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="steps") as threads:
@@ -102,14 +109,17 @@ class Ahead(Generic[_Item, _Result]):
                         except BaseException as error:  # kept until its turn
                             is_over, problem = True, error
                         else:
-                            held.append((item, threads.submit(self._work, item)))
+                            held.append((item, Future() if self._in_turn else threads.submit(self._work, item)))
                     if not held:
                         break
                     item, future = held[0]
-                    self._desk.wait_for(future)
+                    if self._in_turn:
+                        _do(future, partial(self._work, item))
+                    else:
+                        self._desk.wait_for(future)
                     result = future.result()
                     held.popleft()
-                    yield item, result
+                    yield item, result, held[0][0] if held else None
                 if problem is not None:
                     raise problem
             finally:

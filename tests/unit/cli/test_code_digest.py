@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from checkpoint_operator.code import code_digest, code_folder
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest
+from checkpoint_protocol.steps import Step
 
 
 def spec(folder: Path | str | None = None, *steps: dict[str, Any], **changes: Any) -> Spec:
@@ -108,6 +110,60 @@ def test_what_is_not_code_does_not_change_the_digest() -> None:
     )
 
     assert code_digest(other) == code_digest(spec())
+
+
+#: All fields of a step that say how it is called, and not what it gives.
+CALLING: dict[str, Any] = {
+    "concurrency": 8,
+    "timeout": "5s",
+    "retry": {"attempts": 2, "firstDelay": "2s", "mostDelay": "9s", "on": ["APIError"]},
+    "rateLimit": {"calls": 10, "per": "1m"},
+}
+
+
+@pytest.mark.parametrize("changed", [CALLING, *({name: value} for name, value in CALLING.items())], ids=lambda one: "+".join(one))
+def test_how_a_step_is_called_does_not_change_the_digest(changed: dict[str, Any]) -> None:
+    first, second = {"call": "flights:clean", "input": "row"}, {"call": "flights:predict", "input": "row"}
+
+    assert code_digest(spec(None, {**first, **changed}, second)) == code_digest(spec(None, first, second))
+
+
+def test_the_rows_of_a_batch_do_not_change_the_digest() -> None:
+    assert code_digest(spec(None, {"call": "flights:clean", "batchSize": 7})) == code_digest(
+        spec(None, {"call": "flights:clean"})
+    )
+
+
+def test_every_field_of_a_step_was_decided_to_be_in_the_digest_or_not() -> None:
+    """One that is added has to be named here, and to be left out where it says only how a step is called."""
+    assert set(Step.model_fields) == {
+        *("call", "input", "name", "arguments", "output"),
+        *("concurrency", "batch_size", "timeout", "retry", "rate_limit"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("steps", "covered"),
+    [
+        ([{"call": "flights:clean"}], [b'{"call":"flights:clean","input":"arrow","name":null,"arguments":{}}']),
+        (
+            [
+                {"call": "flights:clean", "input": "row", "name": "clean", "arguments": {"size": 1}},
+                {"call": "flights:predict", "output": {"id": "int64"}, "batchSize": 9},
+            ],
+            [
+                b'{"call":"flights:clean","input":"row","name":"clean","arguments":{"size":1}}',
+                b'{"call":"flights:predict","input":"arrow","name":null,"arguments":{},"output":{"id":"int64"}}',
+            ],
+        ),
+    ],
+    ids=["the defaults", "all that results depend on"],
+)
+def test_the_digest_of_a_running_write_stays_from_release_to_release(steps: list[dict[str, Any]], covered: list[bytes]) -> None:
+    """Seals carry it. These are the bytes that earlier releases took, so that an upgrade makes no seal one of other code."""
+    expected = hashlib.sha256(b"".join([*covered, b"\0image steps:1\0\0"])).hexdigest()
+
+    assert code_digest(spec(None, *steps), image="steps:1") == expected
 
 
 def test_the_version_of_an_installed_package_is_part_of_the_digest() -> None:

@@ -57,3 +57,9 @@ def test_a_deadline_that_no_attempt_could_keep_is_refused_with_the_least(interva
         spec(checkpoint__interval=interval, progressDeadlineSeconds=given_s)
 
     assert f"progressDeadlineSeconds: {given_s} is less than {least_s}, twice what a seal may take" in caught.value.message
+
+
+def test_a_segment_ends_before_it_has_more_rows_than_a_crash_may_cost() -> None:
+    assert not is_due(0.0, 0, 3600.0, 1, rows=500, maximum_rows=500)
+    assert is_due(0.0, 0, 3600.0, 1, rows=501, maximum_rows=500)
+    assert not is_due(0.0, 0, 3600.0, 1, rows=1_000_000)

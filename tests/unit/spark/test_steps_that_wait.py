@@ -299,6 +299,19 @@ def test_rows_that_fail_in_exact_batches_are_named_by_their_own_batch(code: Code
     assert given == [number for number in range(100) if number not in (31, 42)]
 
 
+@pytest.mark.parametrize("most_rows", [4, 10, 1000])
+def test_groups_have_no_more_rows_than_a_segment_may_have_and_know_how_many_come_behind(code: Code, most_rows: int) -> None:
+    """By that a segment ends in time."""
+    flow: Flow[Rows] = Flow(Pipeline([code("return row", concurrency=7)]), SCHEMA, False, most_rows)
+
+    finished = list(flow.finished(batches(100, 3)))
+
+    rows = [sum(batch.source_rows for batch in one.batches) for one in finished]
+    assert sum(rows) == 100
+    assert max(rows) == {4: 4, 10: 9, 1000: 9}[most_rows]
+    assert [one.following_rows for one in finished] == [*rows[1:], 0]
+
+
 def test_all_that_was_read_is_in_a_finished_group_once(code: Code) -> None:
     step = code("return row if row['id'] % 4 else None", is_async=False)
     exact = code("return row", is_async=False, input="arrow", batchSize=7)

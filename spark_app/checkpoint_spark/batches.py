@@ -73,6 +73,10 @@ class GroupPlace(Place):
     places: tuple[Place, ...] = field(kw_only=True)
     offsets: tuple[int, ...] = field(kw_only=True)
 
+    def identity_of(self, row: int) -> tuple[str | int, ...]:
+        number = max(0, bisect_right(self.offsets, row) - 1)
+        return self.places[number].identity_of(row - self.offsets[number])
+
     def of_row(self, row: int) -> str:
         number = max(0, bisect_right(self.offsets, row) - 1)
         return self.places[number].of_row(row - self.offsets[number])

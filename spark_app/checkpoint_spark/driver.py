@@ -57,7 +57,7 @@ class Orders:
 def main() -> int:
     orders = parse(sys.argv[1:])
     if orders.ends_with_parent:
-        threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
+        threading.Thread(target=end_with_parent, name="parent-watch", daemon=True).start()
     return drive(orders)
 
 
@@ -134,7 +134,7 @@ def family_of(error: CheckpointError) -> Literal["Retryable", "NeedsChange", "Co
     return "Corrupt" if isinstance(error, Corrupt) else "Retryable"
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when the one that started it is gone: its end of our standard input closes, even on kill -9."""
     try:
         while os.read(0, 1024):

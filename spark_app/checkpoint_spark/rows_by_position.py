@@ -70,7 +70,9 @@ class _PlacedChunk:
 
     @property
     def place(self) -> Place:
-        return self._place or Place(self.source.path, self.source.unit, self.chunk.start, self.chunk.kept)
+        if self._place is not None:
+            return self._place
+        return Place(self.source.path, self.source.unit, self.chunk.start, self.chunk.kept, self.source.etag, self._row_bounds)
 
     @property
     def unreadable(self) -> CheckpointError | None:
@@ -100,7 +102,7 @@ class _PlacedChunk:
         kept = pa.array(range(start, end)) if place.kept is None else place.kept.slice(start, end - start)
         rows = bounds[start:end]
         part = Chunk(chunk.batch.slice(start, end - start), first, last, row_bounds=lambda: rows)
-        return _PlacedChunk(self.file, self.source, part, rows, replace(place, kept=kept))
+        return _PlacedChunk(self.file, self.source, part, rows, replace(place, kept=kept, begins=lambda: rows))
 
     def _row_bounds(self) -> Sequence[tuple[int, int]]:
         if self._bounds is None:

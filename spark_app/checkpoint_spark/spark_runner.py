@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark import class_data, python_workers
 from checkpoint_spark.attempt import RunDataFrames, RunTasks
+from checkpoint_spark.batches import Batch
 from checkpoint_spark.executor import execute
 from checkpoint_spark.failures import of_spark
 
@@ -71,6 +72,18 @@ def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str], 
             run_dataframe_attempt(session, ledger, launch, parallelism, enter)
 
     return run
+
+
+def first_rows_by_spark(
+    application: str, master: str, conf: Mapping[str, str], launch: LaunchRecord, rows: int
+) -> Iterator[Batch]:
+    """Give the first rows of a source by key, with the steps yet to come. Spark has ended when they are given."""
+    from checkpoint_spark.dataframes.first_rows import read_first_rows
+    from checkpoint_spark.dataframes.session import open_session
+
+    with open_session(application, master, conf, 1) as session:
+        found = read_first_rows(session, launch, rows)
+    yield from found
 
 
 def _import_while_java_starts() -> None:

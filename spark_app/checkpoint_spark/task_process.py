@@ -53,7 +53,7 @@ def run_in_process(
     label = f"{order.attempt}-{number}"
     stager = stager_for(launch.operation, order.target, key, label, launch.target_file_size_bytes, storage)
     with telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, number), number, in_hand):
-        around = Surroundings(order.at_once, sets_apart=launch.on_row_error == "Quarantine")
+        around = Surroundings(order.at_once, sets_apart=launch.on_row_error == "Quarantine", write=order.uid)
         pipeline = Pipeline(launch.steps, order.later, open_note(os.environ), around)
         in_hand.count_calls = pipeline.count_calls
         run(launch, pipeline, stager, ledger, in_hand)

@@ -31,4 +31,4 @@ def allow_command(file: Path | None) -> int:
     out.print(f"allowed {path.resolve()} as it is now; it uses:" if claims else f"allowed {path.resolve()}", markup=False)
     for claim in claims:
         out.print(f"  {claim}", markup=False)
-    return exits.COMMITTED
+    return exits.DONE

@@ -13,7 +13,8 @@ from checkpoint_operator.former import warn_of_former
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.sink_formats.registry import find_committed
 from checkpoint_operator.stored_status import StoredStatus
-from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import CommitRecord
@@ -64,22 +65,34 @@ def look_at(commit: Commit, sink: Sink, settings: Settings, console: Console) ->
         return None
 
 
-def say(presence: Presence | None, commit: Commit, file: Path, console: Console) -> bool:
+def say(presence: Presence | None, commit: Commit, file: Path | str, console: Console) -> bool:
     """Say what is not as it was committed; return whether the rows are lost with their table."""
-    was = f"the write was committed to {commit.target} ({commit.rows_written:,} rows of {commit.key})"
-    anew = f"to write everything anew: checkpointed-write forget {file}, and run it again"
+    if (lost := loss(presence, commit, file)) is not None:
+        say_problem(console, f"error: {lost.reason}: {lost.message}")
+    elif presence is Presence.ROLLED_BACK:
+        before = f"since then the table was rolled back to before {commit.commit_id}"
+        what = f"{before}, so that its rows are not in the current state"
+        way_out = f"A run adds nothing. Roll the table forward, or, {_anew(file)}"
+        console.print(f"warning: {_was(commit)}; {what}. {way_out}", style="yellow", markup=False)
+    return lost is not None
+
+
+def loss(presence: Presence | None, commit: Commit, file: Path | str) -> NeedsChange | None:
+    """Return what is said of rows that are lost with their table; None where they are not. `file` is the manifest."""
     match presence:
         case Presence.GONE:
-            say_problem(console, f"error: TableMissing: {was}; the table is gone since; {anew}")
+            what = "the table is gone since"
+            return NeedsChange(reasons.TABLE_MISSING, f"{_was(commit)}; {what}; {_anew(file)}")
         case Presence.REPLACED:
             what = "since then it was dropped and made again, or restored to before this write, so that its rows are not in it"
-            say_problem(console, f"error: TableReplaced: {was}; {what}; {anew}")
-        case Presence.ROLLED_BACK:
-            before = f"since then the table was rolled back to before {commit.commit_id}"
-            what = f"{before}, so that its rows are not in the current state"
-            console.print(
-                f"warning: {was}; {what}. A run adds nothing. Roll the table forward, or, {anew}", style="yellow", markup=False
-            )
+            return NeedsChange(reasons.TABLE_REPLACED, f"{_was(commit)}; {what}; {_anew(file)}")
         case _:
-            pass
-    return presence in (Presence.GONE, Presence.REPLACED)
+            return None
+
+
+def _was(commit: Commit) -> str:
+    return f"the write was committed to {commit.target} ({commit.rows_written:,} rows of {commit.key})"
+
+
+def _anew(file: Path | str) -> str:
+    return f"to write everything anew: checkpointed-write forget {file}, and run it again"

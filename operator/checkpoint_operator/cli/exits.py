@@ -14,7 +14,8 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import ManifestInvalid
 
-COMMITTED: Final = 0
+DONE: Final = 0
+COMMITTED: Final = DONE
 FAILED: Final = 1
 MANIFEST_WRONG: Final = 2
 NOT_COMMITTED: Final = 3

@@ -24,8 +24,12 @@ SETTINGS_NAME: Final = "checkpointed-write.settings.yaml"
 
 def load_manifest(path: Path) -> CheckpointedWrite:
     """Read a manifest. Paths in it that are relative are relative to its folder. ManifestInvalid lists all problems."""
-    manifest = parse_manifest(_parse_yaml(path, read_file(path)))
-    return _absolute(manifest, path.resolve().parent)
+    return manifest_of(_parse_yaml(path, read_file(path)), path.resolve().parent)
+
+
+def manifest_of(document: Any, folder: Path) -> CheckpointedWrite:
+    """Return a manifest. Paths in it that are relative are relative to the folder. ManifestInvalid lists all problems."""
+    return _absolute(parse_manifest(document), folder)
 
 
 @dataclass(frozen=True, slots=True)

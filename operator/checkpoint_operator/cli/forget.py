@@ -46,7 +46,7 @@ def _forget(manifest: CheckpointedWrite, settings: Settings, console: Console, y
     status = read_status(manifest, store)
     if store is None or status.uid is None or _is_blank(store, status):
         answers().print(f"{spec.checkpoint.uri} knows nothing of {title}: there is nothing to forget", markup=False)
-        return exits.COMMITTED
+        return exits.DONE
     for line in _lines(status, manifest, settings, console):
         console.print(line, markup=False)
     if not yes and not click.confirm(f"Forget {title}?", err=True):
@@ -58,7 +58,7 @@ def _forget(manifest: CheckpointedWrite, settings: Settings, console: Console, y
         return exits.FAILED
     removed = f"{counted(ended.removed.objects, 'object')} of the store and {counted(ended.removed.data_files, 'staged file')}"
     answers().print(f"forgotten: {title} was {ended.uid}; {removed} are gone, and the next run begins anew", markup=False)
-    return exits.COMMITTED
+    return exits.DONE
 
 
 def _is_blank(store: ObjectStore, status: StoredStatus) -> bool:

@@ -68,6 +68,22 @@ def validate(file: Path, settings: Path | None, output: str) -> None:
 
 
 @main.command()
+@click.argument("file", type=_EXISTING)
+@_settings
+@_output
+@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Of so many rows of the source.")
+def preview(file: Path, settings: Path | None, output: str, rows: int) -> None:
+    """Run the steps of the CheckpointedWrite in FILE on the first rows of its source, and show what they give.
+
+    Nothing is written: no data file, no record, no table. Rows on which a step fails are listed, whatever onRowError says. Steps
+    do what they do, and call what they call. Exit codes: 0 shown, 1 steps or rows failed, 2 manifest or settings wrong.
+    """
+    from checkpoint_operator.cli.preview import preview_command
+
+    sys.exit(preview_command(file, settings, output, rows))
+
+
+@main.command()
 @click.argument("uri")
 @_settings
 @_output

@@ -32,6 +32,7 @@ from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import CommitRecord
+from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import translate_store_error
 
 _PLAIN_EVERY_S: Final = 10.0
@@ -43,7 +44,6 @@ _SAID_AFTER_S: Final = 5.0
 def run_command(file: Path, settings_file: Path | None, cores: int | None) -> int:
     """Run the write and return the exit code."""
     console = PrintableConsole(stderr=True, highlight=False)
-    started = time.monotonic()
     try:
         manifest = load_manifest(file)
         settings = load_settings(find_settings(settings_file, file))
@@ -52,24 +52,38 @@ def run_command(file: Path, settings_file: Path | None, cores: int | None) -> in
         return exits.MANIFEST_WRONG
     committed.say_former(manifest, settings, console)
     signal.signal(signal.SIGTERM, _interrupt)
-    with _Display(console, manifest) as display:
+    try:
+        ran = run_write(manifest, settings, cores, console)
+    except KeyboardInterrupt:
+        console.print(f"interrupted; what is sealed stays: checkpointed-write run {file} resumes it")
+        return exits.INTERRUPTED
+    except CheckpointError as error:
+        _say_error(console, error)
+        return exits.code_of(error)
+    return _conclude(console, ran, file)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run that came to an end: `ended` is its last round, whose outcome is Finish or Stall."""
+
+    runner: Runner
+    ended: Round
+    display: Display
+    elapsed_s: float
+
+
+def run_write(manifest: CheckpointedWrite, settings: Settings, cores: int | None, console: Console) -> Ran:
+    """Run a write to its end, and show how far it is. Raises CheckpointError where nothing can be done from here."""
+    started = time.monotonic()
+    with Display(console, manifest) as display:
         runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report)
         try:
             ended = runner.run()
-        except KeyboardInterrupt:
-            display.end()
-            console.print(f"interrupted; what is sealed stays: checkpointed-write run {file} resumes it")
-            return exits.INTERRUPTED
-        except CheckpointError as error:
-            display.end()
-            _say_error(console, error)
-            return exits.code_of(error)
         except OSError as error:
             # Store, table and source have errors of their own: what is left is what this process itself keeps.
-            display.end()
-            _say_error(console, _of_state_folder(error))
-            return exits.FAILED
-    return _conclude(console, runner, ended, display, time.monotonic() - started, file)
+            raise _of_state_folder(error) from error
+    return Ran(runner, ended, display, time.monotonic() - started)
 
 
 def _of_state_folder(error: OSError) -> CheckpointError:
@@ -89,7 +103,7 @@ def _say_error(console: Console, error: CheckpointError) -> None:
 
 
 @dataclass(slots=True)
-class _Display:
+class Display:
     """A live bar on a terminal; a line now and then elsewhere."""
 
     console: Console
@@ -108,7 +122,7 @@ class _Display:
     _time_left: TimeLeft = field(default_factory=TimeLeft)
     _said_quarantined: bool = False
 
-    def __enter__(self) -> _Display:
+    def __enter__(self) -> Display:
         if self.console.is_terminal:
             bar = [BarColumn(BAR_COLUMNS)] if self.console.width >= BAR_FROM_WIDTH else []
             self._bar = Progress(
@@ -228,12 +242,15 @@ def _phase(counts: Counts, left_s: float | None) -> str:
     told = [f"{how_far(counts)}, {share:.0%}"] if share is not None else []
     if counts.rows_in_hand:
         told.append(f"{counts.rows_in_hand:,} rows not sealed yet")
+    if counts.calls_in_flight:
+        told.append(f"{counts.calls_in_flight:,} calls in flight")
     if left_s is not None:
         told.append(f"about {time_text(left_s)} left")
     return f" ({', '.join(told)})" if told else ""
 
 
-def _conclude(console: Console, runner: Runner, ended: Round, display: _Display, elapsed_s: float, file: Path) -> int:
+def _conclude(console: Console, ran: Ran, file: Path) -> int:
+    runner, ended = ran.runner, ran.ended
     match ended.outcome:
         case Stall(reason, message) as stalled:
             console.print(exits.line_of(reason, message), style="red", markup=False, soft_wrap=True)
@@ -250,13 +267,12 @@ def _conclude(console: Console, runner: Runner, ended: Round, display: _Display,
             presence = committed.look_at(commit, runner.manifest.spec.sink, runner.settings, console)
             if committed.say(presence, commit, file, console):
                 return exits.FAILED
-            _summarise(
-                PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True), runner, commit_record, display, elapsed_s
-            )
+            _summarise(PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True), ran, commit_record)
             return exits.COMMITTED
 
 
-def _summarise(out: Console, runner: Runner, commit_record: CommitRecord, display: _Display, elapsed_s: float) -> None:
+def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
+    runner, display = ran.runner, ran.display
     sink = format_of(runner.manifest.spec.sink)
     if not display.did_work:
         out.print(
@@ -274,7 +290,7 @@ def _summarise(out: Console, runner: Runner, commit_record: CommitRecord, displa
         ),
         ("key", commit_record.key),
         ("attempts", str(commit_record.attempts)),
-        ("time", f"{elapsed_s:.1f} s"),
+        ("time", f"{ran.elapsed_s:.1f} s"),
     ]
     if display.did_work and display.rows_before:
         files = display.counts.input_files_done if display.counts else 0

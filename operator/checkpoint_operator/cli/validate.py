@@ -17,7 +17,6 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.settings import Settings
 
-_NOTHING_FOUND: Final = 0
 _MOST_COLUMNS: Final = 50
 
 
@@ -31,7 +30,7 @@ def validate_command(file: Path, settings_file: Path | None, output: str) -> int
         _print(manifest, report)
     else:
         print_data(report, output)
-    return _NOTHING_FOUND if report.valid else exits.MANIFEST_WRONG
+    return exits.DONE if report.valid else exits.MANIFEST_WRONG
 
 
 def _manifest(file: Path, findings: Findings) -> CheckpointedWrite | None:

@@ -107,44 +107,52 @@ class DriverProcesses:
         return self.state_folder / f"driver-{key.epoch}-{attempt}.log"
 
     def _command(self, key: EpochKey, attempt: int) -> list[str]:
-        conf = {
-            "spark.driver.host": _LOOPBACK,
-            "spark.driver.bindAddress": _LOOPBACK,
-            "spark.driver.memory": f"{max(self.spec.driver.memory >> 20, 512)}m",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            **self.spec.spark_conf,
-        }
         command = [sys.executable, "-m", "checkpoint_spark.driver", "--end-with-parent"]
         command += ["--uri", self.uri, "--uid", key.uid, "--epoch", str(key.epoch), "--attempt", str(attempt)]
         command += ["--master", self.master or f"local[{self.cores},{_TASK_TRIES}]", "--parallelism", str(self.cores)]
-        for name, value in conf.items():
-            command += ["--conf", f"{name}={value}"]
-        return command
+        return command + conf_arguments(self.spec)
 
     def _environment(self) -> dict[str, str]:
-        environment = dict(os.environ)
-        folder = code_folder(self.spec)
-        paths = [str(folder)] if folder else []
-        if environment.get("PYTHONPATH"):
-            paths.append(environment["PYTHONPATH"])
-        return environment | {
-            "PYTHONPATH": os.pathsep.join(paths),
-            # Else modules of the folder that the user happens to stand in come before those of code.path, unseen by the digest.
-            "PYTHONSAFEPATH": "1",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": _LOOPBACK,
-            "PYTHONUNBUFFERED": "1",
-            "CHECKPOINTED_WRITE_STORAGE_FILE": str(self._storage()),
-            **self.extra_environment,
-        }
-
-    def _storage(self) -> Path:
-        """Write the storage settings to a file that only this user can read; catalogs are not in it."""
         if self._storage_file is None:
-            handle, name = tempfile.mkstemp(prefix="checkpointed-write-", suffix=".json")
-            with os.fdopen(handle, "w") as file:
-                file.write(self.settings.for_drivers().model_dump_json())
-            self._storage_file = Path(name)
-        return self._storage_file
+            self._storage_file = write_storage_file(self.settings)
+        return {**environment_of(self.spec, self._storage_file), **self.extra_environment}
+
+
+def environment_of(spec: Spec, storage_file: Path) -> dict[str, str]:
+    """Return the environment of a process that runs the steps of a write."""
+    environment = dict(os.environ)
+    folder = code_folder(spec)
+    paths = [str(folder)] if folder else []
+    if environment.get("PYTHONPATH"):
+        paths.append(environment["PYTHONPATH"])
+    return environment | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        # Else modules of the folder that the user happens to stand in come before those of code.path, unseen by the digest.
+        "PYTHONSAFEPATH": "1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": _LOOPBACK,
+        "PYTHONUNBUFFERED": "1",
+        "CHECKPOINTED_WRITE_STORAGE_FILE": str(storage_file),
+    }
+
+
+def conf_arguments(spec: Spec) -> list[str]:
+    """Return Spark's properties of a driver on this machine, as arguments."""
+    conf = {
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.driver.memory": f"{max(spec.driver.memory >> 20, 512)}m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **spec.spark_conf,
+    }
+    return [argument for name, value in conf.items() for argument in ("--conf", f"{name}={value}")]
+
+
+def write_storage_file(settings: Settings) -> Path:
+    """Write the storage settings to a file that only this user can read; catalogs are not in it. The caller removes it."""
+    handle, name = tempfile.mkstemp(prefix="checkpointed-write-", suffix=".json")
+    with os.fdopen(handle, "w") as file:
+        file.write(settings.for_drivers().model_dump_json())
+    return Path(name)

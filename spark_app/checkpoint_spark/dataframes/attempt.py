@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Final, Literal, Protocol, assert_never
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -59,8 +59,32 @@ def run_dataframe_attempt(
     enter: Callable[[DriverPhase], None] = lambda phase: None,
 ) -> None:
     """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned."""
-    secrets = Secrets()
-    work = _Work(session, ledger, launch, parallelism, enter)
+    write_source(_Work(session, ledger, launch, parallelism, enter))
+
+
+class Work(Protocol):
+    """What becomes of the rows that Spark reads."""
+
+    @property
+    def session(self) -> SparkSession: ...
+
+    @property
+    def launch(self) -> LaunchRecord: ...
+
+    @property
+    def is_written(self) -> bool:
+        """Whether `write` was called."""
+
+    def read(self, frame: DataFrame, key_names: tuple[str, ...], is_numbered: bool = False) -> DataFrame:
+        """Return the rows of a source that are to be done. `is_numbered`: with the number of the source, if there are several."""
+
+    def write(self, frame: DataFrame) -> None:
+        """Take what was made of them."""
+
+
+def write_source(work: Work) -> None:
+    """Read the source as the manifest or the program says, and hand it over. Raises CheckpointError, without secrets."""
+    launch, secrets = work.launch, Secrets()
     with _errors_of_spark(secrets):
         match launch.source.keyed:
             case ProgramSource(call=call):
@@ -95,7 +119,7 @@ def _errors_of_spark(secrets: Secrets) -> Iterator[None]:
         raise Retryable(reasons.DRIVER_FAILED, f"the driver ended unexpectedly: {secrets.hide(gist)}") from None
 
 
-def _of_the_manifest(work: _Work, source: SparkSource, secrets: Secrets) -> DataFrame:
+def _of_the_manifest(work: Work, source: SparkSource, secrets: Secrets) -> DataFrame:
     frame = work.read(read_source(work.session, source, work.launch.source.columns, secrets), source.key_columns)
     if source.sql is None:
         return frame
@@ -124,7 +148,7 @@ def _run_program(call: str, job: Job) -> None:
 class Job:
     """All that an own program has to know of checkpointing."""
 
-    _work: _Work
+    _work: Work
 
     @property
     def spark(self) -> SparkSession:

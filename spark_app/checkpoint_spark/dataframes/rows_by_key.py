@@ -41,6 +41,9 @@ class KeyedPlace(Place):
     key_names: tuple[str, ...] = field(kw_only=True)
     key_values: pa.RecordBatch = field(kw_only=True)
 
+    def identity_of(self, row: int) -> tuple[str | int, ...]:
+        return tuple(str(keys.value_at(column, row)) for column in self.key_values.columns)
+
     def of_row(self, row: int) -> str:
         if row >= self.key_values.num_rows:
             return Place.of_row(self, row)

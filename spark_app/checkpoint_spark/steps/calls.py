@@ -24,10 +24,11 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.quantities import format_duration
 from checkpoint_protocol.steps import Retry, Step
-from checkpoint_spark.steps import event_loop
+from checkpoint_spark.steps import event_loop, row_keys
 from checkpoint_spark.steps.failures import Raised, cause_of
 from checkpoint_spark.steps.outages import Outages, Tried, Verdict
 from checkpoint_spark.steps.rate_limit import Pacing
+from checkpoint_spark.steps.row_keys import NamedRow
 from checkpoint_spark.steps.service_errors import TOO_MANY_REQUESTS, is_passing, retry_after_s, status_of
 from checkpoint_spark.steps.waiting import MustWait, awaited
 
@@ -43,11 +44,12 @@ _MOST_THREADS: Final = 1 << 20
 class Surroundings:
     """What the calls of a task have in common.
 
-    `tasks`: how many run at once. `sets_apart`: rows that fail are set apart, and do not end the task.
+    `tasks`: how many run at once. `sets_apart`: rows that fail are set apart, and do not end the task. `write`: its uid.
     """
 
     tasks: int = 1
     sets_apart: bool = False
+    write: str = ""
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
@@ -109,35 +111,40 @@ class Calls:
         if self._outages.is_uncertain and not self._outages.answers:
             raise Retryable(reasons.SERVICE_UNAVAILABLE, f"step {self.step.label!r}: all {self._outages.failures} calls failed")
 
-    def directly(self, given: _Given, convert: Callable[[Any], _Made]) -> _Made | Raised:
+    def directly(self, given: _Given, convert: Callable[[Any], _Made], named: NamedRow | None = None) -> _Made | Raised:
         """Call a step that does not wait, and return what `convert` makes of its result, or what it raised.
 
-        Retryable(ServiceUnavailable) where the service that it calls is out.
+        `named`: the row that is given. Retryable(ServiceUnavailable) where the service that it calls is out.
         """
+        row_keys.current.set(named)
         try:
             made = convert(self.function(given))
         except MustWait as must:
-            return self.together([given], convert, must)[0]
+            return self.together([given], convert, [named], must)[0]
         except BaseException as error:  # user code: see code_failed
             if not self._is_passing(error):
                 self._outages.answers += 1
                 return Raised(error)
-            return self._again(given, convert, error)
+            return self._again(given, convert, named, error)
         self._outages.answers += 1
         self._outages.is_uncertain = False
         return made
 
     def together(
-        self, given: Sequence[_Given], convert: Callable[[Any], _Made], first: MustWait | None = None
+        self,
+        given: Sequence[_Given],
+        convert: Callable[[Any], _Made],
+        named: Sequence[NamedRow | None] | None = None,
+        first: MustWait | None = None,
     ) -> list[_Made | Raised]:
         """Call a step on each of these, so many at once as it may, and return for each what `directly` does, in their order.
 
-        `first`: what has come of the first one already.
+        `named`: the row that each is. `first`: what has come of the first one already.
         """
         with self._lock:
             if self._is_stopped:
                 raise CancelledError
-            future = event_loop.submit(self._together(given, convert, first))
+            future = event_loop.submit(self._together(given, convert, named or [None] * len(given), first))
             self._running.add(future)
         try:
             return future.result()
@@ -159,16 +166,26 @@ class Calls:
         self._is_stopped = False
 
     async def _together(
-        self, given: Sequence[_Given], convert: Callable[[Any], _Made], first: MustWait | None
+        self,
+        given: Sequence[_Given],
+        convert: Callable[[Any], _Made],
+        named: Sequence[NamedRow | None],
+        first: MustWait | None,
     ) -> list[_Made | Raised]:
-        tasks = [asyncio.create_task(self._one(one, convert, first if not number else None)) for number, one in enumerate(given)]
+        tasks = [
+            asyncio.create_task(self._one(one, convert, named[number], first if not number else None))
+            for number, one in enumerate(given)
+        ]
         try:
             return await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _one(self, given: _Given, convert: Callable[[Any], _Made], first: MustWait | None) -> _Made | Raised:
+    async def _one(
+        self, given: _Given, convert: Callable[[Any], _Made], named: NamedRow | None, first: MustWait | None
+    ) -> _Made | Raised:
+        row_keys.current.set(named)
         tried = self._outages.begin()
         self._begun += 1
         try:
@@ -266,7 +283,9 @@ class Calls:
             raise self._unavailable(f"it was tried {tried.failures} times, and others had no answer either", error)
         return Raised(error)
 
-    def _again(self, given: _Given, convert: Callable[[Any], _Made], error: BaseException) -> _Made | Raised:
+    def _again(
+        self, given: _Given, convert: Callable[[Any], _Made], named: NamedRow | None, error: BaseException
+    ) -> _Made | Raised:
         """Try again here what has failed once for a reason outside."""
         tried = self._outages.begin()
         known: list[BaseException] = [error]
@@ -275,7 +294,7 @@ class Calls:
             self._outages.call(tried)
             outcome = Raised(known.pop()) if known else self._plainly(given, convert)
             if isinstance(outcome, MustWait):
-                return self.together([given], convert, outcome)[0]
+                return self.together([given], convert, [named], outcome)[0]
             if isinstance(outcome, Raised) and self._is_passing(outcome.error):
                 self._failed(tried, outcome.error)
             self._outages.answered(tried)

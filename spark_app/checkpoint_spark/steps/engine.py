@@ -295,7 +295,7 @@ class _BatchWork:
             rows = ((row, number if is_source else None) for number, row in enumerate(rows_as_python(given)))
         made: list[Row] = []
         failed: set[int | None] = set()
-        for index, (outcome, number) in enumerate(call_on_rows(calls, rows, failed)):
+        for index, (outcome, number) in enumerate(call_on_rows(calls, rows, failed, self.place)):
             if isinstance(outcome, Raised):
                 self._row_failed(step, outcome.error, index, number)
                 failed.add(number)

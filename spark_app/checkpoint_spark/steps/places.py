@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,15 +10,24 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the rows of a batch come from, for messages: a file, the unit of its positions and the first position.
+    """Where the rows of a batch come from, for messages and keys: a file, the unit of its positions and the first position.
 
-    `kept`: the batch's rows among those of the file that follow that position, where some were left out.
+    `kept`: the batch's rows among those of the file that follow that position, where some were left out. `version`: the file's.
+    `begins`: where each of the rows begins, of a file whose positions are bytes.
     """
 
     file: str
     unit: str
     start: int
     kept: pa.Array | None = None
+    version: str = ""
+    begins: Callable[[], Sequence[tuple[int, int]]] | None = None
+
+    def identity_of(self, row: int) -> tuple[str | int, ...]:
+        """Return what a row of the batch, counted from 0, is in every attempt: file, version and position."""
+        if self.begins is not None and self.unit == "bytes":
+            return (self.file, self.version, self.begins()[row][0])
+        return (self.file, self.version, self.start + (row if self.kept is None else self.kept[row].as_py()))
 
     def of_row(self, row: int) -> str:
         """Name a row of the batch, counted from 0."""

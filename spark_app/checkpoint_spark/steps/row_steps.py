@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from checkpoint_spark.steps.calls import Calls
 from checkpoint_spark.steps.failures import Raised
+from checkpoint_spark.steps.places import Place
+from checkpoint_spark.steps.row_keys import NamedRow
 from checkpoint_spark.steps.waiting import refuse_unawaited
 
 #: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
@@ -16,7 +18,7 @@ Row = tuple[dict[str, Any], int | None]
 
 
 def call_on_rows(
-    calls: Calls, rows: Iterable[tuple[dict[str, Any] | Raised, int | None]], failed: Container[int | None]
+    calls: Calls, rows: Iterable[tuple[dict[str, Any] | Raised, int | None]], failed: Container[int | None], place: Place
 ) -> Iterator[tuple[list[dict[str, Any]] | Raised, int | None]]:
     """Give what a row step makes of each row, or what it raised on it, in the order of the rows, each with its source row.
 
@@ -24,13 +26,24 @@ def call_on_rows(
     waits is called on all of them together.
     """
     if calls.waits:
-        given = list(rows)
-        made = iter(calls.together([row for row, _ in given if not isinstance(row, Raised)], rows_of_result))
-        yield from ((row if isinstance(row, Raised) else next(made), number) for row, number in given)
+        given = list(_named(calls, rows, place))
+        called = [(row, named) for row, named in given if not isinstance(row, Raised)]
+        made = iter(calls.together([row for row, _ in called], rows_of_result, [named for _, named in called]))
+        yield from ((row if isinstance(row, Raised) else next(made), named.number) for row, named in given)
         return
+    for row, named in _named(calls, rows, place):
+        if named.number not in failed:
+            yield row if isinstance(row, Raised) else calls.directly(row, rows_of_result, named), named.number
+
+
+def _named(
+    calls: Calls, rows: Iterable[tuple[dict[str, Any] | Raised, int | None]], place: Place
+) -> Iterator[tuple[dict[str, Any] | Raised, NamedRow]]:
+    before, ordinal = None, 0
     for row, number in rows:
-        if number not in failed:
-            yield row if isinstance(row, Raised) else calls.directly(row, rows_of_result), number
+        ordinal = ordinal + 1 if number == before else 0
+        before = number
+        yield row, NamedRow(calls.around.write, calls.step.label, place, number, ordinal)
 
 
 def rows_as_python(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Raised]:

@@ -44,10 +44,12 @@ _LOST_CONNECTIONS: Final = frozenset(
 def is_passing(error: BaseException, also: Collection[str] = ()) -> bool:
     """Whether the same call may succeed later.
 
-    Of steps' own exceptions those that have a true `is_passing`. `also`: names of exceptions, whole or without their module, and
-    status codes.
+    An exception that has `is_passing` says it itself (checkpointed_writes.Retryable, RowError). `also`: names of exceptions,
+    whole or without their module, and status codes.
     """
-    if isinstance(error, _BUILT_IN) or getattr(error, "is_passing", False) is True:
+    if isinstance(said := getattr(error, "is_passing", None), bool):
+        return said
+    if isinstance(error, _BUILT_IN):
         return True
     names = set(_names_of(error))
     if not names.isdisjoint(also):

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from checkpoint_operator.cli import inspect as inspecting
-from checkpoint_operator.cli.run import _Display
+from checkpoint_operator.cli.run import Display
 from checkpoint_operator.inspection import inspect_store
 from checkpoint_operator.local.runner import Report
 from checkpoint_operator.progress import Progress
@@ -28,7 +28,7 @@ def terminal(width: int) -> tuple[Console, io.StringIO]:
 def bars(tmp_path: Path, width: int, *counts: Progress) -> list[str]:
     """Return each picture of the bar of a run."""
     console, shown = terminal(width)
-    with _Display(console, StoredWrite(tmp_path).manifest) as display:
+    with Display(console, StoredWrite(tmp_path).manifest) as display:
         for one in counts:
             display.report(Report(None, one))
             assert display._bar is not None

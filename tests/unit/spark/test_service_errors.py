@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import socket
 import urllib.error
@@ -13,6 +14,7 @@ import pytest
 import requests
 
 from checkpoint_spark.steps.service_errors import is_passing, retry_after_s, status_of
+from checkpointed_writes import Retryable, RetryAfter, RowError
 
 
 def http_error(status: int, **headers: str) -> requests.HTTPError:
@@ -85,6 +87,8 @@ PASSING: dict[str, BaseException] = {
     "599": http_error(599),
     "gRPC's UNAVAILABLE": OfGrpc("UNAVAILABLE"),
     "one that says so itself": Coded(is_passing=True),
+    "the one for steps": Retryable("the queue is full"),
+    "the same, with a time": RetryAfter(3),
 }
 LASTING: dict[str, BaseException] = {
     "a value": ValueError(),
@@ -96,6 +100,7 @@ LASTING: dict[str, BaseException] = {
     "gRPC's INVALID_ARGUMENT": OfGrpc("INVALID_ARGUMENT"),
     "409": Coded(status_code=409),
     "one of the user's": StillOverloaded(),
+    "the one for steps": RowError("no question"),
 }
 
 
@@ -115,6 +120,20 @@ def test_exceptions_are_named_alone_or_with_their_module_and_those_derived_from_
     assert not is_passing(ValueError(), [name])
 
 
+def test_a_row_that_is_at_fault_is_not_tried_again_whatever_is_named() -> None:
+    assert not is_passing(RowError(), ["RowError", "Exception"])
+
+
+@pytest.mark.parametrize("error", [Retryable("full", retry_after=2.0), RetryAfter(2.0, "full"), RowError("full")])
+def test_what_steps_raise_arrives_whole_in_another_process_and_is_named_as_it_is_imported(error: Exception) -> None:
+    arrived = copy.deepcopy(error)  # as pickle does
+
+    assert type(arrived) is type(error)
+    assert str(arrived) == "full"
+    assert getattr(arrived, "retry_after", None) == getattr(error, "retry_after", None)
+    assert type(error).__module__ == "checkpointed_writes"
+
+
 def test_a_status_code_can_be_named() -> None:
     assert is_passing(Coded(status_code=409), ["409"])
     assert is_passing(http_error(404), ["requests.HTTPError"])
@@ -132,6 +151,8 @@ def test_a_status_code_can_be_named() -> None:
         (http_error(503), None),
         (Coded(status=429, headers={"retry-after": "3"}), 3.0),
         (Coded(retry_after=2), 2.0),
+        (RetryAfter(2.5), 2.5),
+        (Retryable("soon"), None),
         (Coded(retry_after=True), None),
         (TimeoutError(), None),
     ],

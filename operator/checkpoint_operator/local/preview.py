@@ -1,0 +1,146 @@
+"""The steps of a write on the first rows of its source, on this machine. Nothing is staged, recorded or committed."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from checkpoint_operator.code import code_digest
+from checkpoint_operator.code_archive import put_archive
+from checkpoint_operator.core.actions import Stall
+from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.java import check_java
+from checkpoint_operator.local.processes import conf_arguments, environment_of, write_storage_file
+from checkpoint_operator.local.runner import code_archive, identify, refusals
+from checkpoint_operator.observing import Observer
+from checkpoint_operator.ports import Write
+from checkpoint_operator.reconcile import Reconciler
+from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.source_tables import open_source
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest import CheckpointedWrite, Spec
+from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, FailedRow, PreviewError, PreviewOutcome
+from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.store import open_store
+
+_FAMILIES: Final = {"Retryable": Retryable, "NeedsChange": NeedsChange, "Corrupt": Corrupt}
+_PATIENCE_S: Final = 10.0
+#: The answer alone goes to stdout.
+_STDERR: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Previewed:
+    """What the steps made of the first rows: the rows that they gave, how many they were given, and which of these failed."""
+
+    rows: pa.Table
+    rows_read: int
+    failed: tuple[FailedRow, ...]
+
+
+def preview(manifest: CheckpointedWrite, settings: Settings, rows: int) -> Previewed:
+    """Run the steps on so many rows of the source, in a process of their own. What they print goes to this process's stderr.
+
+    Rows on which a step fails are named, whatever onRowError says. Raises CheckpointError where a run would end.
+    """
+    for error in refusals(manifest.spec).values():
+        raise error
+    if manifest.spec.source.keyed is not None:
+        check_java()
+    with tempfile.TemporaryDirectory(prefix="checkpointed-write-preview-") as name:
+        folder = Path(name)
+        spec = _of_nothing(manifest.spec, folder / "store")
+        uid = _record_launch(manifest.model_copy(update={"spec": spec}), settings)
+        storage_file = write_storage_file(settings)
+        try:
+            _run(spec, uid, rows, folder, storage_file)
+        finally:
+            storage_file.unlink(missing_ok=True)
+        outcome = PreviewOutcome.model_validate_json((folder / PREVIEW_NAME).read_bytes())
+        if outcome.error is not None:
+            raise _error_of(outcome.error)
+        with pa.OSFile(str(folder / ROWS_NAME)) as file, pa.ipc.open_stream(file) as stream:
+            table = stream.read_all()
+    return Previewed(table, outcome.rows_read, outcome.failed)
+
+
+def _of_nothing(spec: Spec, store: Path) -> Spec:
+    """Return the same write with another store, into no table."""
+    sink = spec.sink.model_validate({"none": {}})
+    checkpoint = spec.checkpoint.model_copy(update={"uri": str(store)})
+    return spec.model_copy(update={"sink": sink, "checkpoint": checkpoint})
+
+
+def _record_launch(manifest: CheckpointedWrite, settings: Settings) -> str:
+    """Have the store know of a first attempt, as a run does before it starts a driver; return the uid that it is under."""
+    spec = manifest.spec
+    store = open_store(spec.checkpoint.uri, settings)
+    uid = identify(store, manifest)
+    archive = code_archive(spec, settings)
+    if archive is not None:
+        put_archive(store, uid, archive)
+    code = archive.digest if archive else None
+    write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code)
+    observer = Observer(write, store, _NoDrivers(), open_sink(spec.sink, settings), pin_source=open_source(spec.source, settings))
+    outcome = Reconciler(observer).step().outcome
+    if isinstance(outcome, Stall):
+        raise NeedsChange(outcome.reason, outcome.message)
+    return uid
+
+
+class _NoDrivers:
+    """A driver port that starts nothing."""
+
+    def expect(self, key: EpochKey, attempt: int) -> None:
+        pass
+
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
+        return DriverObservation(DriverState.NOT_STARTED)
+
+    def start(self, key: EpochKey, launch: LaunchRecord) -> None:
+        pass
+
+    def stop(self, key: EpochKey, attempt: int) -> None:
+        pass
+
+
+def _run(spec: Spec, uid: str, rows: int, folder: Path, storage_file: Path) -> None:
+    command = [sys.executable, "-m", "checkpoint_spark.preview", "--uri", spec.checkpoint.uri, "--uid", uid]
+    command += ["--rows", str(rows), "--folder", str(folder), "--master", "local[1]", *conf_arguments(spec)]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=_STDERR,
+        env=environment_of(spec, storage_file),
+        start_new_session=True,  # Ctrl-C is for us, who end it
+    )
+    try:
+        code = process.wait()
+    except BaseException:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE_S)
+        process.kill()
+        raise
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+    if not (folder / PREVIEW_NAME).exists():
+        how = f"with exit code {code}" if code >= 0 else f"by signal {-code}"
+        raise NeedsChange(
+            reasons.CODE_FAILED, f"the process that ran the steps ended {how}, and said nothing: what a step calls ends it"
+        )
+
+
+def _error_of(error: PreviewError) -> Exception:
+    return _FAMILIES[error.family](error.reason, error.message)

@@ -1,0 +1,93 @@
+"""The first rows of a source that Spark reads, as the steps would get them: for a preview. Nothing is skipped or counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.records import LaunchRecord, RowKey
+from checkpoint_spark.dataframes import keys
+from checkpoint_spark.dataframes.attempt import write_source
+from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
+from checkpoint_spark.steps.places import Place
+
+
+def read_first_rows(session: SparkSession, launch: LaunchRecord, rows: int) -> list[FirstRows]:
+    """Return so many rows in batches. Raises CheckpointError where they cannot be read, or the program fails."""
+    reading = _Reading(session, launch, rows)
+    write_source(reading)
+    assert reading.table is not None
+    named = [name for name in reading.table.column_names if not name.startswith(keys.HIDDEN_PREFIX)]
+    return [FirstRows(batch, reading.key_names) for batch in reading.table.select(named).combine_chunks().to_batches()]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Takes the rows that are read as they are."""
+
+    session: SparkSession
+    launch: LaunchRecord
+    rows: int
+    table: pa.Table | None = None
+    key_names: tuple[str, ...] = ()
+    _sources: int = 0
+
+    @property
+    def is_written(self) -> bool:
+        return self.table is not None
+
+    def read(self, frame: DataFrame, key_names: tuple[str, ...], is_numbered: bool = False) -> DataFrame:
+        if is_numbered:
+            frame = frame.withColumn(keys.SOURCE, sql.lit(self._sources))
+        self._sources += 1
+        self.key_names = key_names
+        return frame
+
+    def write(self, frame: DataFrame) -> None:
+        self.table = frame.limit(self.rows).toArrow()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """A Batch whose rows are named by their keys, as far as these came through."""
+
+    rows: pa.RecordBatch
+    key_names: tuple[str, ...]
+    start: int = 0
+
+    @property
+    def place(self) -> Place:
+        names = tuple(name for name in self.key_names if name in self.rows.schema.names)
+        place = Place("the source", "rows", self.start)
+        if not names:
+            return place
+        # The first column stands for the number of the source.
+        values = self.rows.select([self.rows.schema.names[0], *names])
+        return KeyedPlace(place.file, place.unit, place.start, key_names=names, key_values=values)
+
+    @property
+    def unreadable(self) -> CheckpointError | None:
+        return None  # what Spark cannot read it raises itself
+
+    @property
+    def source_rows(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def positions(self) -> int:
+        return self.source_rows
+
+    @property
+    def may_begin_segment(self) -> bool:
+        return True
+
+    def identity_of(self, number: int) -> RowKey:
+        names = [name for name in self.key_names if name in self.rows.schema.names]
+        return RowKey(source=0, values=keys.texts_of([keys.value_at(self.rows.column(name), number) for name in names]))
+
+    def slice(self, start: int, end: int) -> FirstRows:
+        return replace(self, rows=self.rows.slice(start, end - start), start=self.start + start)

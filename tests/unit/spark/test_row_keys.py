@@ -1,0 +1,140 @@
+"""row_key(): one key for one row, however it is read, called and tried again, and another one for every other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from checkpoint_operator.core.actions import Finish
+from checkpoint_protocol.store import open_store
+from checkpoint_protocol.writes import name_write
+from checkpoint_spark.steps.row_keys import current
+from checkpointed_writes import row_key
+from tests.support.places import on_disk
+from tests.support.writes import drive, manifest_for, reconciler_for, write_inputs
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int64()), ("key", pa.string())])
+ROWS = 120
+UID = "ab" * 8
+tries: dict[str, int] = {}
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": row["id"], "part": row.get("part", 0), "key": row_key()}
+
+
+async def waits(row: dict[str, Any]) -> dict[str, Any]:
+    return plain(row)
+
+
+def twice(row: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"id": row["id"], "part": part} for part in range(2)]
+
+
+def again(row: dict[str, Any]) -> dict[str, Any]:
+    key = row_key()
+    tries[key] = tries.get(key, 0) + 1
+    if tries[key] == 1:
+        raise TimeoutError
+    return {"id": row["id"], "part": 0, "key": key}
+
+
+def batch(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.append_column("key", pa.array([row_key()] * rows.num_rows))
+
+
+def passed_on(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows
+
+
+def step(name: str, **fields: Any) -> dict[str, Any]:
+    return {"call": f"{__name__}:{name}", "input": "row", "name": "step", **fields}
+
+
+def keys(
+    folder: Path, *steps: dict[str, Any], maximum_rows: int = 1000, uid: str = UID, **source: Any
+) -> dict[tuple[int, int], str]:
+    """Return the keys that the rows were given, by id and part. Each call is as if the write had lost all that it knew."""
+    place = on_disk(folder / f"place-{len(list(folder.iterdir()))}", "iceberg")
+    place.create(SCHEMA)
+    manifest = manifest_for(
+        place,
+        {"files": {"format": "parquet", "paths": [str(folder / "in")]}, **source},
+        steps=steps,
+        checkpoint={"uri": place.checkpoint_uri, "interval": "1h", "maximumRows": maximum_rows},
+    )
+    store = open_store(place.checkpoint_uri, place.settings)
+    name_write(store, manifest.metadata.namespace, manifest.metadata.name, uid)
+    ended = drive(reconciler_for(manifest, place))
+    assert isinstance(ended.outcome, Finish), ended.outcome
+    return {(row["id"], row["part"]): row["key"] for row in place.rows()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_inputs(tmp_path / "in", files=3, rows=ROWS // 3)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "rows.csv").write_text("id\n" + "".join(f"{number}\n" for number in range(ROWS)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_row_has_one_key_however_it_is_read_and_called_and_no_other_row_has_it(folder: Path, form: str) -> None:
+    paths = {"parquet": "in", "csv": "text"}[form]
+    source = {"files": {"format": form, "paths": [str(folder / paths)]}}
+    expected = keys(folder, step("plain"), **source)
+
+    assert len(set(expected.values())) == len(expected) == ROWS
+    assert all(len(key) == 32 for key in expected.values())
+    assert keys(folder, step("plain"), maximum_rows=7, **source) == expected
+    assert keys(folder, step("plain", concurrency=4), maximum_rows=11, **source) == expected, "in threads"
+    assert keys(folder, step("waits", concurrency=8), maximum_rows=13, **source) == expected
+    assert keys(folder, step("waits"), **source) == expected
+    kept = keys(folder, step("plain"), where="id > 17 AND id <> 20", **source)
+    assert kept == {(number, 0): expected[number, 0] for number in range(18, ROWS) if number != 20}
+
+
+def test_a_row_that_is_tried_again_keeps_its_key(folder: Path) -> None:
+    tries.clear()
+    quickly = {"firstDelay": "1ms"}
+
+    assert keys(folder, step("again", retry=quickly, concurrency=8)) == keys(folder, step("plain"))
+    assert set(tries.values()) == {2}
+
+
+def test_rows_that_are_made_of_one_row_have_keys_of_their_own(folder: Path) -> None:
+    found = keys(folder, step("twice", output={"id": "int64", "part": "int64"}), step("waits", concurrency=8))
+
+    assert len(set(found.values())) == len(found) == 2 * ROWS
+    assert keys(folder, step("twice", output={"id": "int64", "part": "int64"}), step("plain"), maximum_rows=9) == found
+
+
+def test_another_write_and_another_step_have_other_keys(folder: Path) -> None:
+    found = [
+        keys(folder, step("plain")),
+        keys(folder, step("plain"), uid="cd" * 8),
+        keys(folder, {**step("plain"), "name": "another"}),
+    ]
+
+    assert len({key for one in found for key in one.values()}) == 3 * ROWS
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([step("batch", input="arrow")], "is for row steps, while they are called"),
+        ([step("passed_on", input="arrow"), step("plain")], "a batch step has made this row"),
+    ],
+)
+def test_where_there_is_no_source_row_that_is_said(folder: Path, steps: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        keys(folder, *steps)
+
+
+def test_outside_of_a_step_there_is_no_row() -> None:
+    current.set(None)
+    with pytest.raises(RuntimeError, match="while they are called"):
+        row_key()

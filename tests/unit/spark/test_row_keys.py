@@ -84,7 +84,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_a_row_has_one_key_however_it_is_read_and_called_and_no_other_row_has_it(folder: Path, form: str) -> None:
     paths = {"parquet": "in", "csv": "text"}[form]
-    source = {"files": {"format": form, "paths": [str(folder / paths)]}}
+    source: dict[str, Any] = {"files": {"format": form, "paths": [str(folder / paths)]}}
     expected = keys(folder, step("plain"), **source)
 
     assert len(set(expected.values())) == len(expected) == ROWS

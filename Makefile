@@ -9,7 +9,7 @@ IN_PARALLEL = --numprocesses=$$($(BIN)/python -c 'import os; print(os.cpu_count(
 IN_ORDER := --dist=loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance docs test test-cluster bench check format prefetch pin sbom clean cluster cluster-down images
+.PHONY: help setup run run-lance run-answers docs test test-cluster bench check format prefetch pin sbom clean cluster cluster-down images
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -34,6 +34,12 @@ run-lance: setup ## run the second example: flights to a Lance dataset
 	@$(BIN)/python -m checkpoint_operator.local.java
 	@$(BIN)/python examples/prepare_data.py
 	@$(BIN)/checkpointed-write run examples/flights-lance.yaml
+
+run-answers: setup ## run the third example: a question about each airport, to a service that is started for it
+	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python examples/prepare_data.py
+	@$(BIN)/python examples/answer_service.py & service=$$!; trap "kill -INT $$service; wait $$service" EXIT; \
+		$(BIN)/checkpointed-write run examples/answers-iceberg.yaml
 
 check: setup ## the fast checks: format, lint, types, import rules, pure tests
 	$(BIN)/ruff format --check .

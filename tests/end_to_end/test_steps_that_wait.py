@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import parse_manifest
 from checkpoint_protocol.records import Seal
+from devtools.ports import free_port
 from tests.end_to_end.conftest import make_place
 from tests.end_to_end.test_dataframes import write_orc
 from tests.support.checks import assert_exactly_once
@@ -21,6 +28,7 @@ pytestmark = pytest.mark.spark
 ROWS = 400
 MOST_ROWS = 20
 CONCURRENCY = 4
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 ASKING = """
 import aiohttp
@@ -95,3 +103,44 @@ def test_a_driver_killed_amid_calls_is_followed_by_one_that_asks_for_nothing_tha
     assert set(service.asked) == set(range(ROWS))
     again = sum(service.asked.values()) - ROWS
     assert again <= before.total() - sum(sealed), "only calls of rows that were not sealed are made again"
+
+
+def test_the_example_asks_a_service_that_refuses_now_and_then_about_every_airport_once(
+    iceberg_place: Place, tmp_path: Path
+) -> None:
+    """With Retry-After, a rate limit, and idempotency keys: examples/answers-iceberg.yaml, and the service beside it."""
+    document = yaml.safe_load((EXAMPLES / "answers-iceberg.yaml").read_text())
+    spec = document["spec"]
+    with (tmp_path / "airports.csv").open("w") as file:
+        file.write("faa,name\n" + "".join(f"A{number},Airport {number}\n" for number in range(ROWS)))
+    spec["source"]["files"]["paths"] = [str(tmp_path / "airports.csv")]
+    spec["code"]["path"] = str(EXAMPLES / "code")
+    spec["sink"] = {**iceberg_place.sink(), "create": True}
+    spec["checkpoint"]["uri"] = iceberg_place.checkpoint_uri
+    port = free_port()
+    spec["steps"][0]["arguments"]["url"] = f"http://127.0.0.1:{port}/answer"
+    command = CommandLine(tmp_path / "cli", iceberg_place, parse_manifest(document))
+    asked = tmp_path / "asked.log"
+    with asked.open("wb") as log:
+        service = subprocess.Popen(
+            [sys.executable, str(EXAMPLES / "answer_service.py"), "--port", str(port), "--refuse", "0.1"], stdout=log
+        )
+    try:
+        wait_until(lambda: "serving on" in asked.read_text(), "the service", 60)
+        code, output = command.run()
+        service.send_signal(signal.SIGINT)
+        service.wait(30)
+    finally:
+        service.kill()
+        service.wait()
+
+    assert code == 0, output
+    rows = iceberg_place.rows()
+    assert sorted(row["airport"] for row in rows) == sorted(f"A{number}" for number in range(ROWS))
+    assert all(row["answer"].startswith("I would say: ") and row["tokens"] > 0 for row in rows)
+    calls, refused, again = (
+        int(count.replace(",", "")) for count in re.findall(r"\d[\d,]*", asked.read_text().splitlines()[-1])
+    )
+    assert calls == ROWS + refused
+    assert 0 < refused < ROWS / 2
+    assert again == 0

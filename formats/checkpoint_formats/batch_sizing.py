@@ -32,13 +32,14 @@ class BatchSizing:
     row by row, and a fast one 65,536 rows at a time. But where smaller chunks take as long (a step that waits for something, for
     all rows at once), they are made larger for as long as more rows are done in a second: up to a quarter of the interval, or
     what even small ones take.
-    `least_rows`: not fewer than these, whatever they take, but never more than `most_rows`.
+    `least_rows`: not fewer than these, whatever they take, but never more than `most_rows`. Text is read by bytes: who reads it
+    divides a chunk that has more.
     """
 
     interval_s: float
     scale: float = _FIRST
     least_rows: int = 1
-    most_rows: int = MOST_ROWS
+    most_rows: int | None = None
     _change: _Change | None = None
     _stale: int = 0
     #: How long chunks take that no other size makes faster; None where that is not known.
@@ -49,11 +50,11 @@ class BatchSizing:
 
     @property
     def _smallest(self) -> float:
-        return min(self.least_rows, self.most_rows, MOST_ROWS) / MOST_ROWS
+        return min(self.least_rows, self.most_rows or MOST_ROWS, MOST_ROWS) / MOST_ROWS
 
     @property
     def _largest(self) -> float:
-        return max(self._smallest, min(self.most_rows, MOST_ROWS) / MOST_ROWS)
+        return max(self._smallest, min(self.most_rows or MOST_ROWS, MOST_ROWS) / MOST_ROWS)
 
     @property
     def rows(self) -> int:

@@ -28,6 +28,7 @@ from checkpoint_protocol.records import (
     RowPosition,
 )
 from checkpoint_spark.said import masked
+from checkpoint_spark.steps.failures import words_of
 
 #: The label of what is no step: reading a row.
 SOURCE: Final = "(source)"
@@ -125,7 +126,7 @@ def describe(where: RowPosition | RowKey, step: str, error: BaseException) -> Qu
 
 def _text_of(error: BaseException) -> str:
     try:
-        return _storable(str(error))
+        return _storable(words_of(error))
     except Exception as second:
         return f"(its text cannot be had: {type(second).__name__})"
 

@@ -47,7 +47,7 @@ class RowsByPosition:
                 )
             file = self.files[piece.file]
             for chunk in self.reader.read(file, piece, self.schema, sizing):
-                yield _PlacedChunk(piece.file, file, chunk)
+                yield from _PlacedChunk(piece.file, file, chunk).parts(sizing.most_rows)
 
     def begin_segment(self) -> _Positions:
         return _Positions(self)
@@ -103,6 +103,15 @@ class _PlacedChunk:
         rows = bounds[start:end]
         part = Chunk(chunk.batch.slice(start, end - start), first, last, row_bounds=lambda: rows)
         return _PlacedChunk(self.file, self.source, part, rows, replace(place, kept=kept, begins=lambda: rows))
+
+    def parts(self, most_rows: int | None) -> Iterator[_PlacedChunk]:
+        """Give the chunk, or parts of it that have no more rows than these."""
+        rows = self.chunk.batch.num_rows
+        if most_rows is None or rows <= most_rows:
+            yield self
+            return
+        for start in range(0, rows, most_rows):
+            yield self.slice(start, min(start + most_rows, rows))
 
     def _row_bounds(self) -> Sequence[tuple[int, int]]:
         if self._bounds is None:

@@ -115,12 +115,11 @@ class _Work(Generic[_Batch]):
             chain = self.ledger.chains.read_chain(self.task.attempt, self.task.number)
             if chain and chain[-1].last:
                 return
-            sizing = BatchSizing(
-                self.task.interval_s, least_rows=self.pipeline.least_rows, most_rows=self.task.maximum_rows or MOST_ROWS
-            )
+            most_rows = self.task.maximum_rows
+            sizing = BatchSizing(self.task.interval_s, least_rows=self.pipeline.least_rows, most_rows=most_rows)
             batches = self.source.rest(chain, sizing, lost)
             sets_apart = self.task.allowance is not None
-            flow: Flow[_Batch] = Flow(self.pipeline, self.stager.arrow_schema, sets_apart, sizing.most_rows)
+            flow: Flow[_Batch] = Flow(self.pipeline, self.stager.arrow_schema, sets_apart, most_rows or MOST_ROWS)
             finished = flow.finished(batches)
             try:
                 with closing(finished):

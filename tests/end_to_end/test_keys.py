@@ -56,6 +56,21 @@ def test_an_attempt_skips_exactly_what_the_one_before_has_sealed(session: Any, d
     assert plan.skipped == add_key_sets(each.keys for each in covered if isinstance(each, KeysCovered))
 
 
+def test_a_row_has_the_same_row_key_in_every_try_and_attempt(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    source, log = write_orc(numbered(*range(300)), tmp_path / "in"), tmp_path / "keys.log"
+    iceberg_place.create(TEXTS)
+    steps = [{"call": f"{STEPS}:note_key", "input": "row", "arguments": {"log": str(log)}}, failing(tmp_path, 150)]
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(source), steps)
+
+    write.stall(reasons.CODE_FAILED, "id=150")
+    (tmp_path / "mended").touch()
+    write.finish()
+
+    noted = [line.split() for line in log.read_text().splitlines()]
+    assert len(noted) > 300, "some were computed again"
+    assert len({number for number, _ in noted}) == len({key for _, key in noted}) == len({tuple(one) for one in noted}) == 300
+
+
 def test_a_folder_that_is_named_twice_is_read_once(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
     source = write_orc(numbered(*range(30)), tmp_path / "in")
     (tmp_path / "link").symlink_to(source)

@@ -138,9 +138,7 @@ def test_the_example_asks_a_service_that_refuses_now_and_then_about_every_airpor
     rows = iceberg_place.rows()
     assert sorted(row["airport"] for row in rows) == sorted(f"A{number}" for number in range(ROWS))
     assert all(row["answer"].startswith("I would say: ") and row["tokens"] > 0 for row in rows)
-    calls, refused, again = (
-        int(count.replace(",", "")) for count in re.findall(r"\d[\d,]*", asked.read_text().splitlines()[-1])
-    )
+    calls, refused, again = (int(count.replace(",", "")) for count in re.findall(r"\d[\d,]*", asked.read_text().splitlines()[-1]))
     assert calls == ROWS + refused
     assert 0 < refused < ROWS / 2
     assert again == 0

@@ -6,11 +6,20 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from checkpointed_writes import row_key
+
 
 def note(row: dict[str, Any], log: str) -> dict[str, Any]:
     """Write down that the row was computed."""
     with open(log, "a") as file:
         file.write(f"{row['id']}\n")
+    return row
+
+
+def note_key(row: dict[str, Any], log: str) -> dict[str, Any]:
+    """Write down with which key the row was computed."""
+    with open(log, "a") as file:
+        file.write(f"{row['id']} {row_key()}\n")
     return row
 
 

@@ -281,6 +281,8 @@ class Calls:
     def _as_judged(self, verdict: Verdict, tried: Tried, error: BaseException) -> Raised:
         if verdict is Verdict.OUTAGE:
             raise self._unavailable(f"it was tried {tried.failures} times, and others had no answer either", error)
+        if tried.failures > 1:
+            error.add_note(f"tried {tried.failures} times (retry)")
         return Raised(error)
 
     def _again(

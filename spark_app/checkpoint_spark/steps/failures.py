@@ -53,11 +53,16 @@ def code_failed(step: Step, where: str, error: BaseException) -> NeedsChange:
     return NeedsChange(reasons.CODE_FAILED, f"step {step.label!r} raised on {where}: {cause_of(error, step)}{hint}")
 
 
+def words_of(error: BaseException) -> str:
+    """Return what an exception says, with the notes that were added to it (PEP 678). Raises what its own code raises."""
+    return "; ".join(text for text in (str(error), *getattr(error, "__notes__", ())) if text)
+
+
 def cause_of(error: BaseException, step: Step) -> str:
     """Describe an exception of user code with the innermost line of the step's own module, or of all."""
     frames = traceback.extract_tb(error.__traceback__)
     module = sys.modules.get(step.call.split(":")[0])
     theirs = [frame for frame in frames if frame.filename == getattr(module, "__file__", None)] or frames
     place = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
-    text = masked(str(error))
+    text = masked(words_of(error))
     return f"{type(error).__name__}: {text[:2000]}{place}" if text else f"{type(error).__name__}{place}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,35 @@ def batch(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-def sealed_rows(folder: Path, maximum_rows: int, **step: Any) -> list[int]:
+TEXT = {
+    "csv": {"format": "csv"},
+    "csv with line breaks in fields": {"format": "csv", "csv": {"multiLine": True}},
+    "csv, compressed": {"format": "csv", "compression": "Gzip"},
+    "json": {"format": "json"},
+}
+
+
+def write_text(folder: Path, form: dict[str, Any]) -> Path:
+    """Write all rows as one file."""
+    folder.mkdir()
+    if form["format"] == "json":
+        text = "".join(f'{{"id": {number}, "text": "zeile {number}"}}\n' for number in range(ROWS))
+    else:
+        text = "id,text\n" + "".join(f"{number},zeile {number}\n" for number in range(ROWS))
+    data = text.encode()
+    (folder / "rows.txt").write_bytes(gzip.compress(data) if "compression" in form else data)
+    return folder
+
+
+def sealed_rows(folder: Path, maximum_rows: int, form: dict[str, Any] | None = None, **step: Any) -> list[int]:
     """Return the source rows of each seal, of one task after the other."""
     place = on_disk(folder, "iceberg")
     place.create(SCHEMA)
     checkpoint = {"uri": place.checkpoint_uri, "interval": "1h", "maximumRows": maximum_rows}
     manifest = manifest_for(
         place,
-        write_inputs(folder / "in", files=2, rows=ROWS // 2),
+        write_text(folder / "in", form) if form else write_inputs(folder / "in", files=2, rows=ROWS // 2),
+        files=form,
         steps=[{**step, "call": f"{__name__}:{step['call']}"}],
         checkpoint=checkpoint,
     )
@@ -67,6 +89,16 @@ def test_no_seal_has_more_rows_and_few_have_less(step: dict[str, Any], maximum_r
     assert sum(sealed) == ROWS
     assert max(sealed) <= maximum_rows
     assert len(sealed) <= 2 * (4 + ROWS // maximum_rows), "seals of a few rows cost as much as large ones"
+
+
+@pytest.mark.parametrize("form", TEXT.values(), ids=TEXT)
+@pytest.mark.parametrize("step", [{"call": "plain"}, {"call": "waits", "concurrency": 8}], ids=["plain", "waits"])
+def test_text_which_is_read_by_bytes_is_sealed_by_rows_too(form: dict[str, Any], step: dict[str, Any], tmp_path: Path) -> None:
+    sealed = sealed_rows(tmp_path, 50, form, input="row", **step)
+
+    assert sum(sealed) == ROWS
+    assert max(sealed) <= 50
+    assert len(sealed) <= 2 * (4 + ROWS // 50)
 
 
 def test_a_batch_of_a_size_that_is_asked_for_stays_whole(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from checkpoint_spark.batches import Failed
 from checkpoint_spark.flow import Finished, Flow
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.failures import words_of
 from checkpoint_spark.steps.places import Place
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -346,7 +347,7 @@ def test_a_row_that_never_answers_in_time_fails_while_others_do(code: Code, seen
     given, (failed,) = run(step, rows=40, sets_apart=True)
 
     assert failed.number == 3
-    assert "no answer within 0.02s (timeout)" in str(failed.error)
+    assert words_of(failed.error) == "no answer within 0.02s (timeout); tried 3 times (retry)"
     assert seen.calls.count(3) == 3
     assert len(given) == 39
 
@@ -456,6 +457,7 @@ def test_a_row_that_the_service_cannot_digest_is_set_apart_while_it_answers_othe
     given, failed = run(code(body, retry=QUICKLY, concurrency=4), sets_apart=True)
 
     assert sorted(one.batch.start + one.number for one in failed) == [0, 50, 99]
+    assert {words_of(one.error) for one in failed} == {"refused; tried 3 times (retry)"}
     assert len(given) == 97
 
 

@@ -32,6 +32,12 @@ FIGURES = (
     Figure("append-frames", "append_frames", 7, "append to Iceberg: DataFrames / Spark + Iceberg runtime"),
     Figure("append-lance", "append_lance", 4, "append to Lance: splits / lance.write_dataset, and / Spark's write.parquet"),
     Figure("slow-step", "slow_step", 5, "a step of 1 ms a row: checkpointed / plain Spark"),
+    Figure(
+        "service-step",
+        "service_step",
+        6,
+        "a service of 50 ms asked about each row, 64 at once: checkpointed / a script with asyncio",
+    ),
     Figure("bytes-written", "bytes_written", 2, "bytes on disk: with seals and records / the bare table"),
     Figure("anti-join", "anti_join", 14, "20 M rows without 10 M sealed keys: ours / the best of Spark's own strategies"),
     Figure("keys-at-scale", "keys_at_scale", 8, "100 M rows by keys, a kill at half: the memory of all processes / 6 GiB"),

@@ -17,6 +17,7 @@ def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each
             # Nothing is said of executors, and there is little to read: the driver's own pod does it.
             del manifest["spec"]["executor"]["instances"]
             manifest["spec"]["driver"]["memory"] = "1Gi"
+            manifest["spec"]["steps"][0] |= {"call": "steps:waits", "concurrency": 16, "timeout": "30s"}
         user.apply(manifest)
 
     for user in both.values():

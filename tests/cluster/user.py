@@ -27,11 +27,18 @@ PATIENCE_S = 150.0
 
 #: Steps that take their time, so that there is a middle to be killed in.
 SLOW = """
-import time
+import asyncio, time
+
+from checkpointed_writes import row_key
 
 def slowly(row, seconds):
     time.sleep(seconds)
     return {"id": row["id"], "text": f"zeile {row['id']}"}
+
+async def waits(row, seconds):
+    assert len(row_key()) == 32
+    await asyncio.sleep(seconds)
+    return slowly(row, 0)
 
 def broken(row):
     raise ValueError("boom at " + str(row["id"]))

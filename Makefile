@@ -38,7 +38,7 @@ run-lance: setup ## run the second example: flights to a Lance dataset
 run-answers: setup ## run the third example: a question about each airport, to a service that is started for it
 	@$(BIN)/python -m checkpoint_operator.local.java
 	@$(BIN)/python examples/prepare_data.py
-	@$(BIN)/python examples/answer_service.py & service=$$!; trap "kill -INT $$service; wait $$service" EXIT; \
+	@$(BIN)/python examples/answer_service.py & service=$$!; trap "kill $$service; wait $$service" EXIT; \
 		$(BIN)/checkpointed-write run examples/answers-iceberg.yaml
 
 check: setup ## the fast checks: format, lint, types, import rules, pure tests

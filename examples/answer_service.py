@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import signal
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -50,7 +51,10 @@ class Answers:
 
 
 async def serve(answers: Answers, port: int, say_every_s: float = 5.0) -> None:
-    """Serve on loopback until it is cancelled."""
+    """Serve on loopback until it is interrupted, or asked to end."""
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     app = web.Application()
     app.router.add_post("/answer", answers.answer)
     runner = web.AppRunner(app, access_log=None)
@@ -59,13 +63,13 @@ async def serve(answers: Answers, port: int, say_every_s: float = 5.0) -> None:
         await web.TCPSite(runner, "127.0.0.1", port).start()
         print(f"serving on http://127.0.0.1:{port}/answer", flush=True)
         said = ""
-        while True:
-            await asyncio.sleep(say_every_s)
+        while not ended.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), say_every_s)
             if (now := str(answers)) != said:
                 said = now
                 print(now, flush=True)
     finally:
-        print(answers, flush=True)
         await runner.cleanup()
 
 
@@ -75,8 +79,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.05, help="seconds, on the average")
     parser.add_argument("--refuse", type=float, default=0.05, help="share of the calls that are refused with 429")
     given = parser.parse_args()
-    with suppress(KeyboardInterrupt):
-        asyncio.run(serve(Answers(given.latency, given.refuse), given.port))
+    asyncio.run(serve(Answers(given.latency, given.refuse), given.port))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -128,7 +127,7 @@ def test_the_example_asks_a_service_that_refuses_now_and_then_about_every_airpor
     try:
         wait_until(lambda: "serving on" in asked.read_text(), "the service", 60)
         code, output = command.run()
-        service.send_signal(signal.SIGINT)
+        service.terminate()
         service.wait(30)
     finally:
         service.kill()

@@ -119,6 +119,7 @@ class Display:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _said_of_rival: tuple[Holder | None, State] | None = None
     _said_elsewhere: int = 0
+    _said_failure_of: int = 0
     _time_left: TimeLeft = field(default_factory=TimeLeft)
     _said_quarantined: bool = False
 
@@ -197,7 +198,10 @@ class Display:
                 case Close(attempt, why, _) if "sealed" not in why:
                     self.console.print(f"attempt {attempt} is closed: {why}")
                 case RecordAttempt() if (last := done.seen.last) is not None and last.failure is not None:
-                    self.console.print(f"attempt {last.number} said: {last.failure.message}", markup=False, soft_wrap=True)
+                    self._tell_failure(last.number, last.failure.message)
+                case Wait(_, problem) if (last := done.seen.last) is not None and last.failure is not None:
+                    if problem is last.failure:
+                        self._tell_failure(last.number, last.failure.message, "; the next attempt begins after a pause")
                 case Commit():
                     self.console.print("all rows are sealed: committed")
                 case _:
@@ -206,6 +210,12 @@ class Display:
                 self.console.print(f"attempt {action.attempt} begins")
             if isinstance(action, RecordAttempt | StartDriver | Commit | Close):
                 self.did_work = True
+
+    def _tell_failure(self, attempt: int, message: str, what_follows: str = "") -> None:
+        """Say once why an attempt ended: as soon as it is known, also where the next one does not begin at once."""
+        if attempt != self._said_failure_of:
+            self._said_failure_of = attempt
+            self.console.print(f"attempt {attempt} said: {message}{what_follows}", markup=False, soft_wrap=True)
 
     def _show(self, counts: Counts) -> None:
         elapsed = time.monotonic() - self._started
@@ -244,6 +254,8 @@ def _phase(counts: Counts, left_s: float | None) -> str:
         told.append(f"{counts.rows_in_hand:,} rows not sealed yet")
     if counts.calls_in_flight:
         told.append(f"{counts.calls_in_flight:,} calls in flight")
+    if counts.tries_again:
+        told.append(f"{counts.tries_again:,} calls made again")
     if left_s is not None:
         told.append(f"about {time_text(left_s)} left")
     return f" ({', '.join(told)})" if told else ""

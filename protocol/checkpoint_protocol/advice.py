@@ -1,10 +1,11 @@
-"""What a driver is at, for people: small objects that are overwritten, and that nothing counts by.
+"""What a driver is at: small objects that are overwritten, and that no result counts by.
 
     staged/<uid>/<epoch>/<n>/progress.json          by driver n: its phase, how much there is, what its running tasks have in hand
     staged/<uid>/<epoch>/<n>/progress/<task>.json   by a task that has worked on one segment for a while
 
 Unlike records they have no winner. That one is not there, or cannot be read, means nothing. What a segment in hand has done so
-far is believed only until its seal is there (`Work.link`), so that nothing is counted twice.
+far is believed only until its seal is there (`Work.link`), so that nothing is counted twice. People are shown them, and an
+attempt whose tasks tell of new rows or calls is waited for though it seals nothing: that costs time at the worst, and no row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a driver and its tasks tell of themselves, for people: which phase it is, and what is computed and not sealed yet.
+"""What a driver and its tasks tell of themselves: which phase it is, and what is computed and not sealed yet.
 
-Nothing rests on it, and it holds nothing up: threads of their own put it, and a store that does not answer is passed over. It
+No result rests on it, and it holds nothing up: threads of their own put it, and a store that does not answer is passed over. It
 costs little: a driver puts at most 30 small objects a minute, lists six times a minute while tasks run, and reads 64 objects for
 each listing at the most; a task that runs for ten seconds or longer puts one every ten seconds.
 """

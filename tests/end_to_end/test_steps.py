@@ -256,3 +256,31 @@ def test_short_intervals_make_many_segments_and_every_row_once(disk_place: Place
     assert closed is not None
     assert max(closed.chain_lengths) >= 3
     assert_exactly_once(disk_place, range(600))
+
+
+def test_how_a_step_is_called_may_be_edited_in_the_middle_and_nothing_sealed_is_computed_again(
+    iceberg_place: Place, tmp_path: Path, code: Any
+) -> None:
+    iceberg_place.create(SCHEMA)
+    log, mended = tmp_path / "log", tmp_path / "mended"
+    module = code(
+        "import os\ndef call(row):\n"
+        f"    with open({str(log)!r}, 'a') as f: f.write(f\"{{row['id']}}\\n\")\n"
+        f"    if row['id'] == 90 and not os.path.exists({str(mended)!r}): raise ValueError\n    return row\n"
+    )
+    source = write_inputs(tmp_path / "in", files=1, rows=100)
+    checkpoint = {"uri": iceberg_place.checkpoint_uri, "interval": "1h", "maximumRows": 10}
+
+    def ended(**called: Any) -> Any:
+        steps = [{"call": f"{module}:call", "input": "row", **called}]
+        return drive(reconciler_for(manifest_for(iceberg_place, source, steps=steps, checkpoint=checkpoint), iceberg_place))
+
+    assert isinstance(ended().outcome, Stall)
+    mended.touch()
+    assert isinstance(ended(concurrency=4, timeout="1m", retry={"attempts": 2}).outcome, Finish)
+
+    assert_exactly_once(iceberg_place, range(100))
+    computed = list(map(int, log.read_text().split()))
+    again = {number for number in computed if computed.count(number) > 1}
+    assert 90 in again
+    assert len(again) <= 20, "only what was not sealed: a segment of each task"

@@ -264,6 +264,26 @@ def test_a_batch_step_gets_batches_of_the_size_that_it_asks_for(code: Code, seen
     assert [len(call) for call in seen.calls] == [16, 16, 16, 16, 16, 16, 4]
 
 
+def test_plain_batches_of_a_size_are_called_in_order_by_no_other_thread(code: Code, seen: Seen) -> None:
+    """A step that keeps something from call to call sees its rows in the order of the source."""
+    finished = stream(code("return row", is_async=False, input="arrow", batchSize=16), rows=100)
+
+    for _ in range(3):
+        next(finished)
+
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("steps")]
+    assert seen.threads == {threading.get_ident()}
+    assert len(seen.calls) == 3
+
+
+def test_sixteen_times_as_many_rows_are_begun_behind_one_that_takes_long(code: Code, seen: Seen) -> None:
+    step = code("await asyncio.sleep(1 if row['id'] == 0 else 0)\nreturn row", concurrency=4)
+
+    next(stream(step, rows=1000, size=1))
+
+    assert 4 * 14 <= len(seen.calls) <= 4 * 16 + 4
+
+
 def test_rows_that_a_step_before_leaves_out_do_not_make_batches_smaller(code: Code, seen: Seen) -> None:
     first = code("return row if row['id'] % 3 == 0 else None", is_async=False)
     second = code("return row", is_async=False, input="arrow", batchSize=8)

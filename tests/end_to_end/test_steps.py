@@ -273,7 +273,8 @@ def test_how_a_step_is_called_may_be_edited_in_the_middle_and_nothing_sealed_is_
 
     def ended(**called: Any) -> Any:
         steps = [{"call": f"{module}:call", "input": "row", **called}]
-        return drive(reconciler_for(manifest_for(iceberg_place, source, steps=steps, checkpoint=checkpoint), iceberg_place))
+        manifest = manifest_for(iceberg_place, source, steps=steps, checkpoint=checkpoint, onCodeChange="Restart")
+        return drive(reconciler_for(manifest, iceberg_place))
 
     assert isinstance(ended().outcome, Stall)
     mended.touch()

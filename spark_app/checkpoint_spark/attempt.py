@@ -28,17 +28,16 @@ from checkpoint_protocol.records import LaunchRecord, PlanRecord
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.advising import Activity
 from checkpoint_spark.bundling import bundling
+from checkpoint_spark.careful import must_be_careful
 from checkpoint_spark.code import use_code
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input, list_source
 from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.reading import refuse_moved_rows, schema_to_read
 from checkpoint_spark.rows_by_position import ranges_of
+from checkpoint_spark.sampling import schema_of_sample
 from checkpoint_spark.steps.columns import declared_output
-from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_errors import END_TASK
-from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
 
 #: Of each file, so many chunks are looked at for a first row that `where` takes.
 _SAMPLE_CHUNKS: Final = 16
@@ -97,7 +96,8 @@ def run_attempt(
         ledger.plans.put_plan(plan)
         return
     _refuse_changed_files(plan, input_record, reader)
-    target = launch.target or await_target(ledger, launch.attempt, _output_schema(launch, input_record, reader))
+    careful = must_be_careful(ledger, launch)
+    target = launch.target or await_target(ledger, launch.attempt, _output_schema(launch, input_record, reader, careful))
     later = later_columns(ledger, launch, target)
     # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
     ledger.plans.put_plan(plan)
@@ -114,6 +114,7 @@ def run_attempt(
                     target=target,
                     later=later,
                     at_once=min(parallelism, len(plan.tasks)),
+                    careful=careful,
                 ).model_dump_json()
                 for number, pieces in enumerate(plan.tasks)
             ]
@@ -158,12 +159,11 @@ def _is_small(plan: PlanRecord, input_record: Input, most_bytes: int) -> bool:
     return 0 not in sizes and sum(sizes) < most_bytes
 
 
-def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingReader) -> pa.Schema:
+def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingReader, careful: bool) -> pa.Schema:
     """Return the columns that the steps declare, or run them on the first rows of the input to see which they give."""
     if (declared := declared_output(launch.steps)) is not None:
         return declared
     source_schema = schema_to_read(launch.source, input_record)
-    pipeline = Pipeline(launch.steps)
     sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))
     place = Place("(no rows)", "rows", 0)
     # Rows that `where` takes may be few: they are looked for in large steps, and the steps get a few of them.
@@ -178,4 +178,4 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
             sample = chunk.batch.slice(0, BatchSizing(launch.interval_s).rows)
             place = Place(file.path, file.unit, chunk.start, chunk.kept)
             break
-    return pipeline.schema_of(sample, place, pass_over_failed_rows() if launch.on_row_error == "Quarantine" else END_TASK)
+    return schema_of_sample(launch, careful, sample, place)

@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,11 @@ def open_note(environment: Mapping[str, str]) -> Begun:
         os.close(_handles.pop())
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     _handles.append(handle)
+    return note_in(handle)
+
+
+def note_in(handle: int) -> Begun:
+    """Return what writes the note into an open file, at its beginning, and have the fault handler write behind it."""
     os.write(handle, _line(""))
     # From here on it is the fault handler's, which writes where the file stands: after the note.
     faulthandler.enable(file=handle)
@@ -65,8 +71,18 @@ def _line(text: str) -> bytes:
     return text.encode("ascii").ljust(_NOTE_BYTES - 1) + b"\n"
 
 
-def what_had_begun(text: str) -> str | None:
-    """Return what is told of the worker that was lost, from Spark's text; None where no such note is in it."""
+@dataclass(frozen=True, slots=True)
+class LastBegun:
+    """What a process had begun last: the step, its rows; what the fault handler says of a signal, if anything, and where that was."""
+
+    step: str
+    rows: str
+    fault: str | None
+    where: str
+
+
+def last_begun(text: str) -> LastBegun | None:
+    """Return the last note in a text; None where there is none that can be read."""
     for mark in reversed(list(re.finditer(_MARK, text))):
         try:
             note, end = json.JSONDecoder().raw_decode(text, mark.end())
@@ -76,9 +92,18 @@ def what_had_begun(text: str) -> str | None:
         fatal = _FATAL.search(text, end)
         # The fault handler lists all threads, in any order.
         frames = _FRAME.findall(text, max(end, text.find(_OF_THE_SIGNAL, end)))
-        how = f": {fatal[1].strip()}" if fatal else " (os._exit, or killed: by somebody, or by the kernel for want of memory)"
         where = "".join(f" in {function} ({file}:{line})" for file, line, function in frames[:_FRAMES])
-        return (
-            f"a Python process of Spark ended without an exception{how}{where}; what it had begun last is step {step!r} on {rows}"
-        )
+        return LastBegun(step, rows, fatal[1].strip() if fatal else None, where)
     return None
+
+
+def what_had_begun(text: str) -> str | None:
+    """Return what is told of the worker that was lost, from Spark's text; None where no such note is in it."""
+    last = last_begun(text)
+    if last is None:
+        return None
+    how = f": {last.fault}" if last.fault else " (os._exit, or killed: by somebody, or by the kernel for want of memory)"
+    return (
+        f"a Python process of Spark ended without an exception{how}{last.where}; what it had begun last is step {last.step!r} "
+        f"on {last.rows}"
+    )

@@ -15,6 +15,7 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.advising import InHand
+from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.failures import end_task
 from checkpoint_spark.process_settings import STORAGE_FILE_VARIABLE as STORAGE_FILE_VARIABLE
 from checkpoint_spark.process_settings import STORAGE_VARIABLE as STORAGE_VARIABLE
@@ -57,26 +58,26 @@ def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, Input]:
     return _records[where]
 
 
-def execute(order_json: str) -> None:
+def execute(order_json: str, tries_before: int = 0) -> None:
     """Run one task to its `last` seal. Raises TaskFailed, whose text the driver can read back."""
     try:
-        execute_order(order_json, storage_settings(), record_keys())
+        execute_order(order_json, storage_settings(), record_keys(), tries_before)
     except CheckpointError as error:
         end_task(error)
 
 
-def execute_order(order_json: str, storage: StorageSettings, keys: WriteKeys | None = None) -> None:
-    """Run one task with these storage settings and record keys. Raises CheckpointError."""
+def execute_order(order_json: str, storage: StorageSettings, keys: WriteKeys | None = None, tries_before: int = 0) -> None:
+    """Run one task with these storage settings and record keys; `tries_before`: see `run_in_process`. Raises CheckpointError."""
     order = TaskOrder.model_validate_json(order_json)
 
     def launch_of(ledger: Ledger) -> LaunchRecord:
         return _records_of(ledger, order)[0]
 
-    def run(launch: LaunchRecord, pipeline: Pipeline, stager: Stager, ledger: Ledger, in_hand: InHand) -> None:
+    def run(launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand) -> None:
         _, input_record = _records_of(ledger, order)
         reader = reader_for(launch.source, storage, input_record.tables, sets_apart=launch.on_row_error == "Quarantine")
         source = RowsByPosition(order.pieces, input_record.files, schema_to_read(launch.source, input_record), reader)
         task = Task.of(launch, order.task, Allowance.of(launch, input_record), launch.source.read_digest)
-        run_task(task, source, pipeline, stager, ledger, time.monotonic, in_hand)
+        run_task(task, source, steps, stager, ledger, time.monotonic, in_hand)
 
-    run_in_process(order, order.task, storage, keys, launch_of, run)
+    run_in_process(order, order.task, tries_before, storage, keys, launch_of, run)

@@ -8,7 +8,7 @@ any of them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic
@@ -71,7 +71,7 @@ class Flow(Generic[BatchT]):
         Raises what the steps and the reading raise.
         """
         alone = each_alone(batches)
-        if not self.pipeline.waits and self.pipeline.exact_rows is None:
+        if not self.pipeline.waits and self.pipeline.sizes.exact_rows is None:
             for group in alone:
                 yield Finished(group.batches, group.following, _rows_of(group.following), _OneByOne(self, group).results)
             return
@@ -82,8 +82,8 @@ class Flow(Generic[BatchT]):
     def _ahead(self, alone: Iterator[Group[BatchT]]) -> Iterator[tuple[Group[BatchT], _Made[BatchT], Group[BatchT] | None]]:
         pipeline, desk = self.pipeline, Desk()
         pipeline.start()
-        exact_rows = pipeline.exact_rows
-        groups = of_at_least(alone, pipeline.rows_at_once, self.most_rows)
+        exact_rows = pipeline.sizes.exact_rows
+        groups = of_at_least(alone, pipeline.sizes.rows_at_once, self.most_rows)
         if exact_rows is None:
             yield from self._at_work(self._whole, groups, desk)
             return
@@ -104,7 +104,8 @@ class Flow(Generic[BatchT]):
         if len(groups) > 1 and sum(batch.rows.nbytes for group in groups for batch in group.batches) > _MOST_BYTES_HELD:
             return False
         rows = sum(group.source_rows for group in groups)
-        return rows < self.pipeline.rows_at_once * _LOOK_AHEAD or len(groups) < self.pipeline.batches_at_once + _SPARE_GROUPS
+        sizes = self.pipeline.sizes
+        return rows < sizes.rows_at_once * _LOOK_AHEAD or len(groups) < sizes.batches_at_once + _SPARE_GROUPS
 
     def _whole(self, group: Group[BatchT], desk: Desk) -> _Made[BatchT]:
         return self._rest(self._led(group, desk), desk)
@@ -120,7 +121,7 @@ class Flow(Generic[BatchT]):
 
     def _rest(self, group: Group[BatchT], desk: Desk) -> _Made[BatchT]:
         """Take a group through the steps that are left."""
-        failed = [] if self.pipeline.leads or self.pipeline.exact_rows is None else list(self._unreadable(group))
+        failed = [] if self.pipeline.leads or self.pipeline.sizes.exact_rows is None else list(self._unreadable(group))
         made: tuple[pa.RecordBatch, ...] = ()
         if len(group.rows):
             isolation = self._isolation(group, failed)
@@ -128,16 +129,21 @@ class Flow(Generic[BatchT]):
         return _Made(made, (*group.failed, *failed))
 
     def _unreadable(self, group: Group[BatchT]) -> Iterator[Failed[BatchT]]:
-        for batch in group.batches:
-            if batch.unreadable is not None:
-                if not self.sets_apart:
-                    raise batch.unreadable
-                yield Failed(batch, 0, SOURCE, batch.unreadable)
+        return unreadable(group.batches, self.sets_apart)
 
     def _isolation(self, group: Group[BatchT], failed: list[Failed[BatchT]]) -> OnRowError:
         if not self.sets_apart:
             return END_TASK
         return RowIsolation(lambda number, step, error: failed.append(group.row_failed(number, step, error)))
+
+
+def unreadable(batches: Iterable[BatchT], sets_apart: bool) -> Iterator[Failed[BatchT]]:
+    """Give the rows that cannot be read. Raises why the first one cannot, where such rows are not set apart."""
+    for batch in batches:
+        if batch.unreadable is not None:
+            if not sets_apart:
+                raise batch.unreadable
+            yield Failed(batch, 0, SOURCE, batch.unreadable)
 
 
 def _rows_of(batch: Batch | None) -> int:

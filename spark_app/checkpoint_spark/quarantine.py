@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input
@@ -18,7 +15,6 @@ from checkpoint_protocol.records import (
     MAX_ERROR_MESSAGE_LENGTH,
     MAX_ERROR_TYPE_LENGTH,
     MAX_STEP_LENGTH,
-    MAX_TRACEBACK_LENGTH,
     LaunchRecord,
     Quarantined,
     QuarantinedRow,
@@ -27,14 +23,10 @@ from checkpoint_protocol.records import (
     RowKey,
     RowPosition,
 )
-from checkpoint_spark.said import masked
-from checkpoint_spark.steps.failures import words_of
+from checkpoint_spark.steps.error_texts import text_of
 
 #: The label of what is no step: reading a row.
 SOURCE: Final = "(source)"
-
-_FRAMES: Final = 20
-_OURS: Final = str(Path(__file__).parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,41 +104,11 @@ def _mend(step: str) -> str:
 
 def describe(where: RowPosition | RowKey, step: str, error: BaseException) -> QuarantinedRow:
     """Return what is kept of a row that failed: no values of it but those that its error quotes."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    is_ours = isinstance(error, CheckpointError)
+    text = text_of(error)
     return QuarantinedRow(
         row=where,
         step=step[:MAX_STEP_LENGTH],
-        error=(error.reason if isinstance(error, CheckpointError) else name)[:MAX_ERROR_TYPE_LENGTH],
-        message=_text_of(error)[:MAX_ERROR_MESSAGE_LENGTH],
-        traceback="" if is_ours else _traceback_of(error),
+        error=text.kind[:MAX_ERROR_TYPE_LENGTH],
+        message=text.message[:MAX_ERROR_MESSAGE_LENGTH],
+        traceback=text.traceback,
     )
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return _storable(words_of(error))
-    except Exception as second:
-        return f"(its text cannot be had: {type(second).__name__})"
-
-
-def _traceback_of(error: BaseException) -> str:
-    """Return the innermost frames from the user's own code on, without values; the end of it, where it is long."""
-    try:
-        frames = _after_ours(error.__traceback__)
-        text = _storable("".join(traceback.format_exception(type(error), error, frames, limit=-_FRAMES)))
-    except Exception as second:
-        return f"(the traceback cannot be had: {type(second).__name__})"
-    return text if len(text) <= MAX_TRACEBACK_LENGTH else f"...{text[3 - MAX_TRACEBACK_LENGTH :]}"
-
-
-def _storable(text: str) -> str:
-    # Before it is cut: surrogates, which cannot be stored, become longer.
-    return masked(text).encode("utf-8", "backslashreplace").decode()
-
-
-def _after_ours(frames: TracebackType | None) -> TracebackType | None:
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
-        frames = frames.tb_next
-    return frames

@@ -8,7 +8,7 @@ How rows are known is the source's: by position (`rows_by_position.py`), or by k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, LaunchRecord, PositionsCovered, Seal
 from checkpoint_spark.advising import InHand
 from checkpoint_spark.batches import Batch, Failed
+from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.flow import Finished, Flow, Speed
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
 from checkpoint_spark.steps.engine import Pipeline
@@ -82,7 +83,7 @@ class RowSource(Protocol[_Batch]):
 def run_task(
     task: Task,
     source: RowSource[_Batch],
-    pipeline: Pipeline,
+    steps: Pipeline | CarefulSteps,
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],
@@ -94,7 +95,7 @@ def run_task(
     link throws its segment away and goes on after what the winner sealed, if its source can; else it raises Retryable, unless the
     winner has sealed all. Returns when the chain ends in a `last` seal.
     """
-    _Work(task, source, pipeline, stager, ledger, clock, in_hand or InHand()).run()
+    _Work(task, source, steps, stager, ledger, clock, in_hand or InHand()).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class _Work(Generic[_Batch]):
 
     task: Task
     source: RowSource[_Batch]
-    pipeline: Pipeline
+    steps: Pipeline | CarefulSteps
     stager: Stager
     ledger: Ledger
     clock: Callable[[], float]
@@ -116,18 +117,23 @@ class _Work(Generic[_Batch]):
             if chain and chain[-1].last:
                 return
             most_rows = self.task.maximum_rows
-            sizing = BatchSizing(self.task.interval_s, least_rows=self.pipeline.least_rows, most_rows=most_rows)
+            sizing = BatchSizing(self.task.interval_s, least_rows=self.steps.least_rows, most_rows=most_rows)
             batches = self.source.rest(chain, sizing, lost)
-            sets_apart = self.task.allowance is not None
-            flow: Flow[_Batch] = Flow(self.pipeline, self.stager.arrow_schema, sets_apart, most_rows or MOST_ROWS)
-            finished = flow.finished(batches)
+            finished = self._finished(batches)
             try:
                 with closing(finished):
-                    self._seal_rest(chain, finished, Speed(sizing, self.pipeline.waits))
+                    self._seal_rest(chain, finished, Speed(sizing, self.steps.waits))
             except Superseded as error:
                 lost = error
                 continue
             return
+
+    def _finished(self, batches: Iterator[_Batch]) -> Generator[Finished[_Batch], None, None]:
+        if isinstance(self.steps, CarefulSteps):
+            return self.steps.finished(batches)
+        sets_apart, most_rows = self.task.allowance is not None, self.task.maximum_rows or MOST_ROWS
+        flow: Flow[_Batch] = Flow(self.steps, self.stager.arrow_schema, sets_apart, most_rows)
+        return flow.finished(batches)
 
     def _seal_rest(self, chain: tuple[Seal, ...], finished: Iterator[Finished[_Batch]], speed: Speed) -> None:
         link, failed, last = len(chain), sum(seal.rows_quarantined for seal in chain), False
@@ -156,6 +162,8 @@ class _Work(Generic[_Batch]):
             self.ledger.seals.put_seal(seal)
             link += 1
             failed += seal.rows_quarantined
+            if not last:
+                self.steps.sealed()
 
     def _quarantine_of(self, rows_before: int) -> QuarantineOfSegment | None:
         if self.task.allowance is None:
@@ -197,7 +205,7 @@ class _Segment(Generic[_Batch]):
             self._rows += rows
             if self._may_end_before(finished.following) and self._is_due(now - started, finished.following_rows):
                 return
-        self.work.pipeline.end()
+        self.work.steps.end()
         self.is_last = True
 
     def _set_apart(self, failed: dict[int, list[int]], one: Failed[_Batch]) -> None:
@@ -206,7 +214,7 @@ class _Segment(Generic[_Batch]):
         self.quarantine.add(one.batch.identity_of(one.number), one.batch.place.of_row(one.number), one.step, one.error)
 
     def _may_end_before(self, following: _Batch | None) -> bool:
-        return following is not None and following.may_begin_segment and not self.work.pipeline.is_uncertain
+        return following is not None and following.may_begin_segment and not self.work.steps.is_uncertain
 
     def _is_due(self, age_s: float, following_rows: int) -> bool:
         task, rows = self.work.task, self._rows + following_rows

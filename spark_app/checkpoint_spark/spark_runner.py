@@ -49,13 +49,21 @@ def run_tasks_with_spark(application: str, master: str, conf: Mapping[str, str],
         enter("RunningTasks")
         try:
             # The orders keep their place: partition n is task n of the plan. The seals of a try that fails stand.
-            context.parallelize(orders, len(orders)).foreach(execute)
+            context.parallelize(orders, len(orders)).foreach(_execute)
         except (Py4JError, PySparkException) as error:
             raise of_spark(error) from error
         finally:
             context.stop()
 
     return run_tasks
+
+
+def _execute(order: str) -> None:
+    """Run one task, in a worker of Spark."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    execute(order, context.attemptNumber() if context is not None else 0)
 
 
 def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay) -> RunDataFrames:

@@ -15,8 +15,10 @@ from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.advising import InHand, telling_of_task
 from checkpoint_spark.begun import open_note
+from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.code import use_code
 from checkpoint_spark.record_keys import authenticated
+from checkpoint_spark.step_process.process import Opening
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 
@@ -24,7 +26,8 @@ from checkpoint_spark.steps.engine import Pipeline
 class Order(Part):
     """What the driver sends to every task of an attempt.
 
-    `later`: columns that the table got after the write began. `at_once`: how many tasks run at once, at the most.
+    `later`: columns that the table got after the write began. `at_once`: how many tasks run at once, at the most. `careful`: rows
+    that end their process are looked for (`careful.py`).
     """
 
     uri: str
@@ -34,17 +37,22 @@ class Order(Part):
     target: Target
     later: tuple[str, ...] = ()
     at_once: int = 1
+    careful: bool = False
 
 
 def run_in_process(
     order: Order,
     number: int,
+    tries_before: int,
     storage: StorageSettings,
     keys: WriteKeys | None,
     launch_of: Callable[[Ledger], LaunchRecord],
-    run: Callable[[LaunchRecord, Pipeline, Stager, Ledger, InHand], None],
+    run: Callable[[LaunchRecord, Pipeline | CarefulSteps, Stager, Ledger, InHand], None],
 ) -> None:
-    """Make ready what a task needs, run it, and tell meanwhile what it has in hand. Raises CheckpointError."""
+    """Make ready what a task needs, run it, and tell meanwhile what it has in hand. Raises CheckpointError.
+
+    `tries_before`: how often Spark has begun the task in this attempt. The process of such a try may have ended on a row.
+    """
     key = EpochKey(order.uid, order.epoch)
     store, in_hand = open_store(order.uri, storage), InHand()
     ledger = Ledger(authenticated(store, keys), key)
@@ -53,7 +61,18 @@ def run_in_process(
     label = f"{order.attempt}-{number}"
     stager = stager_for(launch.operation, order.target, key, label, launch.target_file_size_bytes, storage)
     with telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, number), number, in_hand):
-        around = Surroundings(order.at_once, sets_apart=launch.on_row_error == "Quarantine", write=order.uid)
-        pipeline = Pipeline(launch.steps, order.later, open_note(os.environ), around)
-        in_hand.count_calls = pipeline.count_calls
-        run(launch, pipeline, stager, ledger, in_hand)
+        is_careful = order.careful or tries_before > 0
+        steps = _careful_steps(order, launch, stager) if is_careful else _pipeline(order, launch)
+        in_hand.count_calls = steps.count_calls
+        run(launch, steps, stager, ledger, in_hand)
+
+
+def _pipeline(order: Order, launch: LaunchRecord) -> Pipeline:
+    around = Surroundings(order.at_once, sets_apart=launch.on_row_error == "Quarantine", write=order.uid)
+    return Pipeline(launch.steps, order.later, open_note(os.environ), around)
+
+
+def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager) -> CarefulSteps:
+    sets_apart = launch.on_row_error == "Quarantine"
+    opening = Opening(launch.steps, stager.arrow_schema, sets_apart, order.later, order.at_once, order.uid)
+    return CarefulSteps(opening)

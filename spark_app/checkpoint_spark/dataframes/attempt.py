@@ -33,6 +33,7 @@ from checkpoint_protocol.quarantine import earlier_epochs
 from checkpoint_protocol.records import MAX_TASKS, InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
 from checkpoint_protocol.source import ProgramSource, SparkSource
 from checkpoint_spark.bundling import bundling
+from checkpoint_spark.careful import must_be_careful
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
 from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
@@ -40,11 +41,9 @@ from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
 from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
 from checkpoint_spark.failures import of_spark
 from checkpoint_spark.output import await_target, later_columns
+from checkpoint_spark.sampling import schema_of_sample
 from checkpoint_spark.steps.columns import declared_output
-from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_errors import END_TASK
-from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
 
 _INPUT_VIEW: Final = "input"
 _SAMPLE_ROWS: Final = 64
@@ -260,6 +259,7 @@ class _Work:
             expands=checked.expands,
             later=later_columns(self.ledger, self.launch, target),
             at_once=self.parallelism,
+            careful=must_be_careful(self.ledger, self.launch),
         )
         self._run(ready, order, skipped)
 
@@ -392,14 +392,14 @@ class _Work:
         table = ready.limit(_SAMPLE_ROWS).toArrow()
         rows = table.select([name for name in table.column_names if not name.startswith(keys.HIDDEN_PREFIX)])
         batches = rows.combine_chunks().to_batches()
-        pipeline = Pipeline(self.launch.steps)
+        careful = must_be_careful(self.ledger, self.launch)
         if not batches:
-            return pipeline.schema_of(pa.RecordBatch.from_pylist([], schema=rows.schema), Place("(no rows)", "rows", 0))
+            none = pa.RecordBatch.from_pylist([], schema=rows.schema)
+            return schema_of_sample(self.launch, careful, none, Place("(no rows)", "rows", 0))
         sample = batches[0]
         key_values = sample.select([sample.schema.names[0], *key_names])
         place = KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=key_values)
-        on_row_error = pass_over_failed_rows() if self.launch.on_row_error == "Quarantine" else END_TASK
-        return pipeline.schema_of(sample, place, on_row_error)
+        return schema_of_sample(self.launch, careful, sample, place)
 
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.

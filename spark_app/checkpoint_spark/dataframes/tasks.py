@@ -15,6 +15,7 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.advising import InHand
+from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.dataframes.rows_by_key import RowsByKey
 from checkpoint_spark.executor import storage_settings
 from checkpoint_spark.failures import end_task
@@ -44,22 +45,23 @@ def run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterato
     context = TaskContext.get()
     assert context is not None
     try:
-        _execute(PartitionOrder.model_validate_json(order_json), context.partitionId(), batches)
+        order = PartitionOrder.model_validate_json(order_json)
+        _execute(order, context.partitionId(), context.attemptNumber(), batches)
     except CheckpointError as error:
         end_task(error)
     return iter(())
 
 
-def _execute(order: PartitionOrder, number: int, batches: Iterator[pa.RecordBatch]) -> None:
+def _execute(order: PartitionOrder, number: int, tries_before: int, batches: Iterator[pa.RecordBatch]) -> None:
     def launch_of(ledger: Ledger) -> LaunchRecord:
         launch = ledger.attempts.read_launch(order.attempt)
         assert launch is not None
         return launch
 
-    def run(launch: LaunchRecord, pipeline: Pipeline, stager: Stager, ledger: Ledger, in_hand: InHand) -> None:
-        run_keyed_task(order, number, batches, launch, pipeline, stager, ledger, time.monotonic, in_hand)
+    def run(launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand) -> None:
+        run_keyed_task(order, number, batches, launch, steps, stager, ledger, time.monotonic, in_hand)
 
-    run_in_process(order, number, storage_settings(), record_keys(), launch_of, run)
+    run_in_process(order, number, tries_before, storage_settings(), record_keys(), launch_of, run)
 
 
 def run_keyed_task(
@@ -67,7 +69,7 @@ def run_keyed_task(
     number: int,
     batches: Iterator[pa.RecordBatch],
     launch: LaunchRecord,
-    pipeline: Pipeline,
+    steps: Pipeline | CarefulSteps,
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],
@@ -87,7 +89,7 @@ def run_keyed_task(
     task = Task.of(launch, number, Allowance.of(launch, record))
     title = f"partition {number} of the source"
     source = RowsByKey(batches, order.key_names, title, order.cuts, order.expands, put)
-    run_task(task, source, pipeline, stager, ledger, clock, in_hand)
+    run_task(task, source, steps, stager, ledger, clock, in_hand)
 
 
 def task_function(order: PartitionOrder) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -87,6 +87,8 @@ class Calls:
     _waiting: int = field(init=False, default=0)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     _running: set[Future[Any]] = field(init=False, default_factory=set)
+    #: Calls in threads that were given up and have not ended, and when that was.
+    _left: dict[object, float] = field(init=False, default_factory=dict)
     _is_stopped: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -105,6 +107,17 @@ class Calls:
     def is_uncertain(self) -> bool:
         """Whether a row was set apart and the service has not answered since: that may not be sealed yet."""
         return self._outages.is_uncertain
+
+    @property
+    def left_running(self) -> int:
+        """How many calls in threads were given up, and have not ended."""
+        return len(self._left)
+
+    @property
+    def hanging(self) -> int:
+        """How many of these have taken as long again since."""
+        timeout_s, now = self.step.timeout or 0.0, self.around.clock()
+        return sum(1 for since in list(self._left.values()) if now - since >= timeout_s)
 
     def end(self) -> None:
         """Say that no more rows come. Retryable(ServiceUnavailable) where no call was ever answered."""
@@ -244,8 +257,23 @@ class Calls:
             return MustWait(self.function(given))
         if self._threads is None:
             self._threads = CapacityLimiter(_MOST_THREADS)
-        # Nobody can end a thread: one that takes too long is left to itself.
-        return await anyio.to_thread.run_sync(self._plainly, given, convert, abandon_on_cancel=True, limiter=self._threads)
+        call, has_ended = object(), threading.Event()
+
+        def run() -> Any:
+            try:
+                return self._plainly(given, convert)
+            finally:
+                has_ended.set()
+                self._left.pop(call, None)
+
+        try:
+            # Nobody can end a thread: one that takes too long is left to itself.
+            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._threads)
+        except asyncio.CancelledError:
+            self._left[call] = self.around.clock()
+            if has_ended.is_set():
+                self._left.pop(call, None)
+            raise
 
     def _plainly(self, given: _Given, convert: Callable[[Any], _Made]) -> _Made | Raised | MustWait:
         try:

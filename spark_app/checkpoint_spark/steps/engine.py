@@ -8,19 +8,18 @@ that are left work or fail together. What a failure means is not decided here: s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, takewhile
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.steps import MOST_ROWS_OF_A_BATCH, Step
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.steps import Step
 from checkpoint_spark.advising import CallCounts
 from checkpoint_spark.begun import Begun, tell_nobody
 from checkpoint_spark.new_table_types import TypesByName
@@ -34,12 +33,11 @@ from checkpoint_spark.steps.loading import load
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_errors import END_TASK, OnRowError, Part
 from checkpoint_spark.steps.row_steps import Row, call_on_rows, rows_as_python
+from checkpoint_spark.steps.sizes import Sizes
 
 _LoadedStep = tuple[Step, Calls]
 #: Does some work in the thread that asks for the results, or has it done there.
 Do = Callable[[Callable[[], Any]], Any]
-#: Batches of sizes that have no smaller multiple in common are not exact.
-_MOST_EXACT_ROWS: Final = MOST_ROWS_OF_A_BATCH
 
 
 def do_here(work: Callable[[], Any]) -> Any:
@@ -86,28 +84,14 @@ class Pipeline:
         return bool(self._steps) and self._steps[0][0].input == "row"
 
     @property
-    def rows_at_once(self) -> int:
-        """How many rows the row steps do at once."""
-        return max((step.concurrency or 1 for step, _ in self._steps if step.input == "row"), default=1)
-
-    @property
-    def batches_at_once(self) -> int:
-        """How many batches the batch steps do at once."""
-        return max((step.concurrency or 1 for step, _ in self._steps if step.input != "row"), default=1)
-
-    @property
-    def exact_rows(self) -> int | None:
-        """Of how many rows the batches of the first batch step are to be; None where no step says so."""
-        sizes = [step.batch_size for step, _ in self._steps if step.batch_size is not None]
-        if not sizes:
-            return None
-        common = math.lcm(*sizes)
-        return common if common <= _MOST_EXACT_ROWS else max(sizes)
+    def sizes(self) -> Sizes:
+        """How many rows the steps want at a time."""
+        return Sizes([step for step, _ in self._steps])
 
     @property
     def least_rows(self) -> int:
         """The fewest rows that should be read at a time."""
-        return max(self.rows_at_once, self.exact_rows or 1)
+        return self.sizes.least_rows
 
     @property
     def is_uncertain(self) -> bool:
@@ -122,6 +106,24 @@ class Pipeline:
             sum(calls.in_flight for calls in of_steps),
             sum(calls.tries_again for calls in of_steps),
         )
+
+    @property
+    def calls_left_running(self) -> int:
+        """How many calls were given up, since they took too long, and have not ended: nobody can end a thread."""
+        return sum(calls.left_running for _, calls in self._steps)
+
+    def sealed(self) -> None:
+        """Say that all that was given is sealed, and more rows come.
+
+        Retryable(DriverFailed) where calls hang for good: they end with this process, and another one goes on after the seal.
+        """
+        for step, calls in self._steps:
+            if hanging := calls.hanging:
+                raise Retryable(
+                    reasons.DRIVER_FAILED,
+                    f"step {step.label!r}: {hanging} calls have not ended after twice their time (timeout); their process ends, "
+                    "and another one goes on after what is sealed",
+                )
 
     def end(self) -> None:
         """Say that no more rows come. Retryable(ServiceUnavailable) where a service has answered no call of the task."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -54,3 +54,25 @@ class Place:
     def of_made(self, label: str, count: int) -> Callable[[int], str]:
         """Return what names a row that a step makes of so many rows."""
         return lambda row: f"row {row} of what step {label!r} makes of {self.of_rows(count)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartPlace(Place):
+    """Where the rows of a batch lie from the row `first` on."""
+
+    whole: Place = field(kw_only=True)
+    first: int = field(kw_only=True)
+
+    def identity_of(self, row: int) -> tuple[str | int, ...]:
+        return self.whole.identity_of(self.first + row)
+
+    def of_row(self, row: int) -> str:
+        return self.whole.of_row(self.first + row)
+
+    def of_rows(self, count: int) -> str:
+        return f"{count} rows from {self.of_row(0)} on" if self.first else self.whole.of_rows(count)
+
+
+def part_of(whole: Place, first: int) -> Place:
+    """Return where the rows lie from one on."""
+    return PartPlace(whole.file, whole.unit, whole.start, whole=whole, first=first) if first else whole

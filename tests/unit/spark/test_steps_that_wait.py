@@ -15,58 +15,17 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import RowPosition
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.steps import Step
 from checkpoint_spark.batches import Failed
 from checkpoint_spark.flow import Finished, Flow
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failures import words_of
-from checkpoint_spark.steps.places import Place
+from tests.support.batches import Rows, batches
 
 SCHEMA = pa.schema([("id", pa.int64())])
 _modules = itertools.count()
-
-
-class Rows:
-    """A batch of numbered rows, from one number to before another."""
-
-    def __init__(self, start: int, end: int) -> None:
-        self.start, self.end = start, end
-        self.unreadable: CheckpointError | None = None
-
-    @property
-    def rows(self) -> pa.RecordBatch:
-        return pa.record_batch({"id": pa.array(range(self.start, self.end), pa.int64())})
-
-    @property
-    def place(self) -> Place:
-        return Place("in", "rows", self.start)
-
-    @property
-    def source_rows(self) -> int:
-        return self.end - self.start
-
-    @property
-    def positions(self) -> int:
-        return self.end - self.start
-
-    @property
-    def may_begin_segment(self) -> bool:
-        return True
-
-    def identity_of(self, number: int) -> RowPosition:
-        return RowPosition(range=Range(file=0, start=self.start + number, end=self.start + number + 1))
-
-    def slice(self, start: int, end: int) -> Rows:
-        return Rows(self.start + start, self.start + end)
-
-
-def batches(rows: int, size: int = 10) -> Iterator[Rows]:
-    for start in range(0, rows, size):
-        yield Rows(start, min(rows, start + size))
 
 
 class Seen:

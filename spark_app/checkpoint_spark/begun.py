@@ -73,7 +73,7 @@ def _line(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class LastBegun:
-    """What a process had begun last: the step, its rows; what the fault handler says of a signal, if anything, and where that was."""
+    """What a process had begun last: the step and its rows; what the fault handler says of a signal, if anything, and where."""
 
     step: str
     rows: str

@@ -201,7 +201,9 @@ def test_a_process_ends_with_its_task_also_where_a_call_holds_it_up(code: Code, 
         child = int(started.stdout.readline())
         started.kill()
 
-    wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, "the end of the process")
+    wait_until(
+        lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, "the end of the process"
+    )
 
 
 def test_a_call_that_holds_its_process_up_beyond_its_timeout_ends_it(
@@ -271,8 +273,7 @@ def test_a_service_that_answers_nobody_is_told_at_the_end(code: Code) -> None:
     steps = CarefulSteps(Opening((step,), SCHEMA, sets_apart=True))
 
     with pytest.raises(Retryable) as failed:
-        for finished in steps.finished(batches(4, 2)):
-            list(finished.results(lambda _: None))
+        [list(finished.results(lambda _: None)) for finished in steps.finished(batches(4, 2))]
 
     assert failed.value.reason == reasons.SERVICE_UNAVAILABLE
 
@@ -295,7 +296,9 @@ def test_steps_that_wait_do_many_rows_at_once_and_keep_their_order(
 
 
 def test_batches_have_the_size_that_the_step_asks_for(code: Code, opened: Callable[..., StepProcess]) -> None:
-    module = code("import pyarrow as pa\ndef work(batch):\n    return pa.record_batch({'id': [batch.num_rows] * batch.num_rows})\n")
+    module = code(
+        "import pyarrow as pa\ndef work(batch):\n    return pa.record_batch({'id': [batch.num_rows] * batch.num_rows})\n"
+    )
 
     reply = opened(row_step(f"{module}:work", input="arrow", batchSize=4)).apply(rows(10), PLACE)
 

@@ -1,13 +1,14 @@
-"""Steps that end the Python process of their task, with Spark: the failure names step, file and rows."""
+"""Rows on which a step ends the Python process of its task, with Spark: they are found alone, and named or set apart."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from checkpoint_operator.inspection import inspect_store
+from checkpoint_protocol.store import open_store
 from tests.end_to_end.keyed_writes import write_orc
 from tests.support.command_line import CommandLine
 from tests.support.places import Place
@@ -15,53 +16,76 @@ from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
 pytestmark = pytest.mark.spark
 
-ENDS = {"exit": "os._exit(3)", "fault": "ctypes.string_at(0)", "polite": "sys.exit(3)"}
+ENDS = {"exit": "os._exit(3)", "fault": "ctypes.string_at(0)", "memory": "bytearray(1 << 45)", "polite": "sys.exit(3)"}
 
 
-def ended(place: Place, folder: Path, end: str, source: Path | dict[str, Any]) -> tuple[int, str]:
-    """Run a write whose step ends its process at the row 5 so. Nothing is sealed before: so there is one attempt."""
+def write_of(place: Place, folder: Path, source: Path | dict[str, Any], ends: dict[int, str], **spec: Any) -> CommandLine:
+    """Return a write whose step ends its process at these rows so. The table is there: no row is sampled by a driver."""
     code = folder / "code"
     code.mkdir()
-    (code / "ending.py").write_text(
-        f"import ctypes, os, sys\ndef work(row):\n    if row['id'] == 5: {ENDS[end]}\n    return row\n"
-    )
+    body = "".join(f"    if row['id'] == {row}: {ENDS[end]}\n" for row, end in ends.items())
+    (code / "ending.py").write_text(f"import ctypes, os, sys\ndef work(row):\n{body}    return row\n")
     place.create(SCHEMA)
-    manifest = manifest_for(
-        place,
-        source,
-        steps=[{"call": "ending:work", "input": "row", "name": "predict"}],
-        code={"path": str(code)},
-        backoffLimit=0,
-    )
-    return CommandLine(folder / "cli", place, manifest).run()
+    steps = [{"call": "ending:work", "input": "row", "name": "predict"}]
+    manifest = manifest_for(place, source, steps=steps, code={"path": str(code)}, backoffLimit=0, **spec)
+    return CommandLine(folder / "cli", place, manifest)
+
+
+def by_key(folder: Path, rows: int) -> dict[str, Any]:
+    path = write_orc(rows_of(range(rows)), folder / "in", 1)
+    return {"spark": {"format": "orc", "paths": [str(path)], "keyColumns": ["id"]}}
 
 
 @pytest.mark.parametrize(("end", "how"), [("exit", "os._exit"), ("fault", "Segmentation fault")])
-def test_a_task_whose_process_is_gone_names_the_step_and_the_rows_that_had_begun(
+def test_a_row_that_ends_the_process_of_its_task_is_named_in_the_same_attempt(
     lance_place: Place, tmp_path: Path, end: str, how: str
 ) -> None:
-    code, output = ended(lance_place, tmp_path, end, write_inputs(tmp_path / "in", files=1, rows=20))
+    source = write_inputs(tmp_path / "in", files=1, rows=20)
+
+    code, output = write_of(lance_place, tmp_path, source, {5: end}).run()
 
     assert code == 1, output
-    for part in ("step 'predict' on rows ", "part-0.parquet", how):
-        assert part in output, output
+    assert "CodeFailed: step 'predict' ends its process on row 5 of " in output
+    assert "part-0.parquet" in output
+    assert how in output
+    assert "attempt 2" not in output
 
 
-def test_a_task_of_the_dataframe_way_names_the_step_and_the_rows_that_had_begun(lance_place: Place, tmp_path: Path) -> None:
-    table: pa.Table = rows_of(range(20))
-    folder = write_orc(table, tmp_path / "in", 1)
-
-    code, output = ended(
-        lance_place, tmp_path, "exit", {"spark": {"format": "orc", "paths": [str(folder)], "keyColumns": ["id"]}}
-    )
+def test_a_row_of_the_dataframe_way_that_ends_the_process_is_named_by_its_key(lance_place: Place, tmp_path: Path) -> None:
+    code, output = write_of(lance_place, tmp_path, by_key(tmp_path, 20), {5: "exit"}).run()
 
     assert code == 1, output
-    assert "step 'predict' on rows " in output, output
-    assert "of partition 0 of the source" in output, output
+    assert "CodeFailed: step 'predict' ends its process on the row with id=5" in output, output
+    assert "attempt 2" not in output
+
+
+@pytest.mark.parametrize("way", ["splits", "keys"])
+def test_rows_that_end_the_process_are_quarantined_with_how_and_all_others_are_committed(
+    lance_place: Place, tmp_path: Path, way: str
+) -> None:
+    ends = {5: "exit", 33: "fault", 34: "memory", 59: "polite"}
+    source = write_inputs(tmp_path / "in", files=2, rows=30) if way == "splits" else by_key(tmp_path, 60)
+    run = write_of(lance_place, tmp_path, source, ends, onRowError="Quarantine", quarantine={"maxRows": 4, "maxShare": "100%"})
+
+    code, output = run.run()
+
+    assert code == 0, output
+    assert "attempt 2" not in output
+    assert sorted(row["id"] for row in lance_place.rows()) == [row for row in range(60) if row not in ends]
+    shown = inspect_store(open_store(lance_place.checkpoint_uri, lance_place.settings))
+    (epoch,) = shown.writes[0].epochs
+    assert sorted(row.error for attempt in epoch.attempts for row in attempt.quarantined) == [
+        "MemoryError",
+        "SIGSEGV",
+        "SystemExit",
+        "os._exit",
+    ]
 
 
 def test_sys_exit_is_the_codes_failure_at_once_with_its_row(lance_place: Place, tmp_path: Path) -> None:
-    code, output = ended(lance_place, tmp_path, "polite", write_inputs(tmp_path / "in", files=1, rows=20))
+    source = write_inputs(tmp_path / "in", files=1, rows=20)
+
+    code, output = write_of(lance_place, tmp_path, source, {5: "polite"}).run()
 
     assert code == 1, output
     assert "CodeFailed: step 'predict' raised on row 5 of" in output

@@ -199,7 +199,7 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
             decode_schema(input_record.arrow_schema),
             world.reader(shipment.job, launch.source.paths[0]),
         ),
-        pipeline=Pipeline(launch.steps),
+        steps=Pipeline(launch.steps),
         stager=world.parts.stager(
             world.scheduler,
             world.files,

@@ -1,4 +1,4 @@
-"""Messages between a task and its step process, over a socket: a JSON object, and maybe Arrow data. Neither unpickles anything."""
+"""Messages between a task and its step process, over a socket: a JSON object, and maybe Arrow data. Nothing is unpickled."""
 
 from __future__ import annotations
 

@@ -472,3 +472,33 @@ def test_calls_are_made_no_faster_than_the_limit_allows(code: Code, seen: Seen) 
     run(step, rows=60, around=Surroundings(tasks=2))
 
     assert time.monotonic() - started >= 60 / 50 * 0.9
+
+
+def test_a_call_that_was_given_up_and_hangs_has_its_process_replaced_at_a_seal_but_not_while_it_may_still_end(
+    code: Code,
+) -> None:
+    now = [0.0]
+    hangs = code(
+        "threading = __import__('threading')\nsys.release = threading.Event()\nsys.release.wait(60)\nreturn row",
+        is_async=False,
+        timeout="50ms",
+        retry={"attempts": 1},
+    )
+    pipeline = Pipeline([hangs], around=Surroundings(sets_apart=True, clock=lambda: now[0]))
+    pipeline.sealed()
+    flow: Flow[Rows] = Flow(pipeline, SCHEMA, True)
+    (finished,) = flow.finished(batches(1))
+    list(finished.results(lambda _: None))
+
+    assert pipeline.calls_left_running == 1
+    pipeline.sealed()
+    now[0] = 0.1
+    with pytest.raises(Retryable, match="1 calls have not ended after twice their time") as replaced:
+        pipeline.sealed()
+    assert replaced.value.reason == reasons.DRIVER_FAILED
+
+    sys.release.set()  # type: ignore[attr-defined]
+    until = time.monotonic() + 30
+    while pipeline.calls_left_running and time.monotonic() < until:
+        time.sleep(0.01)
+    pipeline.sealed()

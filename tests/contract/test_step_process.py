@@ -34,6 +34,8 @@ from tests.support.step_processes import Behaviour
 
 PLACE = Place("/in/a.parquet", "rows", 100)
 SCHEMA = pa.schema([("id", pa.int64())])
+#: PyDLL keeps the interpreter's lock, as a regular expression does that takes hours.
+HELD_UP = "import ctypes\ndef work(row):\n    ctypes.PyDLL(None).sleep(600)\n"
 _numbers = itertools.count()
 
 Code = Callable[[str], str]
@@ -184,7 +186,8 @@ def _of_group(group: int) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process that a call holds up is not ended with its task")
 def test_a_process_ends_with_its_task_also_where_a_call_holds_it_up(code: Code, tmp_path: Path) -> None:
-    module = code("import re\ndef work(row):\n    re.match('(a|aa)*b', 'a' * 100)\n")
+    begun = tmp_path / "begun"
+    module = code(HELD_UP.replace("    ctypes", f"    open({str(begun)!r}, 'w').close()\n    ctypes"))
     task = (
         "import sys\n"
         "from checkpoint_spark.step_process.process import Opening, StepProcess\n"
@@ -199,6 +202,7 @@ def test_a_process_ends_with_its_task_also_where_a_call_holds_it_up(code: Code, 
     with subprocess.Popen([sys.executable, "-c", task], stdout=subprocess.PIPE, text=True, env=environment) as started:
         assert started.stdout is not None
         child = int(started.stdout.readline())
+        wait_until(begun.exists, "the call")
         started.kill()
 
     wait_until(
@@ -209,7 +213,7 @@ def test_a_process_ends_with_its_task_also_where_a_call_holds_it_up(code: Code, 
 def test_a_call_that_holds_its_process_up_beyond_its_timeout_ends_it(
     code: Code, opened: Callable[..., StepProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = code("import re\ndef work(row):\n    re.match('(a|aa)*b', 'a' * 100)\n")
+    module = code(HELD_UP)
     process = opened(row_step(f"{module}:work", timeout="1s"))
     seconds = itertools.count()
     # Each look at the clock is a second later; the process itself says each second of real time that it is alive.
@@ -303,6 +307,17 @@ def test_batches_have_the_size_that_the_step_asks_for(code: Code, opened: Callab
     reply = opened(row_step(f"{module}:work", input="arrow", batchSize=4)).apply(rows(10), PLACE)
 
     assert ids(reply.made) == [4] * 8 + [2] * 2
+
+
+def test_a_row_that_fails_behind_the_first_of_such_batches_has_its_own_number(
+    code: Code, opened: Callable[..., StepProcess]
+) -> None:
+    module = code("def work(batch):\n    if 6 in batch.column('id').to_pylist(): raise ValueError('six')\n    return batch\n")
+
+    reply = opened(row_step(f"{module}:work", input="arrow", batchSize=4)).apply(rows(10), PLACE)
+
+    assert [row.number for row in reply.failed] == [6]
+    assert ids(reply.made) == [0, 1, 2, 3, 4, 5, 7, 8, 9]
 
 
 def test_the_key_of_a_row_is_the_same_as_in_the_tasks_own_process(code: Code, opened: Callable[..., StepProcess]) -> None:

@@ -25,6 +25,8 @@ class Behaviour:
     kills: Callable[[int, int], bool] = lambda _row, _ends: False
     raises: frozenset[int] = frozenset()
     kills_at_start: bool = False
+    #: What a process raises when no more rows come.
+    at_end: Exception | None = None
     started: int = 0
     ends: int = 0
     closed: int = 0
@@ -47,7 +49,6 @@ class FakeStepProcess:
     calls_left_running: int = 0
     is_open: bool = False
     has_ended: bool = False
-    ends_said: int = 0
 
     def open(self) -> None:
         if self.behaviour.kills_at_start:
@@ -61,7 +62,8 @@ class FakeStepProcess:
         return self._made(rows, place).schema
 
     def end(self) -> None:
-        self.ends_said += 1
+        if self.behaviour.at_end is not None:
+            raise self.behaviour.at_end
 
     def close(self) -> None:
         self.behaviour.closed += 1

@@ -15,7 +15,7 @@ from checkpoint_protocol.records import ClosedRecord, FailureRecord
 from checkpoint_protocol.steps import Step
 from checkpoint_spark.batches import Failed
 from checkpoint_spark.careful import CarefulSteps, must_be_careful
-from checkpoint_spark.step_process.process import Opening
+from checkpoint_spark.step_process.process import Opening, StepProcessEnded
 from checkpoint_spark.steps.error_texts import text_of
 from tests.support.batches import Rows, batches
 from tests.support.records import launch, ledger_over
@@ -121,6 +121,20 @@ def test_without_quarantine_the_row_is_named_and_ends_the_attempt() -> None:
     assert refused.value.message.startswith("step 'predict' ends its process on row 37 of in, each time")
     assert KILLED.message in refused.value.message
     assert "onRowError: Quarantine" in refused.value.message
+
+
+def test_a_process_that_finds_at_the_end_that_a_service_has_answered_nobody_ends_the_task() -> None:
+    behaviour = Behaviour(at_end=Retryable(reasons.SERVICE_UNAVAILABLE, "all calls failed"))
+
+    with pytest.raises(Retryable, match="all calls failed"):
+        run(behaviour, 10, 10)
+
+    assert behaviour.closed == 1
+
+
+def test_a_process_that_ends_after_the_last_row_is_no_rows_fault() -> None:
+    with pytest.raises(Retryable, match="ended after the last row"):
+        run(Behaviour(at_end=StepProcessEnded(None, KILLED)), 10, 10)
 
 
 def test_parts_are_named_by_their_rows() -> None:

@@ -248,6 +248,11 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "a row step is given one row at a time; see concurrency",
             "batchSize",
         ),
+        Rule(
+            f"!{_is_given('memo')} || !self.memo || self.input == 'row'",
+            "batches are not the same in the next try, so that their results cannot be kept; a row step can have it",
+            "memo",
+        ),
     ),
     manifest.CheckpointSpec: (_never_changes("uri", "checkpoint.uri"),),
     manifest.Spec: (

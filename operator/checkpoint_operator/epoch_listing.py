@@ -48,6 +48,7 @@ def records_of(
     paths = {at.input, at.deleted, at.commit_record, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
     paths |= {path for path in listed for number in numbers if layout.number_of(path, at.works(number)) is not None}
+    paths |= {path for path in listed for number in numbers if layout.memo_of(path, at.memos(number)) is not None}
     paths |= {path for path in listed for number in numbers if layout.is_quarantine(path, at.quarantines(number))}
     # Named or not: a driver that died, or whose record did not win, leaves parts that nobody reads.
     folders = (at.input_parts, *(at.plan_parts(number) for number in numbers))

@@ -25,6 +25,7 @@
     staged/<uid>/<epoch>/<n>/keys/<task>-<token>.parquet   the keys that a seal names, where rows are known by keys
     staged/<uid>/<epoch>/<n>/progress.json        what driver n is at, for people: overwritten, no record
     staged/<uid>/<epoch>/<n>/progress/<task>.json      the same of a running task
+    staged/<uid>/<epoch>/<n>/memos/<task>/<k>-<token>.json   results of calls on rows that are not sealed yet: no record
 
 Numbers are written without leading zeros; listings are sorted as numbers by whoever needs an order.
 """
@@ -42,6 +43,7 @@ _SEAL = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})\.json")
 _BUNDLE = re.compile(r"bundle-(0|[1-9][0-9]{0,9})")
 _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
 _TOKEN = re.compile(r"[0-9a-f]{32}\.json")
+_MEMO = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.json")
 _KEYS = re.compile(r"(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.parquet")
 _NAME = re.compile(r"names/((?:cluster=[^/=]+/)?[^/=]+)/([^/]+?)(?:/([1-9][0-9]{0,9}))?\.json")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
@@ -231,6 +233,16 @@ class EpochLayout:
     def work(self, attempt: int, task: int) -> str:
         return f"{self.works(attempt)}{task}.json"
 
+    def memos(self, attempt: int) -> str:
+        return f"{self.staged}/{attempt}/memos/"
+
+    def memos_of_task(self, attempt: int, task: int) -> str:
+        return f"{self.memos(attempt)}{task}/"
+
+    def memo(self, attempt: int, task: int, link: int, token: str) -> str:
+        """`link`: of the segment that the task worked on."""
+        return f"{self.memos_of_task(attempt, task)}{link}-{token}.json"
+
 
 def is_keys_object(path: str, folder: str) -> bool:
     """Whether an object is `<keys folder><task>-<token>.parquet`."""
@@ -273,6 +285,12 @@ def is_part(path: str, folder: str) -> bool:
 def is_quarantine(path: str, folder: str) -> bool:
     """Whether an object is `<folder><token>.json`."""
     return _TOKEN.fullmatch(_below(path, folder)) is not None
+
+
+def memo_of(path: str, folder: str) -> tuple[int, int] | None:
+    """Return (task, link) of `<memos folder><task>/<link>-<token>.json`, or None."""
+    match = _MEMO.fullmatch(_below(path, folder))
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def bundle_of(path: str, folder: str) -> int | None:

@@ -178,6 +178,15 @@ class Spec(Section):
         return self
 
     @model_validator(mode="after")
+    def _keeps_results_of_rows_that_have_a_name(self) -> Spec:
+        batch_step = next((step for step in self.steps if step.input != "row"), None)
+        for number, step in enumerate(self.steps):
+            if step.memo and batch_step in self.steps[:number]:
+                why = "a batch step comes before, so that nobody knows of which source row a result is; move this step before it"
+                raise PydanticCustomError(AT_FIELD, "{error}", {"field": f"steps.{number}.memo", "error": why})
+        return self
+
+    @model_validator(mode="after")
     def _opens_no_foreign_scheme(self) -> Spec:
         # Here and not in the sections, so that a record that has one stays readable.
         for place, uri in self._uris():

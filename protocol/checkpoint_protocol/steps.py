@@ -12,7 +12,7 @@ from checkpoint_protocol.quantities import Duration
 from checkpoint_protocol.sections import Section, is_absent
 
 #: Fields of a step that only say how it is called. Results do not depend on them, so that they may change while a write runs.
-_WAYS_OF_CALLING: Final = frozenset({"concurrency", "batch_size", "timeout", "retry", "rate_limit"})
+_WAYS_OF_CALLING: Final = frozenset({"concurrency", "batch_size", "timeout", "retry", "rate_limit", "memo"})
 MOST_CONCURRENT_CALLS: Final = 4096
 MOST_ROWS_OF_A_BATCH: Final = 65_536
 
@@ -99,6 +99,13 @@ class Step(Section):
         "fewer, and more again as it allows.",
     )
 
+    memo: bool = Field(
+        default=False,
+        exclude_if=lambda memo: not memo,
+        description="Of a row step: what a call gives is kept in the checkpoint store until its row is sealed, so that after a "
+        "crash hardly any call is made again. For calls that are dear; rows come from the source or from row steps.",
+    )
+
     @property
     def label(self) -> str:
         return self.name or self.call
@@ -110,6 +117,13 @@ class Step(Section):
         A field that a later version adds is not in it unless it is given, so that the digest of a running write stays.
         """
         return self.model_dump_json(exclude=set(_WAYS_OF_CALLING))
+
+    @model_validator(mode="after")
+    def _keeps_rows_only(self) -> Step:
+        if self.memo and self.input != "row":
+            error = "batches are not the same in the next try, so that their results cannot be kept; a row step can have it"
+            raise PydanticCustomError(AT_FIELD, "{error}", {"field": "memo", "error": error})
+        return self
 
     @model_validator(mode="after")
     def _sizes_batches_only(self) -> Step:

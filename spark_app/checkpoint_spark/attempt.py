@@ -32,6 +32,7 @@ from checkpoint_spark.careful import must_be_careful
 from checkpoint_spark.code import use_code
 from checkpoint_spark.executor import TaskOrder
 from checkpoint_spark.input import fix_input, list_source
+from checkpoint_spark.memos import earlier_memos
 from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.reading import refuse_moved_rows, schema_to_read
 from checkpoint_spark.rows_by_position import ranges_of
@@ -101,6 +102,7 @@ def run_attempt(
     later = later_columns(ledger, launch, target)
     # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
     ledger.plans.put_plan(plan)
+    memos = earlier_memos(ledger, launch, plan.tasks)
     with bundling(ledger, attempt, plan.token):
         run_tasks(
             [
@@ -115,6 +117,7 @@ def run_attempt(
                     later=later,
                     at_once=min(parallelism, len(plan.tasks)),
                     careful=careful,
+                    memos=memos[number],
                 ).model_dump_json()
                 for number, pieces in enumerate(plan.tasks)
             ]

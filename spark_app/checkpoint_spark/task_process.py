@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from checkpoint_formats.port import Stager
 from checkpoint_formats.stagers import stager_for
@@ -17,17 +18,19 @@ from checkpoint_spark.advising import InHand, telling_of_task
 from checkpoint_spark.begun import open_note
 from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.code import use_code
+from checkpoint_spark.memos import Memos, MemosOf
 from checkpoint_spark.record_keys import authenticated
 from checkpoint_spark.step_process.process import Opening
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.memo_values import Memory
 
 
 class Order(Part):
     """What the driver sends to every task of an attempt.
 
     `later`: columns that the table got after the write began. `at_once`: how many tasks run at once, at the most. `careful`: rows
-    that end their process are looked for (`careful.py`).
+    that end their process are looked for (`careful.py`). `memos`: of which earlier tasks results of calls may be taken.
     """
 
     uri: str
@@ -38,6 +41,7 @@ class Order(Part):
     later: tuple[str, ...] = ()
     at_once: int = 1
     careful: bool = False
+    memos: tuple[MemosOf, ...] = ()
 
 
 def run_in_process(
@@ -60,19 +64,39 @@ def run_in_process(
     use_code(store, order.uid, launch.code)
     label = f"{order.attempt}-{number}"
     stager = stager_for(launch.operation, order.target, key, label, launch.target_file_size_bytes, storage)
-    with telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, number), number, in_hand):
+    with (
+        telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, number), number, in_hand),
+        _memory(order, number, tries_before, launch, ledger, in_hand) as memory,
+    ):
         is_careful = order.careful or tries_before > 0
-        steps = _careful_steps(order, launch, stager) if is_careful else _pipeline(order, launch)
+        steps = _careful_steps(order, launch, stager, memory) if is_careful else _pipeline(order, launch, memory)
         in_hand.count_calls = steps.count_calls
         run(launch, steps, stager, ledger, in_hand)
 
 
-def _pipeline(order: Order, launch: LaunchRecord) -> Pipeline:
-    around = Surroundings(order.at_once, sets_apart=launch.on_row_error == "Quarantine", write=order.uid)
+@contextmanager
+def _memory(
+    order: Order, number: int, tries_before: int, launch: LaunchRecord, ledger: Ledger, in_hand: InHand
+) -> Iterator[Memory | None]:
+    """Give where results of calls are kept and found, if a step asks for it."""
+    at_once = [step.concurrency or 1 for step in launch.steps if step.memo]
+    if not at_once:
+        yield None
+        return
+    memos = Memos(ledger, order.attempt, number, launch.code_digest, in_hand, max(at_once))
+    # Of a try before nobody has said here how far it came.
+    own = ((order.attempt, number, 0),) if tries_before else ()
+    memos.load((*own, *order.memos))
+    with memos.kept():
+        yield memos
+
+
+def _pipeline(order: Order, launch: LaunchRecord, memory: Memory | None) -> Pipeline:
+    around = Surroundings(order.at_once, launch.on_row_error == "Quarantine", order.uid, memory)
     return Pipeline(launch.steps, order.later, open_note(os.environ), around)
 
 
-def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager) -> CarefulSteps:
+def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> CarefulSteps:
     sets_apart = launch.on_row_error == "Quarantine"
-    opening = Opening(launch.steps, stager.arrow_schema, sets_apart, order.later, order.at_once, order.uid)
+    opening = Opening(launch.steps, stager.arrow_schema, sets_apart, order.later, order.at_once, order.uid, memory)
     return CarefulSteps(opening)

@@ -332,6 +332,32 @@ def test_the_key_of_a_row_is_the_same_as_in_the_tasks_own_process(code: Code, op
     assert len(set(ids(reply.made))) == 3
 
 
+class Kept(dict[str, str]):
+    """Implements Memory."""
+
+    def find(self, key: str) -> str | None:
+        return self.get(key)
+
+    def keep(self, key: str, text: str) -> None:
+        self[key] = text
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_results_are_kept_by_the_task_and_taken_from_there(code: Code, kind: str) -> None:
+    module = code(f"import os\n{kind} work(row):\n    return {{'id': os.getpid()}}\n")
+    memory = Kept()
+    opening = Opening((row_step(f"{module}:work", memo=True),), SCHEMA, True, write="ab" * 16, memory=memory)
+    made = []
+    for _ in range(2):
+        process = StepProcess(opening)
+        process.open()
+        made.append(ids(process.apply(rows(3), PLACE).made))
+        process.close()
+
+    assert len(memory) == 3
+    assert made[0] == made[1], "the second process has made no call: each would give its own number"
+
+
 def test_a_process_with_a_call_that_hangs_is_replaced(code: Code, tmp_path: Path) -> None:
     body = (
         "import os, time\n"

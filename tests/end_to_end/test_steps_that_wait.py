@@ -46,8 +46,8 @@ class Ask:
 """
 
 
-def asking(service: Service, place: Place, folder: Path, way: str, **step: Any) -> CommandLine:
-    """Return a write whose step asks the service about each row. It seals by rows alone."""
+def asking(service: Service, place: Place, folder: Path, way: str, most_rows: int | None = MOST_ROWS, **step: Any) -> CommandLine:
+    """Return a write whose step asks the service about each row. It seals by rows alone, or not before the end."""
     code = folder / "code"
     code.mkdir()
     (code / "asking.py").write_text(ASKING)
@@ -62,7 +62,7 @@ def asking(service: Service, place: Place, folder: Path, way: str, **step: Any) 
         source,
         steps=[{"call": "asking:Ask", "input": "row", "arguments": {"url": service.url}, "concurrency": CONCURRENCY, **step}],
         code={"path": str(code)},
-        checkpoint={"uri": place.checkpoint_uri, "interval": "1h", "maximumRows": MOST_ROWS},
+        checkpoint={"uri": place.checkpoint_uri, "interval": "1h", **({"maximumRows": most_rows} if most_rows else {})},
     )
     return CommandLine(folder / "cli", place, manifest)
 
@@ -102,6 +102,33 @@ def test_a_driver_killed_amid_calls_is_followed_by_one_that_asks_for_nothing_tha
     assert set(service.asked) == set(range(ROWS))
     again = sum(service.asked.values()) - ROWS
     assert again <= before.total() - sum(sealed), "only calls of rows that were not sealed are made again"
+
+
+@pytest.mark.parametrize(("way", "name"), [("splits", "iceberg-sql-disk"), ("keys", "lance-s3")])
+def test_after_a_kill_before_any_seal_hardly_a_call_is_made_again_whose_result_was_kept(
+    way: str, name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = make_place(name, tmp_path, request)
+    # Of four tasks none is done then.
+    held_after = ROWS // 5
+    with serving(Service(held_after=held_after)) as service:
+        command = asking(service, place, tmp_path, way, most_rows=None, memo=True)
+        runner = command.start()
+        wait_until(lambda: service.asked.total() > held_after, "calls that wait")
+
+        kill_with_all_below(driver_of(runner))
+        service.open()
+        code, output = wait_for_end(runner)
+
+    assert code == 0, output
+    assert_exactly_once(place, range(ROWS))
+    ledger = command.ledger()
+    assert ledger is not None
+    assert not seals_of(ledger, 1)
+    assert set(service.asked) == set(range(ROWS))
+    again = sum(service.asked.values()) - ROWS
+    assert again <= 2 * 2 * CONCURRENCY, "two tasks at once: the calls on their way, and as many results that were not put yet"
+    assert not list(ledger.store.list(ledger.at.memos(2))), "what is sealed is not kept"
 
 
 def test_the_example_asks_a_service_that_refuses_now_and_then_about_every_airport_once(

@@ -50,6 +50,7 @@ _PROGRAM: Final = {"call": "jobs.nightly:main", "keyColumns": ["id", "day"]}
 GOOD: Final[dict[str, dict[str, Any]]] = {
     "the smallest": {},
     "a name as long as may be": {"metadata__name": "a" * 45},
+    "results of calls kept": {"spec__steps": [{"call": "m:f", "input": "row", "memo": True}]},
     "several paths": {"spec__source__files__paths": ["/a", "s3://b/c"]},
     "null where a field is optional": {
         "spec__source__columns": None,
@@ -253,6 +254,7 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "an unknown field of the source": {"spec__source__flies": {}},
     "an unknown field of files": {"spec__source__files__pahts": ["/a"]},
     "an unknown option": {"spec__source__files__csv": {"delimeter": ";"}},
+    "results of batches kept": {"spec__steps": [{"call": "m:f", "memo": True}]},
     "an unknown field of a step": {"spec__steps": [{"call": "m:f", "argument": {}}]},
     "an unknown field of a sink": {"spec__sink": {"none": {"table": "x"}}},
     "an unknown field of the driver": {"spec__driver": {"xyzzy": 1}},

@@ -40,6 +40,7 @@ from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
 from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
 from checkpoint_spark.failures import of_spark
+from checkpoint_spark.memos import earlier_memos_by_number
 from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.sampling import schema_of_sample
 from checkpoint_spark.steps.columns import declared_output
@@ -260,6 +261,7 @@ class _Work:
             later=later_columns(self.ledger, self.launch, target),
             at_once=self.parallelism,
             careful=must_be_careful(self.ledger, self.launch),
+            memos=earlier_memos_by_number(self.ledger, self.launch),
         )
         self._run(ready, order, skipped)
 

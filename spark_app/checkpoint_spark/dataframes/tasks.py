@@ -61,6 +61,7 @@ def _execute(order: PartitionOrder, number: int, tries_before: int, batches: Ite
     def run(launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand) -> None:
         run_keyed_task(order, number, batches, launch, steps, stager, ledger, time.monotonic, in_hand)
 
+    order = order.model_copy(update={"memos": tuple(of for of in order.memos if of[1] == number)})
     run_in_process(order, number, tries_before, storage_settings(), record_keys(), launch_of, run)
 
 

@@ -11,7 +11,7 @@ SOCKET and NOTE are open file descriptors: of the socket to the task, and of the
     end     no more rows come                         -> done
 
 Instead of these: `error`, one of ours; `memory`, after which it ends; `defect`. Meanwhile it says each second that it is `alive`,
-and asks (`ask`) for the names of rows.
+asks (`ask`) for the names of rows and for results of calls that are kept, and has such results kept (`keep`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OUT_OF_MEMORY: Final = 3
 _PR_SET_PDEATHSIG: Final = 1
 _MIB: Final = 1 << 20
 
-_Ask = Callable[[str, int], Any]
+_Ask = Callable[[str, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,21 @@ class _AskedPlace(Place):
 
     def of_rows(self, count: int) -> str:
         return str(self.ask("of_rows", count))
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedMemory:
+    """Implements Memory by the task's, which is asked."""
+
+    ask: _Ask
+    send: Callable[[Message], None]
+
+    def find(self, key: str) -> str | None:
+        found = self.ask("memo", key)
+        return None if found is None else str(found)
+
+    def keep(self, key: str, text: str) -> None:
+        self.send(Message({"is": "keep", "key": key, "text": text}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +190,8 @@ class StepProcess:
     def _open(self, said: dict[str, Any], schema: pa.Schema | None) -> None:
         steps = [Step.model_validate_json(text) for text in said["steps"]]
         self._schema, self._sets_apart = schema, said["setsApart"]
-        around = Surroundings(said["tasks"], self._sets_apart, said["write"])
+        memory = _AskedMemory(self._ask, self._send) if said["hasMemory"] else None
+        around = Surroundings(said["tasks"], self._sets_apart, said["write"], memory)
         self._pipeline = Pipeline(steps, said["optional"], self.begun, around)
         # After setup(): what that takes, each process of the steps has.
         self._left_bytes = limit_memory()
@@ -202,9 +218,9 @@ class StepProcess:
         counts = self._pipeline.count_calls() if self._pipeline is not None else None
         return [] if counts is None else [counts.ended, counts.in_flight, counts.tries_again]
 
-    def _ask(self, what: str, number: int) -> Any:
+    def _ask(self, what: str, of: Any) -> Any:
         with self._asking:
-            self._send(Message({"is": "ask", "what": what, "number": number}))
+            self._send(Message({"is": "ask", "what": what, "of": of}))
             answer = self.wire.receive()
         assert answer is not None
         return answer.said["answer"]

@@ -22,6 +22,7 @@ from checkpoint_protocol.steps import Step
 from checkpoint_spark.begun import LastBegun, last_begun
 from checkpoint_spark.step_process.wire import Message, Wire, with_batch, with_schema
 from checkpoint_spark.steps.error_texts import ErrorText
+from checkpoint_spark.steps.memo_values import Memory
 from checkpoint_spark.steps.places import Place
 
 _CHILD: Final = "checkpoint_spark.step_process.child"
@@ -34,7 +35,10 @@ _FAMILIES: Final = {family.family: family for family in (Retryable, NeedsChange,
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a step process makes its pipeline of. `optional` are columns that a row may leave out."""
+    """What a step process makes its pipeline of. `optional` are columns that a row may leave out.
+
+    `memory`: where results of calls are kept and found, in the task's own process; None: nowhere.
+    """
 
     steps: tuple[Step, ...]
     schema: pa.Schema | None
@@ -42,6 +46,7 @@ class Opening:
     optional: tuple[str, ...] = ()
     tasks: int = 1
     write: str = ""
+    memory: Memory | None = None
 
     @property
     def message(self) -> Message:
@@ -52,6 +57,7 @@ class Opening:
             "optional": list(self.optional),
             "tasks": self.tasks,
             "write": self.write,
+            "hasMemory": self.memory is not None,
         }
         return with_schema(said, self.schema)
 
@@ -180,9 +186,11 @@ class StepProcess:
                 case "alive":
                     self._counted(said)
                 case "ask":
-                    assert place is not None
                     with suppress(OSError):
-                        self._wire.send(Message({"answer": _answer(place, said["what"], said["number"])}))
+                        self._wire.send(Message({"answer": self._answer(place, said["what"], said["of"])}))
+                case "keep":
+                    if self.opening.memory is not None:
+                        self.opening.memory.keep(said["key"], said["text"])
                 case "done":
                     self._counted(said)
                     self.is_uncertain, self.calls_left_running = said["uncertain"], said["hanging"]
@@ -198,6 +206,14 @@ class StepProcess:
                     raise RuntimeError(said["text"])
                 case _:
                     yield message
+
+    def _answer(self, place: Place | None, what: str, of: Any) -> Sequence[str | int] | str | None:
+        if what == "memo":
+            return self.opening.memory.find(of) if self.opening.memory is not None else None
+        assert place is not None
+        if what == "identity_of":
+            return place.identity_of(of)
+        return place.of_row(of) if what == "of_row" else place.of_rows(of)
 
     def _counted(self, said: dict[str, Any]) -> None:
         if said["calls"]:
@@ -245,12 +261,6 @@ def _how(code: int, last: LastBegun | None) -> ErrorText:
     fault = f": {last.fault}{last.where}" if last is not None and last.fault else ""
     hint = " (for want of memory, if it was the kernel)" if -code == signal.SIGKILL else ""
     return ErrorText(name, f"its process was ended by {name}{hint}{fault}")
-
-
-def _answer(place: Place, what: str, number: int) -> Sequence[str | int] | str:
-    if what == "identity_of":
-        return place.identity_of(number)
-    return place.of_row(number) if what == "of_row" else place.of_rows(number)
 
 
 def _has_file(stream: Any) -> bool:

@@ -26,6 +26,7 @@ from checkpoint_protocol.quantities import format_duration
 from checkpoint_protocol.steps import Retry, Step
 from checkpoint_spark.steps import event_loop, row_keys
 from checkpoint_spark.steps.failures import Raised, cause_of
+from checkpoint_spark.steps.memo_values import Memory
 from checkpoint_spark.steps.outages import Outages, Tried, Verdict
 from checkpoint_spark.steps.rate_limit import Pacing
 from checkpoint_spark.steps.row_keys import NamedRow
@@ -45,11 +46,13 @@ class Surroundings:
     """What the calls of a task have in common.
 
     `tasks`: how many run at once. `sets_apart`: rows that fail are set apart, and do not end the task. `write`: its uid.
+    `memory`: where results are kept of steps that ask for it; None: nowhere.
     """
 
     tasks: int = 1
     sets_apart: bool = False
     write: str = ""
+    memory: Memory | None = None
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep

@@ -18,7 +18,7 @@ class NamedRow:
     """A row that a step is called with. `write`: whose it is.
 
     `number`: of its source row in its batch; None where a batch step has made it. `ordinal`: which of the rows it is that the row
-    steps before have made of that one.
+    steps before have made of that one. `memo`: under which the result of its call is kept; None: it is not.
     """
 
     write: str
@@ -26,6 +26,7 @@ class NamedRow:
     place: Place
     number: int | None
     ordinal: int
+    memo: str | None = None
 
     def key(self) -> str:
         if self.number is None:

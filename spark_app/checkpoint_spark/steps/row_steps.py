@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
 
+from checkpoint_spark.steps import row_keys
 from checkpoint_spark.steps.calls import Calls
 from checkpoint_spark.steps.failures import Raised
+from checkpoint_spark.steps.memo_values import Memory, encode, memo_key, rows_of
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_keys import NamedRow
 from checkpoint_spark.steps.waiting import refuse_unawaited
@@ -25,15 +29,44 @@ def call_on_rows(
     One row at a time, when it is asked for, and rows of source rows that are among `failed` by then are passed over. A step that
     waits is called on all of them together.
     """
+    memory = calls.around.memory if calls.step.memo else None
+    convert = rows_of_result if memory is None else partial(_kept, memory)
+    asked = (_ask(row, named, memory) for row, named in _named(calls, rows, place))
     if calls.waits:
-        given = list(_named(calls, rows, place))
-        called = [(row, named) for row, named in given if not isinstance(row, Raised)]
-        made = iter(calls.together([row for row, _ in called], rows_of_result, [named for _, named in called]))
-        yield from ((row if isinstance(row, Raised) else next(made), named.number) for row, named in given)
+        all_asked = list(asked)
+        called = [one for one in all_asked if one.known is None]
+        made = iter(calls.together([one.row for one in called], convert, [one.named for one in called]))
+        yield from ((next(made) if one.known is None else one.known, one.named.number) for one in all_asked)
         return
-    for row, named in _named(calls, rows, place):
-        if named.number not in failed:
-            yield row if isinstance(row, Raised) else calls.directly(row, rows_of_result, named), named.number
+    for one in asked:
+        if one.named.number not in failed:
+            yield calls.directly(one.row, convert, one.named) if one.known is None else one.known, one.named.number
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A row for a step. `known`: what comes of it without a call; None: it is to be called."""
+
+    row: dict[str, Any]
+    named: NamedRow
+    known: list[dict[str, Any]] | Raised | None
+
+
+def _ask(row: dict[str, Any] | Raised, named: NamedRow, memory: Memory | None) -> _Asked:
+    if isinstance(row, Raised):
+        return _Asked({}, named, row)
+    if memory is None or (key := memo_key(named, row)) is None:
+        return _Asked(row, named, None)
+    kept = memory.find(key)
+    return _Asked(row, replace(named, memo=key), rows_of(kept) if kept is not None else None)
+
+
+def _kept(memory: Memory, result: Any) -> list[dict[str, Any]]:
+    """Return the rows that a step gives, and keep them."""
+    rows, named = rows_of_result(result), row_keys.current.get()
+    if named is not None and named.memo is not None and (text := encode(rows)) is not None:
+        memory.keep(named.memo, text)
+    return rows
 
 
 def _named(

@@ -118,6 +118,7 @@ CALLING: dict[str, Any] = {
     "timeout": "5s",
     "retry": {"attempts": 2, "firstDelay": "2s", "mostDelay": "9s", "on": ["APIError"]},
     "rateLimit": {"calls": 10, "per": "1m"},
+    "memo": True,
 }
 
 
@@ -138,7 +139,7 @@ def test_every_field_of_a_step_was_decided_to_be_in_the_digest_or_not() -> None:
     """One that is added has to be named here, and to be left out where it says only how a step is called."""
     assert set(Step.model_fields) == {
         *("call", "input", "name", "arguments", "output"),
-        *("concurrency", "batch_size", "timeout", "retry", "rate_limit"),
+        *("concurrency", "batch_size", "timeout", "retry", "rate_limit", "memo"),
     }
 
 

@@ -67,6 +67,15 @@ def test_a_wrong_manifest_is_refused(changes: dict[str, Any]) -> None:
     assert problems(manifest(**changes))
 
 
+def test_results_are_not_kept_behind_a_batch_step() -> None:
+    rows, batches, kept = ({"call": "m:f", "input": kind} for kind in ("row", "arrow", "row"))
+    kept["memo"] = True  # type: ignore[assignment]
+
+    assert spec(steps=[rows, kept, batches]).steps[1].memo
+    (line,) = problems(manifest(spec__steps=[rows, batches, kept]))
+    assert line.startswith("spec.steps.2.memo: a batch step comes before")
+
+
 def test_a_manifest_survives_its_own_printing() -> None:
     full = manifest(
         spec__steps=[

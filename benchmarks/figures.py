@@ -38,6 +38,7 @@ FIGURES = (
         6,
         "a service of 50 ms asked about each row, 64 at once: checkpointed / a script with asyncio",
     ),
+    Figure("memo-kill", "memo_kill", 5, "a driver killed at 90 % of the calls of a step with memo: calls made twice / the bound"),
     Figure("bytes-written", "bytes_written", 2, "bytes on disk: with seals and records / the bare table"),
     Figure("anti-join", "anti_join", 14, "20 M rows without 10 M sealed keys: ours / the best of Spark's own strategies"),
     Figure("keys-at-scale", "keys_at_scale", 8, "100 M rows by keys, a kill at half: the memory of all processes / 6 GiB"),

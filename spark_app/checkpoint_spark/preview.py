@@ -46,6 +46,7 @@ from checkpoint_spark.spark_runner import fast_start, first_rows_by_spark
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.loading import closing_steps
 
 #: In so many pieces of the source rows are looked for that `where` takes.
 _MOST_PIECES: Final = 1_000
@@ -63,11 +64,12 @@ class Preview:
 
     def run(self, batches: Iterator[BatchT]) -> None:
         """Do the first rows of the batches. Raises what ends a task."""
-        pipeline = Pipeline(self.launch.steps, around=Surroundings(sets_apart=True, write=self.launch.token))
-        flow: Flow[BatchT] = Flow(pipeline, declared_output(self.launch.steps), True, self.most_rows)
-        for finished in flow.finished(self._first(batches)):
-            self.given += finished.results(self._note)
-        pipeline.end()
+        with closing_steps():
+            pipeline = Pipeline(self.launch.steps, around=Surroundings(sets_apart=True, write=self.launch.token))
+            flow: Flow[BatchT] = Flow(pipeline, declared_output(self.launch.steps), True, self.most_rows)
+            for finished in flow.finished(self._first(batches)):
+                self.given += finished.results(self._note)
+            pipeline.end()
 
     def _first(self, batches: Iterator[BatchT]) -> Iterator[BatchT]:
         for batch in batches:

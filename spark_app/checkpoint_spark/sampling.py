@@ -8,6 +8,7 @@ from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.step_process.process import Opening
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_errors import END_TASK
 from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
@@ -18,4 +19,5 @@ def schema_of_sample(launch: LaunchRecord, careful: bool, rows: pa.RecordBatch, 
     sets_apart = launch.on_row_error == "Quarantine"
     if careful:
         return CarefulSteps(Opening(launch.steps, None, sets_apart)).schema_of(rows, place)
-    return Pipeline(launch.steps).schema_of(rows, place, pass_over_failed_rows() if sets_apart else END_TASK)
+    with closing_steps():
+        return Pipeline(launch.steps).schema_of(rows, place, pass_over_failed_rows() if sets_apart else END_TASK)

@@ -23,6 +23,7 @@ from checkpoint_spark.record_keys import authenticated
 from checkpoint_spark.step_process.process import Opening
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.memo_values import Memory
 
 
@@ -67,6 +68,7 @@ def run_in_process(
     with (
         telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, number), number, in_hand),
         _memory(order, number, tries_before, launch, ledger, in_hand) as memory,
+        closing_steps(),
     ):
         is_careful = order.careful or tries_before > 0
         steps = _careful_steps(order, launch, stager, memory) if is_careful else _pipeline(order, launch, memory)

@@ -8,7 +8,7 @@ SOCKET and NOTE are open file descriptors: of the socket to the task, and of the
     open    the steps, and the table's schema         -> done
     apply   rows                                      -> made, failed ..., done
     sample  rows                                      -> schema (of a new table for what the steps make of them)
-    end     no more rows come                         -> done
+    end     no more rows come; closes the steps       -> done
 
 Instead of these: `error`, one of ours; `memory`, after which it ends; `defect`. Meanwhile it says each second that it is `alive`,
 asks (`ask`) for the names of rows and for results of calls that are kept, and has such results kept (`keep`).
@@ -43,6 +43,7 @@ from checkpoint_spark.step_process.wire import Message, Wire, with_batch, with_s
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.error_texts import text_of
+from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place, part_of
 from checkpoint_spark.steps.row_errors import END_TASK
 from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
@@ -175,7 +176,8 @@ class StepProcess:
                 schema = self._opened.schema_of(rows, self._place, on_row_error)
                 self._send(with_schema({"is": "schema"}, schema))
             case "end":
-                self._opened.end()
+                with closing_steps():
+                    self._opened.end()
                 self._done()
 
     @property

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.steps import Step
+from checkpoint_spark.said import sayable
 from checkpoint_spark.steps import event_loop
 from checkpoint_spark.steps.failures import cause_of
 from checkpoint_spark.steps.waiting import awaited, is_async
 
 _Callable = Callable[..., Any]
+#: So long an async close() may take.
+_CLOSE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class Loaded:
 
 
 _instances: dict[str, Loaded] = {}
+#: What is to be closed, in the order in which it was made: what it is known by, the label of its step, and the instance.
+_to_close: list[tuple[str, str, Any]] = []
 _instances_lock = threading.Lock()
 
 
@@ -39,6 +46,28 @@ def load(step: Step) -> Loaded:
         if identity not in _instances:
             _instances[identity] = _make(step)
         return _instances[identity]
+
+
+@contextmanager
+def closing_steps() -> Iterator[None]:
+    """Call close() of what is made in the body and has one, after it, the last first. Such a class is made anew the next time.
+
+    What it raises goes to the log: the rows are sealed by then, or the task has failed for another reason.
+    """
+    try:
+        yield
+    finally:
+        while _to_close:
+            identity, label, instance = _to_close.pop()
+            with _instances_lock:
+                _instances.pop(identity, None)
+            try:
+                # In this thread, as the step was made: a connection may belong to it.
+                if inspect.isawaitable(closing := instance.close()):
+                    event_loop.submit(awaited(closing)).result(_CLOSE_S)
+            except BaseException as error:  # user code: see code_failed
+                why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                sys.stderr.write(f"{sayable(f'step {label!r}: close() raised {why}')}\n")
 
 
 def _make(step: Step) -> Loaded:
@@ -68,6 +97,8 @@ def _make(step: Step) -> Loaded:
                 event_loop.run(awaited(made))
             if not callable(instance):
                 raise TypeError(f"{attribute} has no __call__ method")
+            if callable(getattr(instance, "close", None)):
+                _to_close.append((step.result_json, step.label, instance))
             return Loaded(instance, is_async(instance))
     except CheckpointError:
         raise

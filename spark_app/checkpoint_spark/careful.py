@@ -32,6 +32,8 @@ from checkpoint_spark.steps.sizes import Sizes
 _PARTS: Final = 16
 #: A row that is alone ends the process so often before it has failed: the first time may be chance.
 _MOST_ENDS: Final = 2
+#: How attempts end whose processes do not say why.
+_SILENT_ENDS: Final = (reasons.DRIVER_FAILED, reasons.DRIVER_OUT_OF_MEMORY, reasons.NO_PROGRESS)
 #: Beside the rows that are done at once, so that their slowest calls are waited for less often.
 _ROUNDS: Final = 4
 
@@ -62,7 +64,7 @@ class Process(Protocol):
 
 
 def must_be_careful(ledger: Ledger, launch: LaunchRecord) -> bool:
-    """Return whether the attempt before this one has sealed nothing, and nobody knows why, or its processes have ended so.
+    """Return whether the attempt before this one has sealed nothing, and its processes have ended, or hung, and nobody knows why.
 
     Bounds effort only: no result rests on it.
     """
@@ -72,7 +74,7 @@ def must_be_careful(ledger: Ledger, launch: LaunchRecord) -> bool:
     closed, failure = ledger.attempts.read_closed(before), ledger.attempts.read_failure(before)
     if closed is None or any(closed.chain_lengths):
         return False
-    return failure is None or failure.reason in (reasons.DRIVER_FAILED, reasons.DRIVER_OUT_OF_MEMORY)
+    return failure is None or failure.reason in _SILENT_ENDS
 
 
 @dataclass(slots=True)

@@ -200,7 +200,7 @@ def careful(attempt: int, sealed: tuple[int, ...] | None, said: str | None) -> b
     return must_be_careful(ledger, launch(attempt))
 
 
-@pytest.mark.parametrize("said", [None, reasons.DRIVER_FAILED, reasons.DRIVER_OUT_OF_MEMORY])
+@pytest.mark.parametrize("said", [None, reasons.DRIVER_FAILED, reasons.DRIVER_OUT_OF_MEMORY, reasons.NO_PROGRESS])
 @pytest.mark.parametrize("sealed", [(), (0, 0)])
 def test_an_attempt_is_careful_after_one_whose_process_ended_without_a_seal(sealed: tuple[int, ...], said: str | None) -> None:
     assert careful(2, sealed, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.macs import without_mac
 from checkpoint_protocol.manifest import parse_manifest
 from checkpoint_protocol.records import Seal
 from devtools.ports import free_port
@@ -85,7 +87,6 @@ def test_a_driver_killed_amid_calls_is_followed_by_one_that_asks_for_nothing_tha
 
         # Task processes that are left would wait for the service, and go on when it answers.
         kill_with_all_below(driver_of(runner))
-        before = service.asked.copy()
         service.open()
         code, output = wait_for_end(runner)
 
@@ -101,7 +102,18 @@ def test_a_driver_killed_amid_calls_is_followed_by_one_that_asks_for_nothing_tha
     assert sum(seal.rows_read for seal in seals_of(ledger, 2)) == ROWS - sum(sealed)
     assert set(service.asked) == set(range(ROWS))
     again = sum(service.asked.values()) - ROWS
-    assert again <= before.total() - sum(sealed), "only calls of rows that were not sealed are made again"
+    # Not what the service had counted at the kill: what was sent before may be read after it.
+    asked_at_most = ROWS // 2 + 2 * CONCURRENCY
+    assert again <= asked_at_most - sum(sealed), "only calls of rows that were not sealed are made again"
+
+
+def results_kept(command: CommandLine) -> int:
+    """Return how many results of the first attempt lie in the store."""
+    ledger = command.ledger()
+    if ledger is None:
+        return 0
+    objects = [ledger.store.get(stored.path, 1 << 20) for stored in ledger.store.list(ledger.at.memos(1))]
+    return sum(len(json.loads(without_mac(data))["calls"]) for data in objects if data is not None)
 
 
 @pytest.mark.parametrize(("way", "name"), [("splits", "iceberg-sql-disk"), ("keys", "lance-s3")])
@@ -114,7 +126,7 @@ def test_after_a_kill_before_any_seal_hardly_a_call_is_made_again_whose_result_w
     with serving(Service(held_after=held_after)) as service:
         command = asking(service, place, tmp_path, way, most_rows=None, memo=True)
         runner = command.start()
-        wait_until(lambda: service.asked.total() > held_after, "calls that wait")
+        wait_until(lambda: results_kept(command) == held_after, "all that was answered, which is kept")
 
         kill_with_all_below(driver_of(runner))
         service.open()
@@ -127,7 +139,7 @@ def test_after_a_kill_before_any_seal_hardly_a_call_is_made_again_whose_result_w
     assert not seals_of(ledger, 1)
     assert set(service.asked) == set(range(ROWS))
     again = sum(service.asked.values()) - ROWS
-    assert again <= 2 * 2 * CONCURRENCY, "two tasks at once: the calls on their way, and as many results that were not put yet"
+    assert again <= 2 * CONCURRENCY, "two tasks at once: the calls that were on their way"
     assert not list(ledger.store.list(ledger.at.memos(2))), "what is sealed is not kept"
 
 

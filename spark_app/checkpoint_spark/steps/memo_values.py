@@ -1,8 +1,8 @@
 """Results of calls as text that gives exactly the same Python values back, or none at all.
 
 JSON, with a tag for what it does not have. Nothing is unpickled: the text comes from a store. What is not known here is not
-kept, and its row is called again: a result that comes back as something else (a tuple as a list, a numpy number as an int) could
-be stored as another value.
+kept, and its row is called again: a result that comes back as something else (a numpy number as an int) could be stored as
+another value. All that rows of Arrow have is known: times with zones and nanoseconds, tuples of maps.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final, Protocol, cast
 from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
 
 from checkpoint_spark.steps.row_keys import NamedRow
 
 _TAG: Final = "$"
+#: datetime.UTC, which is not the zone of that name.
+_UTC: Final = "datetime.UTC"
 _DIGITS: Final = 32
 
 
@@ -40,7 +45,6 @@ def _bytes_of(text: str) -> bytes:
 
 _READ: Final[dict[str, Callable[[str], Any]]] = {
     "bytes": _bytes_of,
-    "datetime": datetime.fromisoformat,
     "date": date.fromisoformat,
     "time": time.fromisoformat,
     "decimal": Decimal,
@@ -61,7 +65,7 @@ def rows_of(text: str) -> list[dict[str, Any]] | None:
     """Return the rows that a text is of; None for what is no such text."""
     try:
         rows = _value(json.loads(text))
-    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+    except Exception:  # whatever is wrong with it: the row is called
         return None
     is_of_rows = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
     return cast(list[dict[str, Any]], rows) if is_of_rows else None
@@ -88,11 +92,14 @@ def _plain(value: Any) -> Any:
     return _tagged(value, kind)
 
 
-def _tagged(value: Any, kind: type) -> dict[str, str]:
+def _tagged(value: Any, kind: type) -> dict[str, Any]:
     if kind is bytes:
         return {_TAG: "bytes", "of": base64.b64encode(value).decode()}
-    if kind is datetime and (value.tzinfo is None or value.tzinfo is UTC) and not value.fold:
-        return {_TAG: "datetime", "of": value.isoformat()}
+    if kind is tuple:
+        return {_TAG: "tuple", "of": [_plain(one) for one in value]}
+    if kind is datetime:
+        naive = value.replace(tzinfo=None, fold=0).isoformat()
+        return {_TAG: "datetime", "of": naive, "zone": _zone_name(value.tzinfo), "fold": value.fold}
     if kind is date:
         return {_TAG: "date", "of": value.isoformat()}
     if kind is time and value.tzinfo is None and not value.fold:
@@ -103,7 +110,45 @@ def _tagged(value: Any, kind: type) -> dict[str, str]:
         return {_TAG: "uuid", "of": str(value)}
     if kind is timedelta:
         return {_TAG: "microseconds", "of": str(value // timedelta(microseconds=1))}
+    # Pandas is not imported for it: pyarrow gives these where it is there.
+    if kind.__module__.startswith("pandas.") and kind.__name__ == "Timestamp":
+        return _of_arrow("Timestamp", value, None if value.tzinfo is None else str(value.tzinfo))
+    if kind.__module__.startswith("pandas.") and kind.__name__ == "Timedelta":
+        return _of_arrow("Timedelta", value, None)
     raise _Unknown
+
+
+def _of_arrow(tag: str, value: Any, zone: str | None) -> dict[str, Any]:
+    """Return what a time of pandas, which pyarrow gives for nanoseconds, is as text, if pyarrow gives just that for it."""
+    tagged = {_TAG: tag, "of": int(value.asm8.view("i8")), "unit": value.unit, "zone": zone}
+    try:
+        found = _by_arrow(tagged)
+    except Exception:
+        raise _Unknown from None
+    if type(found) is not type(value) or found != value:
+        raise _Unknown
+    if zone is not None and type(found.tzinfo) is not type(value.tzinfo):
+        raise _Unknown
+    return tagged
+
+
+def _by_arrow(tagged: dict[str, Any]) -> Any:
+    unit = tagged["unit"]
+    kind = pa.timestamp(unit, tagged["zone"]) if tagged[_TAG] == "Timestamp" else pa.duration(unit)
+    return pa.scalar(tagged["of"], kind).as_py()
+
+
+def _zone_name(zone: tzinfo | None) -> str | None:
+    """Return by what a time zone is found again; as pyarrow gives them, they are of the time zone database."""
+    if zone is None or zone is UTC:
+        return None if zone is None else _UTC
+    if type(zone) is ZoneInfo and zone.key:
+        return zone.key
+    raise _Unknown
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    return None if name is None else UTC if name == _UTC else ZoneInfo(name)
 
 
 def _value(plain: Any) -> Any:
@@ -114,6 +159,14 @@ def _value(plain: Any) -> Any:
     tag = plain.get(_TAG)
     if tag is None:
         return {name: _value(one) for name, one in plain.items()}
-    if tag == "dict":
-        return {name: _value(one) for name, one in cast(dict[str, Any], plain["of"]).items()}
-    return _READ[tag](plain["of"])
+    of = plain["of"]
+    match tag:
+        case "dict":
+            return {name: _value(one) for name, one in cast(dict[str, Any], of).items()}
+        case "tuple":
+            return tuple(_value(one) for one in of)
+        case "datetime":
+            return datetime.fromisoformat(of).replace(tzinfo=_zone(plain["zone"]), fold=plain["fold"])
+        case "Timestamp" | "Timedelta":
+            return _by_arrow(plain)
+    return _READ[tag](of)

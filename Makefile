@@ -9,7 +9,7 @@ IN_PARALLEL = --numprocesses=$$($(BIN)/python -c 'import os; print(os.cpu_count(
 IN_ORDER := --dist=loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance run-answers docs test test-cluster bench check format prefetch pin sbom clean cluster cluster-down images
+.PHONY: help setup run run-lance run-answers run-images docs test test-cluster bench check format prefetch pin sbom clean cluster cluster-down images
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -40,6 +40,13 @@ run-answers: setup ## run the third example: a question about each airport, to a
 	@$(BIN)/python examples/prepare_data.py
 	@$(BIN)/python examples/answer_service.py & service=$$!; trap "kill $$service; wait $$service" EXIT; \
 		$(BIN)/checkpointed-write run examples/answers-iceberg.yaml
+
+run-images: setup ## run the fourth example: vectors of images to a Lance dataset, one more column for them, and a search
+	@$(BIN)/python -m checkpoint_operator.local.java
+	@$(BIN)/python examples/prepare_images.py
+	@$(BIN)/checkpointed-write run examples/images-lance.yaml
+	@$(BIN)/checkpointed-write run examples/images-columns.yaml
+	@$(BIN)/python examples/nearest_images.py
 
 check: setup ## the fast checks: format, lint, types, import rules, pure tests
 	$(BIN)/ruff format --check .
@@ -109,4 +116,4 @@ sbom: setup ## list the packages of each image, as CycloneDX, in build/sbom
 	  rm $$list.txt; echo $$list.cdx.json; done
 
 clean: ## remove what the examples and tools made (not .venv)
-	rm -rf build examples/data examples/output .mypy_cache .ruff_cache .hypothesis
+	rm -rf build examples/data examples/output examples/images/model.onnx examples/images/characters.txt .mypy_cache .ruff_cache .hypothesis

@@ -22,11 +22,12 @@ from benchmarks import plain_spark
 from benchmarks.bench import Bench
 from benchmarks.pairs import OutputsDiffer, Ran, interleave
 from benchmarks.results import Result, result_of
+from checkpoint_formats import keys_objects
 from checkpoint_protocol.keys import add_key_sets, key_set
 from checkpoint_protocol.records import KeySet, KeysObject
-from checkpoint_spark.dataframes import anti_join, keys
-from checkpoint_spark.dataframes.attempt import Skipped
+from checkpoint_spark.dataframes import anti_join
 from checkpoint_spark.dataframes.session import properties
+from checkpoint_spark.dataframes.skipped import Skipped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +91,7 @@ def _write(folder: Path, count: int, is_text: bool) -> anti_join.Sealed:
         for start in range(0, len(half), _OBJECT_ROWS):
             some = half.slice(start, _OBJECT_ROWS)
             path = f"keys/{number}-{start}.parquet"
-            data = keys.write_object(pa.table({"source": pa.array(np.zeros(len(some), np.int32)), "k0": some}))
+            data = keys_objects.write_object(pa.table({"source": pa.array(np.zeros(len(some), np.int32)), "k0": some}))
             (folder / "store" / path).write_bytes(data)
             objects.append(KeysObject(path=path, rows=len(some), size_bytes=len(data)))
     return anti_join.Sealed(tuple(objects), key_set(sum(item.rows for item in objects), 0, 0))

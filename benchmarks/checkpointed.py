@@ -135,7 +135,7 @@ def finish(reconciler: Reconciler) -> None:
 
 
 def run_in(spark: SparkSession, manifest: CheckpointedWrite, settings: Settings, cores: int) -> float:
-    """Run a write with the Spark that is running; return the seconds from the first look to the commit record."""
+    """Run a write with the Spark that is running; return the seconds from the first round to the commit record."""
     started = time.perf_counter()
     store = open_store(manifest.spec.checkpoint.uri, settings)
     finish(reconciler_of(manifest, settings, SessionDrivers(spark, store, settings, cores)))

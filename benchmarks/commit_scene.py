@@ -162,7 +162,7 @@ def set_the_scene(rig: Rig, count: int) -> Staged:
     name = f"ours_{key.uid}"
     rig.table(name)
     sink = open_sink(Sink.model_validate({"iceberg": {"catalog": "bench", "table": f"b.{name}"}}), rig.settings)
-    target = sink.describe()
+    target = sink.describe(key)
     assert isinstance(target, IcebergTarget)
     fast = rig.settings.model_copy(update={"storage": rig.fast.storage})
     first = stage_one(key, target, fast)
@@ -203,7 +203,7 @@ def set_the_scene(rig: Rig, count: int) -> Staged:
         else:
             ledger.seals.put_seal(seal)
 
-    ledger.ask_all(put, range(count))
+    ledger.map_all(put, range(count))
     Bundler(ledger, 1, plan.token).bundle(32)
     files = [as_pyiceberg_has_it(first, f"{folder}/{file}") for file in names]
     return Staged(key, name, files)

@@ -29,7 +29,11 @@ class Figure:
 
 FIGURES = (
     Figure("append-iceberg", "append_iceberg", 4, "append to Iceberg: splits / Spark + Iceberg runtime"),
+    Figure(
+        "overwrite-partitions", "overwrite_partitions", 6, "overwrite partitions of Iceberg: splits / Spark + Iceberg runtime"
+    ),
     Figure("append-frames", "append_frames", 7, "append to Iceberg: DataFrames / Spark + Iceberg runtime"),
+    Figure("upsert-iceberg", "upsert_iceberg", 15, "upsert into Iceberg: ours / Spark's MERGE, and / pyiceberg's upsert"),
     Figure("append-lance", "append_lance", 4, "append to Lance: splits / lance.write_dataset, and / Spark's write.parquet"),
     Figure("slow-step", "slow_step", 5, "a step of 1 ms a row: checkpointed / plain Spark"),
     Figure(
@@ -38,7 +42,12 @@ FIGURES = (
         6,
         "a service of 50 ms asked about each row, 64 at once: checkpointed / a script with asyncio",
     ),
+    Figure(
+        "service-rivals", "service_rivals", 12, "the same calls, 64 at once: ours / Daft's async UDF, and / an actor of Ray Data"
+    ),
+    Figure("service-limit", "service_limit", 7, "a service that refuses 5 % of the calls: calls a second / the rate limit"),
     Figure("memo-kill", "memo_kill", 5, "a driver killed at 90 % of the calls of a step with memo: calls made twice / the bound"),
+    Figure("small-epochs", "small_epochs", 12, "epochs of 1,000 rows with a driver that waits, from the file to the snapshot"),
     Figure("bytes-written", "bytes_written", 2, "bytes on disk: with seals and records / the bare table"),
     Figure("anti-join", "anti_join", 14, "20 M rows without 10 M sealed keys: ours / the best of Spark's own strategies"),
     Figure("keys-at-scale", "keys_at_scale", 8, "100 M rows by keys, a kill at half: the memory of all processes / 6 GiB"),

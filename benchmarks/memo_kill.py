@@ -68,10 +68,10 @@ def _calls_made_twice(bench: Bench, source: Input, expected: outputs.Content) ->
             run = processes.start(command, word, log, environment)
             _kill_driver_at(run.pid, url, int(source.rows * _PART))
             processes.finish(run, word, _PATIENCE_S, log)
-            total, paths = counts(url)
-        if (found := outputs.of_iceberg(table)) != expected or paths != source.rows:
-            raise OutputsDiffer(f"ours left {found} of {paths} calls, and expected was {expected}")
-        return total - paths
+            sent = counts(url)
+        if (found := outputs.of_iceberg(table)) != expected or sent.paths != source.rows:
+            raise OutputsDiffer(f"ours left {found} of {sent.paths} calls, and expected was {expected}")
+        return sent.requests - sent.paths
     finally:
         processes.kill_all(word)
         shutil.rmtree(folder, ignore_errors=True)
@@ -79,7 +79,7 @@ def _calls_made_twice(bench: Bench, source: Input, expected: outputs.Content) ->
 
 def _kill_driver_at(runner: int, url: str, calls: int) -> None:
     began = time.monotonic()
-    while counts(url)[0] < calls:
+    while counts(url).requests < calls:
         if time.monotonic() - began > _PATIENCE_S:
             raise processes.Failed(f"had not made {calls:,} calls within {_PATIENCE_S:.0f} s")
         time.sleep(_POLL_S)

@@ -75,11 +75,17 @@ def as_by_default(spark: SparkSession) -> None:
 
 
 @contextmanager
-def table_for(spark: SparkSession, warehouse: Path, source: Input) -> Iterator[tuple[str, Path]]:
-    """Make an empty Iceberg table for the input; give its name and folder, and drop it at the end."""
+def table_for(
+    spark: SparkSession, warehouse: Path, source: Input, partitioned: str = "", *properties: str
+) -> Iterator[tuple[str, Path]]:
+    """Make an empty Iceberg table for the input; give its name and folder, and drop it at the end.
+
+    `partitioned` is a clause of SQL, `properties` are properties of the table besides.
+    """
     name = f"b.t{uuid.uuid4().hex[:12]}"
     columns = ", ".join(f"{column} {kind}" for column, kind in spark.read.parquet(str(source.folder)).dtypes)
-    spark.sql(f"CREATE TABLE plain.{name} ({columns}) USING iceberg {PROPERTIES}")
+    said = f"TBLPROPERTIES ({', '.join((_SET, *properties))})"
+    spark.sql(f"CREATE TABLE plain.{name} ({columns}) USING iceberg {partitioned} {said}")
     try:
         yield f"plain.{name}", warehouse / name.replace(".", "/")
     finally:
@@ -90,4 +96,11 @@ def append(frame: DataFrame, table: str) -> float:
     """Append and return the seconds."""
     started = time.perf_counter()
     frame.writeTo(table).append()
+    return time.perf_counter() - started
+
+
+def overwrite_partitions(frame: DataFrame, table: str) -> float:
+    """Replace what is in the partitions of the rows, and return the seconds."""
+    started = time.perf_counter()
+    frame.writeTo(table).overwritePartitions()
     return time.perf_counter() - started

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from devtools.build_tools import BuildToolFailed
 from devtools.cache import cache_root
+from devtools.kafka_broker import broker_jars
 from devtools.kubernetes import binaries, machine, parts, project_images
 from devtools.rest_catalog import server_classes
 from devtools.s3_server import gateway_binary
@@ -16,6 +17,7 @@ from devtools.spark_iceberg import iceberg_spark_runtime
 ENTRIES: tuple[tuple[str, Callable[[], object]], ...] = (
     ("S3 server (versitygw, built with Go)", gateway_binary),
     ("Iceberg REST catalog (100 MB of jars by Maven)", server_classes),
+    ("Kafka broker (44 MB of jars by Maven)", broker_jars),
     ("Iceberg runtime for Spark (one jar by Maven)", iceberg_spark_runtime),
     ("Avro for Spark (one jar by Maven)", spark_avro),
     ("class data of Spark (for each environment, about a minute)", spark_classes),

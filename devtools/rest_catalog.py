@@ -7,13 +7,11 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from devtools import build_tools, cache, maven
 from devtools.ports import LOOPBACK, free_port
 from devtools.s3_server import S3Server
-from devtools.server_process import ServerProcess
+from devtools.server_process import Server, ServerProcess
 
 ICEBERG = "1.10.0"
 # The version that Iceberg 1.10.0 is built with.
@@ -50,7 +48,7 @@ def _build(target: Path) -> None:
     build_tools.run(javac)
 
 
-class RestCatalog:
+class RestCatalog(Server):
     """Runs inside `with`. Stopped or killed, it can be started again: same port, same tables.
 
     The warehouse is a folder, or, given an S3 server, a bucket of its own there.
@@ -95,26 +93,6 @@ class RestCatalog:
             log=directory / "rest_catalog.log",
             environment={"REST_CATALOG_PROPERTIES": "\n".join(f"{name}={value}" for name, value in properties.items())},
         )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def start(self) -> None:
-        self._process.start()
-
-    def stop(self) -> None:
-        self._process.stop()
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     @property
     def pyiceberg_properties(self) -> dict[str, str]:

@@ -3,14 +3,12 @@
 import secrets
 import subprocess
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from obstore.store import S3Store
 
 from devtools import build_tools, cache
 from devtools.ports import LOOPBACK, free_port
-from devtools.server_process import ServerProcess
+from devtools.server_process import Server, ServerProcess
 
 VERSION = "v1.8.0"
 MODULE = "github.com/versity/versitygw/cmd/versitygw"
@@ -28,7 +26,7 @@ def _build(target: Path) -> None:
     build_tools.run([build_tools.find("go"), "install", f"{MODULE}@{VERSION}"], environment=environment, cwd=target)
 
 
-class S3Server:
+class S3Server(Server):
     """Runs inside `with`. Stopped or killed, it can be started again: same port, same keys, same objects."""
 
     def __init__(self, directory: Path, host: str = LOOPBACK) -> None:
@@ -58,26 +56,6 @@ class S3Server:
             log=directory / "s3_server.log",
             environment={"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key},
         )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def start(self) -> None:
-        self._process.start()
-
-    def stop(self) -> None:
-        self._process.stop()
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     def make_bucket(self, name: str) -> str:
         """By the gateway's own client, as obstore cannot make buckets. Three or more characters."""

@@ -6,9 +6,11 @@ import signal
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from devtools.ports import LOOPBACK
 
@@ -26,17 +28,20 @@ class ServerProcess:
         command: Sequence[str],
         *,
         port: int,
-        ready_path: str,
+        ready_path: str = "/",
         log: Path,
         environment: Mapping[str, str],
         host: str = LOOPBACK,
         tls: ssl.SSLContext | None = None,
+        is_ready: Callable[[], bool] | None = None,
     ) -> None:
+        """`is_ready` is for what does not speak HTTP; what does is asked for `ready_path`."""
         self._host = host
         self._tls = tls
         self.port = port
         self._command = list(command)
         self._ready_path = ready_path
+        self._is_ready = is_ready
         self._log = log
         # Not the caller's environment: a developer's own cloud or server settings must not reach a test.
         self._environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **environment}
@@ -122,6 +127,8 @@ class ServerProcess:
         raise ServerFailed(f"not ready within {READY_SECONDS:.0f} s:\n{self._last_words()}")
 
     def _answers(self) -> bool:
+        if self._is_ready is not None:
+            return self._is_ready()
         connection = self._connection()
         try:
             connection.request("GET", self._ready_path)
@@ -149,3 +156,29 @@ def _watch(pid: int) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+class Server:
+    """A server that tests and examples use as a context: what all of them have over their one process."""
+
+    _process: ServerProcess
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def start(self) -> None:
+        self._process.start()
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()

@@ -1,4 +1,4 @@
-"""One S3 server and one REST catalog for the whole run; tests keep apart by bucket and namespace names.
+"""One S3 server, REST catalog and Kafka broker for the whole run; tests keep apart by names of buckets, namespaces and topics.
 
 A test that stops or kills a server starts one of its own.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from devtools.kafka_broker import KafkaBroker
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
@@ -22,6 +23,12 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
     with RestCatalog(tmp_path_factory.mktemp("rest_catalog")) as catalog:
         yield catalog
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka_broker")) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

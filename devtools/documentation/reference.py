@@ -15,6 +15,7 @@ from checkpoint_operator.cli.main import main as command_line
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.core.phases import MEANINGS
 from checkpoint_operator.crd import custom_resource_definition
+from checkpoint_protocol.kafka_settings import KafkaEntry
 from checkpoint_protocol.settings import CatalogSettings
 from checkpoint_protocol.storage import StorageEntry
 
@@ -93,12 +94,14 @@ def _settings() -> str:
     lines = [
         "# The settings",
         "",
-        "Catalogs and storage, with their credentials: in a file on one machine, in the chart's value `settings` in a cluster.",
+        "Catalogs, storage and Kafka clusters, with their credentials: in a file on one machine, in the chart's value `settings`",
+        "in a cluster.",
         "A secret is `{env: NAME}` or `{file: PATH}`.",
     ]
     sections: tuple[tuple[str, type[BaseModel]], ...] = (
         ("`catalogs.NAME`", CatalogSettings),
         ("An entry of `storage`", StorageEntry),
+        ("An entry of `kafka`", KafkaEntry),
     )
     for title, model in sections:
         lines += ["", f"## {title}", "", "| field | meaning |", "|---|---|"]

@@ -19,6 +19,7 @@ CONTAINERD = "2.3.7"
 RUNC = "1.5.2"
 CNI_PLUGINS = "1.9.1"
 HELM = "4.3.1"
+KUBE_NETWORK_POLICIES = "0.8.0"
 KUBE_SCORE = "1.20.0"
 KSTATUS = "0.37.2"
 #: As Argo CD runs its health checks.
@@ -26,6 +27,7 @@ LUA = "1.1.1"
 
 PAUSE_SOURCE = Path(__file__).with_name("pause.go")
 HEALTH_SOURCE = Path(__file__).with_name("health.go")
+NETWORK_POLICIES_SOURCE = Path(__file__).with_name("network_policies.go")
 STATIC = {"CGO_ENABLED": "0"}
 
 
@@ -70,6 +72,13 @@ def cni_plugins() -> Path:
     return cache.ensure(f"cni-plugins-{CNI_PLUGINS}", _build_cni_plugins)
 
 
+def network_policies() -> Path:
+    """What keeps the NetworkPolicies of pods: the network plugins do not know them."""
+    source = f"{KUBE_NETWORK_POLICIES} {NETWORK_POLICIES_SOURCE.read_text()}"
+    version = hashlib.sha256(source.encode()).hexdigest()[:12]
+    return cache.ensure(f"network-policies-{version}", _build_network_policies) / "network-policies"
+
+
 def pause() -> Path:
     """What keeps a pod's namespaces open: a program that waits, linked statically, since its image holds nothing else."""
     version = hashlib.sha256(PAUSE_SOURCE.read_bytes()).hexdigest()[:12]
@@ -88,6 +97,13 @@ def _build_health(target: Path) -> None:
     (target / "main.go").write_bytes(HEALTH_SOURCE.read_bytes())
     _go("mod", "tidy", cwd=target, environment=STATIC)
     _go("build", "-trimpath", "-ldflags=-s -w", "-o", str(target / "health"), ".", cwd=target, environment=STATIC)
+
+
+def _build_network_policies(target: Path) -> None:
+    _empty_module(target, [f"require sigs.k8s.io/kube-network-policies v{KUBE_NETWORK_POLICIES}"])
+    (target / "main.go").write_bytes(NETWORK_POLICIES_SOURCE.read_bytes())
+    program = str(target / "network-policies")
+    _go("build", "-trimpath", "-mod=mod", "-ldflags=-s -w", "-o", program, ".", cwd=target, environment=STATIC)
 
 
 def _build_etcd(target: Path) -> None:

@@ -13,7 +13,8 @@ There is one on a machine at a time, because it has fixed addresses. It is kept 
     cluster.down()                             leaves nothing running, mounted or routed
 
 This machine reaches pods and services at their addresses. Pods reach this machine, each other and the API, and nothing else:
-there is no way to the Internet, and no DNS.
+there is no way to the Internet, and no DNS. NetworkPolicies of pods of the first node are enforced, for
+connections from everywhere but the node itself.
 """
 
 import contextlib
@@ -64,6 +65,11 @@ class Cluster(KubeClient):
         init = self._machine.init
         return init is not None and self._started.exists() and self._started.read_text() == str(init)
 
+    def require_judge(self) -> None:
+        """Raise MachineFailed, with its last words, when what judges connections has ended: none comes through any more."""
+        if self._machine.pid("network-policies") is None:
+            raise MachineFailed(f"network-policies ended:\n{self._machine.last_words('network-policies')}")
+
     def up(self, say: Progress, *, keep: bool = False) -> None:
         """Returns when the node is ready. With `keep`, with the objects of the last time; images stay in any case."""
         with self._alone():
@@ -88,6 +94,9 @@ class Cluster(KubeClient):
             self._start_control_plane(say)
             self._start_node(self._first, say)
             self._machine.start("kube-proxy", self._first.kube_proxy(self._plane()), self._first.environment)
+            self._machine.start("network-policies", self._first.network_policies(self._plane()))
+            self._machine.run(*self._first.judged_connections(), environment=self._first.environment)
+            self._wait("network-policies", lambda: readiness.of_network_policies(self._machine))
             self._wait("kubelet@1", lambda: readiness.of_node(self, self._first))
             self.wait_for_controllers()
             self._started.write_text(str(self._machine.init))

@@ -9,6 +9,8 @@ from devtools.kubernetes import binaries, cgroups, images
 from devtools.kubernetes.control_plane import ControlPlane
 
 POD_RANGE = "10.244.0.0/16"
+#: Of the kernel, with the connections that are judged by NetworkPolicies.
+QUEUE = 98
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,19 @@ class Node:
             "conntrack": {"maxPerCore": 0, "min": 0},
         }
         return [str(binaries.node() / "kube-proxy"), f"--config={self._write('kube-proxy.json', json.dumps(configuration))}"]
+
+    def network_policies(self, plane: ControlPlane) -> list[str]:
+        kubeconfig = plane.kubeconfig_of("network-policies", "system:masters")
+        return [str(binaries.network_policies()), f"--kubeconfig={kubeconfig}", f"--node={self.name}", f"--queue={QUEUE}"]
+
+    def judged_connections(self) -> list[str]:
+        """What has each connection to a pod of this node judged by its policies; not those of the node itself, as the kubelet's.
+
+        Where nobody judges, none comes through.
+        """
+        connections = ["--destination", self.pods, "--match", "conntrack", "--ctstate", "NEW"]
+        judged = ["--jump", "NFQUEUE", "--queue-num", str(QUEUE)]
+        return ["iptables", "--table", "mangle", "--append", "FORWARD", *connections, *judged]
 
     @property
     def environment(self) -> dict[str, str]:

@@ -26,6 +26,7 @@ PARTS: tuple[tuple[str, Callable[[], object]], ...] = (
     ("containerd", binaries.containerd),
     ("runc", binaries.runc),
     ("network plugins", binaries.cni_plugins),
+    ("what enforces NetworkPolicies", binaries.network_policies),
     ("helm", binaries.helm),
     ("the pause image", images.pause_archive),
 )

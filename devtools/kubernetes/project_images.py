@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +25,14 @@ DEPENDENCIES = ("pyproject.toml", "constraints.txt")
 COMMON_SOURCES = (".dockerignore", *DEPENDENCIES, "README.md", "protocol", "formats")
 # An edit makes a new archive; a cluster that is being loaded from the one before must still find it.
 ARCHIVES_KEPT = 2
-# As examples/image/Dockerfile names it.
-UV_IMAGE = "astral/uv:0.13.8"
 # What the base image of `docker build` has from its registry.
 BASE_PACKAGES = "python3,ca-certificates"
+# Whose pip takes no part of the system for its own.
+WITH_PIP = """FROM {base}
+RUN --mount=type=secret,id=environment --mount=type=secret,id=certificates \\
+    set -e; if [ -f /run/secrets/environment ]; then . /run/secrets/environment; fi; \\
+    apt-get update; apt-get install -y --no-install-recommends python3-pip
+"""
 # How this machine reaches package indexes; handed to the build as a secret, so that no layer tells of it.
 PASSED_ON = (
     *("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
@@ -107,23 +112,22 @@ def _build_without_docker(arguments: list[str], reference: str, archive: Path) -
 
 
 def _build_own(spark: BuiltImage, dockerfile: Path, context: Path, reference: str, target: Path) -> None:
-    # This environment's uv, in the place of the image that the Dockerfile borrows it from.
-    (target / "uv").mkdir()
-    shutil.copy(Path(sys.executable).with_name("uv"), target / "uv")
-    arguments = [f"--build-arg=SPARK_IMAGE={spark.reference}", f"--build-context={UV_IMAGE}={target / 'uv'}"]
-    arguments += ["--file", str(dockerfile), "--tag", reference, str(context)]
+    arguments = [f"--build-arg=SPARK_IMAGE={spark.reference}", *_secrets(target), "--file", str(dockerfile), "--tag", reference]
     archive = target / "image.tar"
     if docker_works():
         build_tools.run(["docker", "load", "--input", str(spark.archive)])
-        build_tools.run(["docker", "build", *arguments], environment={"DOCKER_BUILDKIT": "1"})
+        build_tools.run(["docker", "build", *arguments, str(context)], environment={"DOCKER_BUILDKIT": "1"})
         build_tools.run(["docker", "save", "--output", str(archive), reference])
     else:
         with cache.locked(cache.cache_root() / ".buildah.lock"):
             buildah = Buildah()
             buildah.load(spark)
-            buildah.run("build", "--layers", *arguments)
+            base = buildah.base_image_with_pip(_secrets(target))
+            # Without --layers: buildah 1.28 mounts nothing of a stage whose layers it has kept.
+            buildah.run("build", "--network=host", f"--build-arg=BASE_IMAGE={base}", *arguments, str(context))
             buildah.save(reference, archive)
-    shutil.rmtree(target / "uv")
+    for path in target.glob("*.secret"):
+        path.unlink()
 
 
 def _dockerfile(name: str) -> Path:
@@ -220,6 +224,16 @@ class Buildah:
         reference = f"localhost/checkpointed-writes-base:{release}"
         if not self._has(reference):
             self.run("build", "--tag", reference, "--file", str(entry / "Dockerfile"), str(entry))
+        return reference
+
+    def base_image_with_pip(self, secrets: list[str]) -> str:
+        """That base with pip, as the one of `docker build` has it; its name."""
+        reference = f"localhost/checkpointed-writes-base-with-pip:{debian.release()}"
+        if not self._has(reference):
+            with tempfile.TemporaryDirectory() as context:
+                file = Path(context) / "Dockerfile"
+                file.write_text(WITH_PIP.format(base=self.base_image()))
+                self.run("build", "--network=host", *secrets, "--tag", reference, "--file", str(file), context)
         return reference
 
     def _make_base(self, release: str, target: Path) -> None:

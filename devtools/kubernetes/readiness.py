@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from devtools.kubernetes.kube_client import CommandFailed, KubeClient
 from devtools.kubernetes.machine import Machine, MachineFailed
-from devtools.kubernetes.node import Node
+from devtools.kubernetes.node import QUEUE, Node
 
 READY_SECONDS = 120.0
 
@@ -48,3 +48,9 @@ def of_node(client: KubeClient, node: Node) -> bool:
         return False
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in found["status"].get("conditions", ()))
     return ready and not any(taint["key"].startswith("node.kubernetes.io/") for taint in found["spec"].get("taints", ()))
+
+
+def of_network_policies(machine: Machine) -> bool:
+    """Whether somebody judges connections: the kernel knows a queue for as long as one reads from it."""
+    queues = machine.run("cat", "/proc/net/netfilter/nfnetlink_queue").splitlines()
+    return any(int(queue.split()[0]) == QUEUE for queue in queues)

@@ -79,7 +79,7 @@ class BatchSizing:
             self.scale = min(self._largest, self.scale * 4)
 
     def _judge(self, change: _Change, seconds: float, rows: int) -> bool:
-        """Keep a change that was a gain, and take back another one. Return whether the chunk is to be looked at as any other."""
+        """Keep a change that was a gain, and take back another one. Return whether the chunk is to be measured as any other."""
         ratio = rows / max(1, change.rows)
         if (ratio if self.scale > change.scale else 1 / max(ratio, 1e-9)) < _LEAST_CHANGE:
             self._stale += 1

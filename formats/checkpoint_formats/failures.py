@@ -22,8 +22,8 @@ _ABOUT_CONTENT: Final = re.compile(
 _REFUSED: Final = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|HTTP status 40[13]", re.I)
 
 
-def unreadable(path: str, problem: str, way_out: str) -> NeedsChange:
-    return NeedsChange(reasons.SOURCE_UNREADABLE, f"source file {path}: {problem}; {way_out}")
+def unreadable(path: str, problem: str, remedy: str) -> NeedsChange:
+    return NeedsChange(reasons.SOURCE_UNREADABLE, f"source file {path}: {problem}; {remedy}")
 
 
 def vanished(path: str) -> NeedsChange:
@@ -45,7 +45,7 @@ def explain(error: Exception) -> str:
 
 
 @contextmanager
-def reading(path: str, problem: str, way_out: str, settings: SettingsPlace | None = None) -> Iterator[None]:
+def reading(path: str, problem: str, remedy: str, settings: SettingsPlace) -> Iterator[None]:
     """Translate what pyarrow raises while a file is opened, read or parsed. `settings`: where those of its bucket stand."""
     try:
         yield
@@ -55,12 +55,12 @@ def reading(path: str, problem: str, way_out: str, settings: SettingsPlace | Non
         raise vanished(path) from error
     except OSError as error:
         if _is_about_content(error, path):
-            raise unreadable(path, f"{problem}: {explain(error)}", way_out) from error
+            raise unreadable(path, f"{problem}: {explain(error)}", remedy) from error
         if _REFUSED.search(str(error)):
             raise translate_store_error(PermissionError(str(error)), path, settings) from error
         raise translate_store_error(error, path, settings) from error
     except (pa.ArrowException, ValueError, UnicodeDecodeError) as error:
-        raise unreadable(path, f"{problem}: {explain(error)}", way_out) from error
+        raise unreadable(path, f"{problem}: {explain(error)}", remedy) from error
 
 
 def _is_about_content(error: OSError, path: str) -> bool:

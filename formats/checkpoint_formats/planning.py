@@ -18,6 +18,9 @@ _SLACK: Final = 1 / 16
 #: A border is moved by this part of a task at the most, to where reading starts with less to read.
 _NEAR: Final = 1 / 8
 
+#: A file that is a single row counts for this much more: it is opened, and a step has the work of a row, however small it is.
+_ROW_BYTES: Final = 256 << 10
+
 #: A task has no more pieces of files: what it is told, and each of its seals, stays below a megabyte.
 MOST_PIECES: Final = 10_000
 
@@ -34,8 +37,10 @@ def _pieces(files: Sequence[SourceFile]) -> Iterator[Range]:
 
 
 def _size_bytes(files: Sequence[SourceFile], piece: Range) -> int:
-    """Estimate how many bytes of its file a piece is."""
+    """Estimate how many bytes of its file a piece is, or takes as long as."""
     file = files[piece.file]
+    if file.unit == "rows" and file.end is not None and file.end - file.start == 1:
+        return file.size_bytes + _ROW_BYTES
     if piece.end is None or file.end is None or file.end <= file.start:
         return file.size_bytes
     return round(file.size_bytes * (piece.end - piece.start) / (file.end - file.start))
@@ -55,7 +60,8 @@ def plan_tasks(
     There are some tasks for each core, so that a slow one does not hold up the rest; however few bytes there are, since what
     takes time is the steps and not the reading. A file is cut where a task is full, so that no core works on a last large task
     while the others have nothing left; but not for a small rest of it, and not text that can only be read from its start. Of very
-    small files a task has so many that it takes as long to open them as to read a large one.
+    small files a task has so many that it takes as long to open them as to read a large one. Files that are a single row each are
+    dealt by their bytes and by their number.
 
     NeedsChange(RecordTooLarge) for more tasks than an attempt may have.
     """
@@ -150,8 +156,8 @@ def _border(files: Sequence[SourceFile], rest: Range, rest_bytes: float, align: 
 
 
 def _can_be_cut(file: SourceFile, piece: Range) -> bool:
-    """Whether reading may start within it; where it is a single row, it is small."""
-    return file.unit != "records" and piece.end is not None
+    """Whether reading may start within it."""
+    return file.unit != "records" and piece.end is not None and piece.end - piece.start > 1
 
 
 def _end(piece: Range) -> int:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile, StagedFile
+from checkpoint_protocol.storage import StorageSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class Chunk:
     `start` is where the last chunk of the same range ended; `end` is None where the file has ended. `kept` are the numbers of
     the batch's rows among those of the range, where some were left out: by `where`, or by a table's deletes. `row_bounds` gives
     from where to where each row lies, those that were left out too, in order; None: positions count rows. It is asked for where
-    a row failed, and not before. `failed`: why the chunk's one row cannot be read; the batch is empty then.
+    a row failed, and not before. `failed`: why the chunk's one row cannot be read; the batch is empty then. `group`: how
+    messages name the rows, where they are all those of one key.
     """
 
     batch: pa.RecordBatch
@@ -31,6 +34,7 @@ class Chunk:
     kept: pa.Array | None = None
     row_bounds: Callable[[], Sequence[tuple[int, int]]] | None = None
     failed: CheckpointError | None = None
+    group: str = ""
 
     def bounds(self) -> Sequence[tuple[int, int]]:
         """Return from where to where each row of the batch lies, in order; of one that cannot be read too."""
@@ -103,12 +107,22 @@ class FileReader(Reader, Protocol):
         """
 
 
+class StagingFormat(Protocol):
+    """The package of a sink's format, which its targets name. To import it imports no table library."""
+
+    def open_stager(self, target: Any, key: EpochKey, label: str, target_bytes: int, storage: StorageSettings, /) -> Stager:
+        """Return a stager of rows for one task try. `target`: this format's own."""
+
+    def columns_of(self, target: Any, /) -> tuple[str, ...]:
+        """Return the names of the columns of a table; none where there is no table."""
+
+
 class Stager(Protocol):
     """Writes data files where the table will want them, and no reader sees them."""
 
     @property
     def arrow_schema(self) -> pa.Schema | None:
-        """The schema that batches must have; None where anything is taken."""
+        """The schema that batches must have, with the table's defaults (`defaults.py`); None where anything is taken."""
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[StagedFile, ...]:
         """Write all batches and return the finished files. No rows: no file. Every file has a fresh random name."""

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.files.binary.reader import BinaryReader
 from checkpoint_formats.files.csv.reader import CsvReader
 from checkpoint_formats.files.json.reader import JsonReader
 from checkpoint_formats.files.parquet.reader import ParquetReader
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import Chunk, FileReader, Reader
 from checkpoint_formats.selecting import SelectingReader, Selection, selection_of
+from checkpoint_formats.stage_results.reader import StageResultReader
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.kafka_source import KafkaSource
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import Output, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
 from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.storage import StorageSettings
+
+_Pinned = TypeVar("_Pinned", PinnedIceberg, PinnedLance)
 
 
 def reader_for(
@@ -34,6 +39,11 @@ def reader_for(
     pinned = tables or (None,) * len(source.members)
     readers = [_reader_of(*member, selection, storage, sets_apart) for member in zip(source.members, pinned, strict=True)]
     return SelectingReader(selection, readers[0] if len(readers) == 1 else UnionReader(readers))
+
+
+def reader_of_stage(storage: StorageSettings) -> SelectingReader:
+    """Return the reader of the result of a stage, all of which is read."""
+    return SelectingReader(Selection(), StageResultReader(storage))
 
 
 def file_reader_for(
@@ -53,6 +63,8 @@ def file_reader_for(
             return CsvReader(source, columns, files, sets_apart=sets_apart)
         case "json":
             return JsonReader(source, columns, files, sets_apart=sets_apart)
+        case "binary":
+            return BinaryReader(columns, files, selection.condition)
         case other:
             assert_never(other)
 
@@ -60,20 +72,37 @@ def file_reader_for(
 def _reader_of(
     source: Positional, table: PinnedTable | None, selection: Selection, storage: StorageSettings, sets_apart: bool
 ) -> Reader:
-    match source, table:
-        case FilesSource(), None:
+    match source:
+        case FilesSource():
             return file_reader_for(source, selection, storage, sets_apart=sets_apart)
-        case IcebergSource(), PinnedIceberg():
+        case IcebergSource():
             from checkpoint_formats.iceberg.reader import IcebergReader
 
-            return IcebergReader(table, SourceFiles(storage), selection.condition)
-        case LanceSource(), PinnedLance():
-            from checkpoint_formats.lance.reader import LanceReader
+            return IcebergReader(_pinned(PinnedIceberg, table), SourceFiles(storage), selection.condition)
+        case LanceSource():
+            return _lance_reader(_pinned(PinnedLance, table), storage)
+        case KafkaSource():
+            from checkpoint_formats.kafka.reader import KafkaReader
 
-            return LanceReader(table, storage)
-        case _:
-            kind = type(source).__name__.removesuffix("Source").lower()
-            raise Corrupt(reasons.RECORD_UNREADABLE, f"the input record does not have the table of its source ({kind})")
+            return KafkaReader(source, selection.columns_to_read, storage, sets_apart=sets_apart)
+        case other:
+            assert_never(other)
+
+
+def _lance_reader(table: PinnedLance, storage: StorageSettings) -> Reader:
+    if table.packed is not None:
+        from checkpoint_formats.lance.pack_reader import PackReader
+
+        return PackReader(table, table.packed, storage)
+    from checkpoint_formats.lance.reader import LanceReader
+
+    return LanceReader(table, storage)
+
+
+def _pinned(kind: type[_Pinned], table: PinnedTable | None) -> _Pinned:
+    if not isinstance(table, kind):
+        raise Corrupt(reasons.RECORD_UNREADABLE, "the input record does not have the table of its source")
+    return table
 
 
 class UnionReader:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-
-#: What an epoch does with a table in which rows that were taken before may have been moved.
-WAYS: Final = ("Fail", "Process", "Skip")
 
 
 def gone(what: str, of: str, keep: str) -> NeedsChange:
@@ -19,6 +14,6 @@ def gone(what: str, of: str, keep: str) -> NeedsChange:
     )
 
 
-def moved(what: str, way_out: str) -> NeedsChange:
+def moved(what: str, remedy: str) -> NeedsChange:
     """Since the last epoch more happened to the table than that rows were appended."""
-    return NeedsChange(reasons.SOURCE_CHANGED, f"source: {what}; {way_out}")
+    return NeedsChange(reasons.SOURCE_CHANGED, f"source: {what}; {remedy}")

@@ -3,7 +3,7 @@
 What unites: another order; a column that one does not have, which is NULL there; a column of type null, which has NULLs only;
 whole numbers and floating-point numbers of several widths, which become the widest, and whole numbers of up to 32 bits beside
 doubles; decimals, as long as 38 digits hold both; timestamps of s, ms and us. Whole numbers of 64 bits beside doubles do not:
-above 2^53 they would be others. Strings beside numbers do not either: that is a mistake more often than a wish.
+above 2^53 they would be others. Strings beside numbers do not either: that is more often a mistake than intended.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def _timestamps(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 _rank: Final[Callable[[pa.TimestampType], int]] = lambda kind: _UNITS.index(kind.unit)  # noqa: E731
 
 
-def _different(place: str, difference: str, way_out: str) -> NeedsChange:
-    return NeedsChange(reasons.SOURCE_UNREADABLE, f"{place} {difference}: {way_out}")
+def _different(place: str, difference: str, remedy: str) -> NeedsChange:
+    return NeedsChange(reasons.SOURCE_UNREADABLE, f"{place} {difference}: {remedy}")
 
 
 def _has(name: str, kind: pa.DataType | None) -> str:

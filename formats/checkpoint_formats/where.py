@@ -104,13 +104,13 @@ class Filter:
         }
         return self._may(self._condition, lambda name: statistics.get(names.get(name, "")))
 
-    def _may(self, condition: Condition, look: Callable[[str], tuple[Any, int] | None]) -> bool:
+    def _may(self, condition: Condition, statistics_of: Callable[[str], tuple[Any, int] | None]) -> bool:
         match condition:
             case AllOf(parts):
-                return all(self._may(part, look) for part in parts)
+                return all(self._may(part, statistics_of) for part in parts)
             case AnyOf(parts):
-                return any(self._may(part, look) for part in parts)
-        statistics, rows = look(condition.column) or (None, 0)
+                return any(self._may(part, statistics_of) for part in parts)
+        statistics, rows = statistics_of(condition.column) or (None, 0)
         if statistics is None:
             return True
         nulls = statistics.null_count if statistics.has_null_count else None

@@ -59,6 +59,8 @@ def describe(progress: Progress, left_s: float | None = None) -> str:
     """Say what the driver of the latest attempt is at."""
     if progress.tasks is not None and progress.tasks_done == progress.tasks:
         return "all tasks are sealed"
+    if progress.tasks is None and progress.phase == "AwaitingRows":
+        return "awaiting rows"
     if not is_running(progress):
         return "starting Spark" if progress.tasks is not None or progress.phase == "StartingSpark" else "planning"
     share = share_of(progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 import time
@@ -10,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
 from pyiceberg.io import FileIO
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
@@ -25,10 +28,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
+from checkpoint_protocol.setting_values import reveal
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.settings_place import SettingsPlace
-from checkpoint_protocol.storage import iceberg_options, reveal
+from checkpoint_protocol.storage import iceberg_options
 from checkpoint_protocol.store import disk_full
 from checkpoint_protocol.uris import BUCKET_SCHEMES, scheme_of
 
@@ -82,10 +86,14 @@ class _BoundedSqlCatalog(SqlCatalog):
         super().__init__(name, **{**properties, "uri": _bounded_uri(properties["uri"], answer_within_s)})
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
-        # pyiceberg opens this file, and the one below, by the catalog's properties, whatever the scheme.
-        if orm_table.metadata_location:
-            self._load_file_io(location=orm_table.metadata_location)
-        return super()._convert_orm_to_iceberg(orm_table)
+        # pyiceberg opens this file, and the one below, by the catalog's properties, whatever the scheme, and however large it is.
+        location = orm_table.metadata_location
+        if not location:
+            return super()._convert_orm_to_iceberg(orm_table)
+        files = self._load_file_io(location=location)
+        metadata = FromInputFile.table_metadata(files.new_input(location))
+        name = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
 
     def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
         # A namespace may have a location of its own.
@@ -125,20 +133,31 @@ def _bounded_uri(uri: str, answer_within_s: float) -> str:
 class _OwnFileIO:
     """Reads and writes by our own settings only: never by a class or a credential that a catalog or a table hands out."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, most_metadata_bytes: int | None) -> None:
         self._settings = settings
+        self._most_metadata_bytes = most_metadata_bytes
 
     def __call__(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
-        return open_file_io(location, self._settings) if location else CheckedFileIO(self._settings)
+        if location:
+            return open_file_io(location, self._settings, self._most_metadata_bytes)
+        return CheckedFileIO(self._settings, self._most_metadata_bytes)
 
 
+#: What pyiceberg 0.12 says of types such as variant and geometry(srid:4326), and of defaults of nanoseconds.
+_UNKNOWN_TYPE: Final = re.compile(
+    r"Unsupported field type|Could not parse .+ into an? \w+Type|Cannot deserialize bytes, type \w+"
+)
+_FIELD_PLACE: Final = re.compile(r"schemas\..+")
 _KINDS: Final[Mapping[str, Callable[..., Catalog]]] = {"rest": _BoundedRestCatalog, "sql": _BoundedSqlCatalog}
 
 
-def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER_WITHIN_S) -> Catalog:
+def open_catalog(
+    name: str, settings: Settings, answer_within_s: float = _ANSWER_WITHIN_S, most_metadata_bytes: int | None = None
+) -> Catalog:
     """Return the catalog of this name. NeedsChange if there is none, or its credentials are refused.
 
-    Each request to it, those made here too, is given up after `answer_within_s` of silence (Retryable).
+    Each request to it, those made here too, is given up after `answer_within_s` of silence (Retryable). `most_metadata_bytes`: a
+    table whose metadata file has more is refused.
     """
     entry = settings.catalog(name)
     properties = {"uri": entry.uri}
@@ -148,9 +167,9 @@ def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER
         if in_bucket or entry.type == "sql":  # to a REST catalog it may be a name
             properties |= iceberg_options(entry.warehouse, settings)
     if entry.credential is not None:
-        properties["credential"] = reveal(entry.credential)
+        properties["credential"] = reveal(entry.credential, settings.place.name(f"catalogs.{name}.credential"))
     if entry.token is not None:
-        properties["token"] = reveal(entry.token)
+        properties["token"] = reveal(entry.token, settings.place.name(f"catalogs.{name}.token"))
     if entry.scope is not None:
         properties["scope"] = entry.scope
     try:
@@ -162,8 +181,9 @@ def open_catalog(name: str, settings: Settings, answer_within_s: float = _ANSWER
             reasons.TABLE_UNSUPPORTED,
             f"the catalog {name!r} asks for code to be imported by the property {min(classes)!r}; that is refused",
         )
-    # A table's properties may name a class too; pyiceberg would import it while the table is merely looked at.
-    catalog._load_file_io = _OwnFileIO(settings.in_buckets_only() if in_bucket else settings)  # type: ignore[method-assign]
+    # A table's properties may name a class too; pyiceberg would import it while the table is merely loaded.
+    own = _OwnFileIO(settings.in_buckets_only() if in_bucket else settings, most_metadata_bytes)
+    catalog._load_file_io = own  # type: ignore[method-assign]
     return catalog
 
 
@@ -189,11 +209,14 @@ class CatalogBook:
 
     May be handed to threads; so may the catalogs. Nobody waits for a catalog of another name. One that does not answer is tried
     anew by one caller at a time, and not at once: all others are told so without waiting, or they would soon be all workers.
+
+    `most_metadata_bytes`: of a metadata file of a table, where the memory is for the tables of many.
     """
 
     settings: Settings
     answer_within_s: float = _ANSWER_WITHIN_S
     clock: Callable[[], float] = time.monotonic
+    most_metadata_bytes: int | None = None
     _entries: dict[str, _Entry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -203,7 +226,7 @@ class CatalogBook:
         """Return the catalog of this name, as open_catalog does."""
         entry = self._entries.get(name)
         if entry is None:
-            return open_catalog(name, self.settings)
+            return open_catalog(name, self.settings, most_metadata_bytes=self.most_metadata_bytes)
         if entry.catalog is not None:
             return entry.catalog
         # Whoever comes while the first attempt is made waits for what it brings.
@@ -221,10 +244,25 @@ class CatalogBook:
 
     def _open(self, name: str, entry: _Entry) -> Catalog:
         try:
-            return open_catalog(name, self.settings, self.answer_within_s)
+            return open_catalog(name, self.settings, self.answer_within_s, self.most_metadata_bytes)
         except Retryable as error:
             entry.refusal, entry.again_at = error, self.clock() + _REFUSAL_HOLDS_S
             raise
+
+
+def refuse_unknown_type(error: Exception, title: str) -> None:
+    """NeedsChange(TableUnsupported) if a table could not be loaded because pyiceberg knows no such type, or default of a type."""
+    if isinstance(error, PydanticValidationError):
+        found = [(".".join(map(str, part["loc"])), str(part["msg"])) for part in error.errors(include_input=False)]
+    else:
+        found = [("", one_line(error))]
+    for place, text in found:
+        if _UNKNOWN_TYPE.search(text):
+            where = f" ({schema.group()})" if (schema := _FIELD_PLACE.search(place)) is not None else ""
+            raise NeedsChange(
+                reasons.TABLE_UNSUPPORTED,
+                f"the table {title} has a column{where} that pyiceberg cannot read: {text}; drop the column, or its default",
+            ) from error
 
 
 def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace) -> CheckpointError:
@@ -234,7 +272,7 @@ def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace
     """
     if isinstance(error, CheckpointError):
         return error
-    text = " ".join(str(error).split())[:400]
+    text = one_line(error)
     if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError):
         return NeedsChange(
             reasons.CREDENTIALS_REFUSED,

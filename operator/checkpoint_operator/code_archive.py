@@ -75,7 +75,7 @@ def fetch_uri(uri: str, settings: StorageSettings, may_be_local: bool = False) -
     return archive_of_object(uri, _read(path))
 
 
-def look_at(uri: str, settings: StorageSettings) -> CodeVersion:
+def version_of(uri: str, settings: StorageSettings) -> CodeVersion:
     """Return which version of an object lies at a URI, in one small request. Raises as `fetch_uri` does."""
     if local_path(uri) is not None:
         raise _is_on_disk(uri)
@@ -86,7 +86,7 @@ def look_at(uri: str, settings: StorageSettings) -> CodeVersion:
 
 
 def fetch_version(uri: str, settings: StorageSettings, version: CodeVersion) -> bytes:
-    """Fetch this version of an object. Retryable if another lies there by now; else raises as `look_at` does."""
+    """Fetch this version of an object. Retryable if another lies there by now; else raises as `version_of` does."""
     return _fetch(uri, settings, version)
 
 

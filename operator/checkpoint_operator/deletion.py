@@ -7,8 +7,8 @@ A write that is forgotten ends as a whole:
         no claim                                  nothing was ever sent, and nothing will be
         a claim: block_commit                             landed: it stays; else a tombstone, after which nothing can land
         neither can be told                       nothing is removed; a person must act, or the same call is made later
-    the data files that the seals of the blocked and of the never claimed epochs name
-    everything below staged/<uid>/ and control/<uid>/code/
+    the data files that the seals of the blocked and of the never claimed epochs, and of their stages, name
+    everything below staged/<uid>/, control/<uid>/code/ and control/<uid>/index-parts/
 
 One that is retained, and has committed something, ends with its last epoch: the others are committed or have ended so before.
 
@@ -20,7 +20,7 @@ One that is retained, and has committed something, ends with its last epoch: the
 Its control records, and what its committed epochs have staged, stay: whoever comes under its name goes on from them. One that has
 committed nothing is forgotten in any case.
 
-A note comes before the look at the claims, and a committer's claim before its look for the note: one of the two sees the other,
+The note is put before claims are read, and a committer puts its claim before it reads the note: one of the two sees the other,
 however long the committer was paused in between. The rest of `control/<uid>/` stays: it stops committers that wake up later.
 
 It may be cut off anywhere and be called again: each step finds what the one before has left, and seals go after the files that
@@ -40,13 +40,14 @@ from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Reject
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.ports import Sink
 from checkpoint_protocol import layout, reasons, writes
+from checkpoint_protocol.epoch_index import EpochIndex
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.memory import reading
 from checkpoint_protocol.parallel import Mapper, in_threads
 from checkpoint_protocol.put_once import read
-from checkpoint_protocol.records import CommitRecord, Seal, StagedFile, Target
+from checkpoint_protocol.records import CommitRecord, Seal, StagedFile, TakenRecord, Target
 from checkpoint_protocol.store import ObjectStore, StoredObject
 
 #: Objects that are read or removed at a time, and bytes of them, which bounds the memory: a seal of many partitions takes
@@ -85,7 +86,7 @@ def delete_write(
     sink: Sink,
     *,
     pause: Callable[[float], None] = time.sleep,
-    ask_all: Mapper = in_threads,
+    map_all: Mapper = in_threads,
 ) -> DeletionOutcome:
     """Forget a write: end it for good, and remove what it has staged. See the module for the steps.
 
@@ -95,7 +96,7 @@ def delete_write(
     What stays: data files that no seal names, those of a table that is gone, and those of a Lance dataset, whose names do not
     tell whose they are. A cleaner of orphans takes them (Lance's own `cleanup_old_versions`, after seven days).
     """
-    deletion = _Deletion(store, uid, sink, pause, ask_all)
+    deletion = _Deletion(store, uid, sink, pause, map_all)
     try:
         return deletion.forget()
     except NeedsChange as error:
@@ -109,14 +110,14 @@ def retain_write(
     *,
     confirm: Callable[[], None] = lambda: None,
     pause: Callable[[float], None] = time.sleep,
-    ask_all: Mapper = in_threads,
+    map_all: Mapper = in_threads,
 ) -> DeletionOutcome:
     """End what a write has not committed, and keep its records of what it has; forget one that has committed nothing.
 
     As `delete_write` else. `confirm` is called once it is known which epoch is the last, and before anything is changed; it
     raises if the object is gone: a later one of its name may have begun the epoch after that one.
     """
-    deletion = _Deletion(store, uid, sink, pause, ask_all)
+    deletion = _Deletion(store, uid, sink, pause, map_all)
     try:
         return deletion.retain(confirm)
     except NeedsChange as error:
@@ -128,11 +129,12 @@ def keep_from_landing(store: ObjectStore, uid: str, *, retain: bool) -> None:
 
     `retain`: of the last epoch only, where the write has committed an earlier one.
     """
-    epochs = writes.list_epochs(store, uid)
-    ledgers = [Ledger(store, EpochKey(uid, epoch)) for epoch in epochs]
-    if not (retain and any(_has_commit(ledger) for ledger in ledgers)):
+    finished = EpochIndex(store, uid).newest()
+    last = writes.last_epoch(store, uid)
+    ledgers = [Ledger(store, EpochKey(uid, epoch)) for epoch in range(finished.epoch + 1, last + 1)]
+    if not (retain and (_committed_by(finished) or any(_has_commit(ledger) for ledger in ledgers))):
         writes.put_deleted(store, uid)
-    elif ledgers[-1].commits.read_commit() is None:
+    elif ledgers and ledgers[-1].commits.read_commit() is None:
         ledgers[-1].commits.put_deleted()
 
 
@@ -142,30 +144,38 @@ class _Deletion:
     uid: str
     sink: Sink
     pause: Callable[[float], None]
-    ask_all: Mapper
+    map_all: Mapper
 
     def forget(self) -> DeletionOutcome:
         writes.put_deleted(self.store, self.uid, self.pause)
-        committed: list[int] = []
-        discardable: dict[int, tuple[Target, ...]] = {}
-        for ledger in self._ledgers():
+        finished = EpochIndex(self.store, self.uid, self.pause).newest()
+        committed = _committed_by(finished)
+        discardable: dict[EpochKey, tuple[Target, ...]] = {}
+        for ledger in (*map(self._ledger, finished.not_committed), *self._ledgers(finished.epoch)):
             match self._end_of(ledger):
                 case Committed():
                     committed.append(ledger.key.epoch)
                 case Kept() as kept:
                     return kept
                 case targets:
-                    discardable[ledger.key.epoch] = targets
+                    discardable |= self._with_stages(ledger, targets)
         data_files = self._discard(layout.staged_folder(self.uid), discardable)
-        return Deleted(tuple(committed), data_files, self._clear(layout.staged_folder(self.uid), layout.code_folder(self.uid)))
+        folders = (
+            layout.staged_folder(self.uid),
+            layout.code_folder(self.uid),
+            layout.index_parts(self.uid),
+            layout.stream_folder(self.uid),
+        )
+        return Deleted(tuple(committed), data_files, self._clear(*folders))
 
     def retain(self, confirm: Callable[[], None]) -> DeletionOutcome:
-        ledgers = list(self._ledgers())
+        finished = EpochIndex(self.store, self.uid, self.pause).newest()
+        ledgers = list(self._ledgers(finished.epoch))
         confirm()
+        committed = (*_committed_by(finished), *(ledger.key.epoch for ledger in ledgers if _has_commit(ledger)))
         if not ledgers:
-            return self.forget()
+            return Deleted(committed, 0, 0) if committed else self.forget()
         last = ledgers[-1]
-        committed = tuple(ledger.key.epoch for ledger in ledgers if _has_commit(ledger))
         if last.commits.read_commit() is not None:
             return Deleted(committed, 0, 0)
         last.commits.put_deleted()
@@ -179,20 +189,24 @@ class _Deletion:
                 pass
         if not committed:
             return self.forget()
-        data_files = self._discard(f"{last.at.staged}/", {last.key.epoch: targets})
+        data_files = self._discard(f"{last.at.staged}/", self._with_stages(last, targets))
         objects = self._clear(f"{last.at.staged}/")
         last.commits.put_commit(_without_commit(last, self.sink.title))
         return Deleted(committed, data_files, objects)
 
-    def _ledgers(self) -> Iterator[Ledger]:
-        """Give the ledger of every epoch. Epochs are numbered without gaps, and each begins with its first launch record.
+    def _ledger(self, epoch: int) -> Ledger:
+        return Ledger(self.store, EpochKey(self.uid, epoch), self.pause, self.map_all)
+
+    def _ledgers(self, finished: int) -> Iterator[Ledger]:
+        """Give the ledger of every epoch after this one. They are numbered without gaps, and each begins with its first launch
+        record.
 
         A listing is no snapshot: it is only where the search begins.
         """
-        listed = max(writes.list_epochs(self.store, self.uid), default=0)
-        epoch = 1
+        listed = writes.last_epoch(self.store, self.uid)
+        epoch = finished + 1
         while True:
-            ledger = Ledger(self.store, EpochKey(self.uid, epoch), self.pause, self.ask_all)
+            ledger = self._ledger(epoch)
             if epoch > listed and ledger.attempts.read_launch(1) is None:
                 return
             yield ledger
@@ -226,24 +240,31 @@ class _Deletion:
             case other:
                 assert_never(other)
 
-    def _discard(self, folder: str, targets_by_epoch: Mapping[int, Sequence[Target]]) -> int:
-        """Remove the data files that seals of these epochs name, whether they were counted or not."""
+    def _with_stages(self, ledger: Ledger, targets: tuple[Target, ...]) -> dict[EpochKey, tuple[Target, ...]]:
+        """Return the tables of an epoch that has ended without a commit, and of its stages, whose files nothing names then."""
+        found = {ledger.key: targets}
+        for key in writes.list_stages(self.store, ledger.key):
+            found[key] = _targets_in(Ledger(self.store, key, self.pause, self.map_all))
+        return found
+
+    def _discard(self, folder: str, targets_by_key: Mapping[EpochKey, Sequence[Target]]) -> int:
+        """Remove the data files that seals of these epochs and stages name, whether they were counted or not."""
         count = 0
         for stored in _batched(self.store.list(folder)):
-            by_epoch: dict[int, list[str]] = {}
+            by_key: dict[EpochKey, list[str]] = {}
             for item in stored:
-                epoch = layout.epoch_of_seal(item.path, layout.staged_folder(self.uid))
-                if epoch is not None and epoch in targets_by_epoch:
-                    by_epoch.setdefault(epoch, []).append(item.path)
-            for epoch, paths in by_epoch.items():
+                key = layout.key_of_seal(item.path, self.uid)
+                if key is not None and key in targets_by_key:
+                    by_key.setdefault(key, []).append(item.path)
+            for key, paths in by_key.items():
                 # What a batch of one large seal takes is held while its files are removed.
                 with reading():
                     files = [file for named in self._read_all(paths) for file in named]
-                    count += self.sink.discard(EpochKey(self.uid, epoch), targets_by_epoch[epoch], files)
+                    count += self.sink.discard(key, targets_by_key[key], files)
         return count
 
     def _read_all(self, paths: Sequence[str]) -> list[Collection[StagedFile]]:
-        return [self._files_named_by(paths[0])] if len(paths) == 1 else self.ask_all(self._files_named_by, paths)
+        return [self._files_named_by(paths[0])] if len(paths) == 1 else self.map_all(self._files_named_by, paths)
 
     def _files_named_by(self, path: str) -> Collection[StagedFile]:
         """Return the files of a seal. One that cannot be read names none: whoever may put seals must not stop a deletion."""
@@ -258,9 +279,14 @@ class _Deletion:
         count = 0
         for folder in folders:
             for stored in _batched(self.store.list(folder)):
-                self.ask_all(lambda item: self.store.delete([item.path]), stored)
+                self.map_all(lambda item: self.store.delete([item.path]), stored)
                 count += len(stored)
         return count
+
+
+def _committed_by(finished: TakenRecord) -> list[int]:
+    """Return the epochs that an index says are committed: all that it covers have ended."""
+    return sorted({*range(1, finished.epoch + 1)} - {*finished.not_committed})
 
 
 def _has_commit(ledger: Ledger) -> bool:

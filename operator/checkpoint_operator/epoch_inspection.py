@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from checkpoint_operator.epoch_listing import Link, attempts_in, gap_free_lengths, records_of, seals_in
+from checkpoint_operator.driver_failures import failure_of
+from checkpoint_operator.epoch_listing import Link, attempts_in, divided, gap_free_lengths, records_of, seals_in
 from checkpoint_operator.inspected import ShownAttempt, ShownCommit, ShownEpoch, ShownFailure, ShownRowError, ShownSums
 from checkpoint_operator.lenient_reading import LenientReader
 from checkpoint_operator.shown_records import (
@@ -18,7 +19,6 @@ from checkpoint_operator.shown_records import (
     sum_of,
     tables_of,
 )
-from checkpoint_operator.told_failures import failure_of
 from checkpoint_protocol import layout
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
@@ -55,12 +55,19 @@ class EpochInspector:
         commit_record = self.reader.read(EpochLayout(key).commit_record, CommitRecord)
         return show_commit(commit_record) if commit_record and not commit_record.was_deleted else None
 
-    def read_listed(self, key: EpochKey, paths: list[str]) -> ShownEpoch:
+    def read_listed(self, key: EpochKey, listed: list[str]) -> ShownEpoch:
+        """Return an epoch whose objects were listed, with its stages."""
+        paths, of_stages = divided(EpochLayout(key), listed)
+        stages = tuple(self._read_listed(key.of_stage(stage), of_stages[stage]) for stage in sorted(of_stages))
+        return self._read_listed(key, paths).model_copy(update={"stages": stages})
+
+    def _read_listed(self, key: EpochKey, paths: list[str]) -> ShownEpoch:
         ledger, at = Ledger(self.reader.store, key), EpochLayout(key)
         numbers, known = attempts_in(at, paths)
         launches = {number: self._launch(ledger, number, number in known) for number in numbers}
         seals = seals_in(at, numbers, paths)
-        attempts = tuple(self._attempt(ledger, number, launches[number], seals[number]) for number in numbers)
+        is_cleaned = at.cleaned in paths
+        attempts = tuple(self._attempt(ledger, number, launches[number], seals[number], is_cleaned) for number in numbers)
         for number in numbers:
             if (plan := self.reader.try_to_read(at.plan(number), partial(ledger.plans.read_plan, number))) is not None:
                 self._expect(plan.parts, partial(at.plan_part, number), paths, at.plan(number))
@@ -76,6 +83,7 @@ class EpochInspector:
         first = launches.get(1)
         shown = ShownEpoch(
             epoch=key.epoch,
+            stage=key.stage or None,
             phase="Unknown",
             run_nonce=first.run_nonce if first else None,
             input_files=source.totals.files if source else None,
@@ -88,6 +96,7 @@ class EpochInspector:
             claims=tuple(show_claim(index, self.reader.read(at.claim(index), ClaimRecord)) for index in claims),
             is_committed=None if at.commit_record in self.reader.wrong else commit_record is not None and not was_deleted,
             was_deleted=was_deleted,
+            is_cleaned=is_cleaned,
             commit=show_commit(commit_record) if commit_record and not was_deleted else None,
         )
         is_unreadable = any(path.startswith((f"{at.control}/", f"{at.staged}/")) for path in self.reader.wrong)
@@ -108,7 +117,9 @@ class EpochInspector:
             self.reader.note_missing(ledger.at.launch(number), f"attempt {number} has left records")
         return launch
 
-    def _attempt(self, ledger: Ledger, number: int, launch: LaunchRecord | None, found: set[Link]) -> ShownAttempt:
+    def _attempt(
+        self, ledger: Ledger, number: int, launch: LaunchRecord | None, found: set[Link], is_cleaned: bool
+    ) -> ShownAttempt:
         at = ledger.at
         closed = self.reader.try_to_read(at.closed(number), lambda: ledger.attempts.read_closed(number))
         plan = self.reader.try_to_read(at.plan(number), lambda: ledger.plans.read_plan(number))
@@ -125,7 +136,8 @@ class EpochInspector:
         else:
             lengths = {task: n for task, n in gap_free_lengths(found).items() if plan is None or task < plan.task_count}
         counting = [(task, link) for task, length in lengths.items() for link in range(length)]
-        seals = self._read_seals(ledger, number, counting, found)
+        # Of a cleaned epoch most are gone, and each would be asked for.
+        seals = self._read_seals(ledger, number, counting if not is_cleaned else sorted(found & set(counting)), found)
         if found and plan is None:
             self.reader.note_missing(at.plan(number), "there are seals of it")
         is_closed = None if at.closed(number) in self.reader.wrong else closed is not None
@@ -193,7 +205,7 @@ class EpochInspector:
                 self.reader.note_missing(path, "it counts")
             return seal
 
-        return [seal for seal in ledger.ask_all(read_seal, places) if seal is not None]
+        return [seal for seal in ledger.map_all(read_seal, places) if seal is not None]
 
     def _sum(self, at: EpochLayout, attempts: tuple[ShownAttempt, ...]) -> ShownSums:
         if not attempts:

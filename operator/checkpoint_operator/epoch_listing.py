@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from checkpoint_protocol import layout
+from checkpoint_protocol.identity import is_stage
 from checkpoint_protocol.layout import EpochLayout
 
 #: A task and the number of its seal.
@@ -14,6 +15,19 @@ Link = tuple[int, int]
 
 def is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and text == str(int(text)) and text != "0"
+
+
+def divided(at: EpochLayout, paths: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Divide the objects of an epoch into its own, and those of each of its stages by name."""
+    own: list[str] = []
+    of_stages: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        name = layout.stage_of(path, at.stages) or layout.stage_of(path, f"{at.staged}/stages/")
+        if name is not None and is_stage(name):
+            of_stages[name].append(path)
+        else:
+            own.append(path)
+    return own, of_stages
 
 
 def attempts_in(at: EpochLayout, paths: Iterable[str]) -> tuple[list[int], set[int]]:
@@ -45,7 +59,7 @@ def records_of(
 ) -> set[str]:
     """Return every path of the epoch that is a record's, or a bundle's."""
     kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure, at.input_since, at.progress)
-    paths = {at.input, at.deleted, at.commit_record, *(at.claim(index) for index in claims)}
+    paths = {at.input, at.deleted, at.cleaned, at.commit_record, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
     paths |= {path for path in listed for number in numbers if layout.number_of(path, at.works(number)) is not None}
     paths |= {path for path in listed for number in numbers if layout.memo_of(path, at.memos(number)) is not None}

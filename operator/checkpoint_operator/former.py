@@ -24,7 +24,7 @@ def warn_of_former(manifest: CheckpointedWrite, store: ObjectStore | None, setti
     metadata, spec = manifest.metadata, manifest.spec
     try:
         uid = None if store is None else writes.look_up_name(store, metadata.namespace, metadata.name)
-        if store is not None and uid is not None and writes.list_epochs(store, uid):
+        if store is not None and uid is not None and writes.last_epoch(store, uid):
             return None
         former = format_of(spec.sink).find_former(settings, title_of(manifest), uid)
     except CheckpointError:

@@ -91,7 +91,7 @@ class ShownClaim(Shown):
 
     index: int
     table_identity: str | None = Field(description="Null where the claim cannot be read.")
-    base: int | None = Field(description="The snapshot or version that was looked at; null: a table without snapshots.")
+    base: int | None = Field(description="The snapshot or version that was loaded; null: a table without snapshots.")
 
 
 class ShownCommit(Shown):
@@ -105,7 +105,7 @@ class ShownCommit(Shown):
     files: int
     attempts: int
     code_digests: tuple[str, ...]
-    read_digests: tuple[str, ...] = Field(default=(), description="Several where text was read in several ways: types, options.")
+    read_digests: tuple[str, ...] = Field(default=(), description="Several where types or options of text were edited.")
     rows_quarantined: int = Field(default=0, description="Rows that failed and have no result in this commit.")
 
 
@@ -113,6 +113,7 @@ class ShownEpoch(Shown):
     """One input, and one commit."""
 
     epoch: int
+    stage: str | None = Field(default=None, description="Its name, of a stage of the epoch; null of the epoch itself.")
     phase: Phase = Field(description="As in the status of an object, by the store alone.")
     run_nonce: str | None = Field(description="Of its first attempt.")
     input_files: int | None = Field(description="Null before a driver has fixed the input.")
@@ -127,7 +128,11 @@ class ShownEpoch(Shown):
     claims: tuple[ShownClaim, ...]
     is_committed: bool | None = Field(description="Null: the commit's record is there and cannot be read.")
     was_deleted: bool = Field(default=False, description="It has ended by a deletion of the write, without a commit.")
+    is_cleaned: bool = Field(
+        default=False, description="What it had staged is removed, but for what later epochs need: sums are of what is left."
+    )
     commit: ShownCommit | None
+    stages: tuple[ShownEpoch, ...] = Field(default=(), description="Its stages, by name: shown like epochs, without a table.")
 
 
 class ShownWrite(Shown):

@@ -17,7 +17,7 @@ from checkpoint_operator.lenient_reading import LenientReader
 from checkpoint_protocol import layout, reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import NameRecord
+from checkpoint_protocol.records import NameRecord, WriteRecord
 from checkpoint_protocol.storage import StorageSettings, disk_path
 from checkpoint_protocol.store import ObjectStore, open_store, translate_store_error
 
@@ -88,6 +88,16 @@ class Inspector:
             uids = [self._resolve(only, names)]
         return tuple(self.read_write(uid, tuple(sorted(names.get(uid, ())))) for uid in uids)
 
+    def find_writes(self, only: str | None) -> dict[str, str]:
+        """Return the uids of all writes of the store, or of one, each with what it is called: namespace/name, or its uid."""
+        names = self._read_names()
+        uids = sorted(self._uids_in(self.reader.list(f"{layout.CONTROL}/"), ())) if only is None else [self._resolve(only, names)]
+        found = {}
+        for uid in uids:
+            record = self.reader.read(layout.write_path(uid), WriteRecord)
+            found[uid] = f"{record.namespace}/{record.name}" if record is not None else uid
+        return found
+
     def read_write(self, uid: str, names: tuple[str, ...]) -> ShownWrite:
         listed = [*self.reader.list(f"{layout.CONTROL}/{uid}/"), *self.reader.list(f"{layout.STAGED}/{uid}/")]
         record = self.reader.try_to_read(layout.write_path(uid), lambda: writes.read_write(self.store, uid))
@@ -157,7 +167,7 @@ class Inspector:
             number, separator, _ = path.partition("/")[2].removeprefix(f"{uid}/").partition("/")
             if separator and is_number(number):
                 epochs[int(number)].append(path)
-            elif layout.is_code(path, uid):
+            elif layout.is_code(path, uid) or layout.is_of_index(path, uid):
                 continue
             elif path not in (layout.write_path(uid), layout.deleted_path(uid)):
                 self.reader.strays.append(path)

@@ -12,7 +12,7 @@ from checkpoint_protocol.errors import CheckpointError, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.put_once import read as read_record
-from checkpoint_protocol.records import CommitRecord, Record
+from checkpoint_protocol.records import CleanedRecord, CommitRecord, Record
 from checkpoint_protocol.store import ObjectStore
 
 #: A store that leaves so many questions unanswered is down: then the rest is not asked, each with its own patience.
@@ -67,13 +67,14 @@ class LenientReader:
         return self._deletions[uid]
 
     def _is_cleared(self, place: str) -> bool:
-        """Whether a deletion has removed what was staged at `<uid>/<epoch>/...`."""
+        """Whether a deletion, or a cleaner, has removed what was staged at `<uid>/<epoch>/...`."""
         uid, _, rest = place.partition("/")
         epoch = layout.epoch_of(f"{layout.control_folder(uid)}{rest}", layout.control_folder(uid))
         if self.is_deleted(uid) or epoch is None:
             return bool(self.is_deleted(uid))
-        commit = self.read(EpochLayout(EpochKey(uid, epoch)).commit_record, CommitRecord)
-        return commit is not None and commit.was_deleted
+        at = EpochLayout(EpochKey(uid, epoch))
+        commit = self.read(at.commit_record, CommitRecord)
+        return (commit is not None and commit.was_deleted) or self.read(at.cleaned, CleanedRecord) is not None
 
     def note_missing(self, path: str, why: str) -> None:
         folder, _, rest = path.partition("/")

@@ -11,24 +11,28 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from checkpoint_operator.core import pauses
 from checkpoint_operator.core.actions import RecordAttempt
 from checkpoint_operator.core.observation import Attempt, DriverObservation, DriverState, Failure, Observation
 from checkpoint_operator.core.rules import in_vain_in_a_row
-from checkpoint_operator.ports import Drivers, Sink, Write
+from checkpoint_operator.core.triggers import Between, News
+from checkpoint_operator.driver_failures import failure_of
+from checkpoint_operator.kept_drivers import KeptDrivers
+from checkpoint_operator.looks import Looks
+from checkpoint_operator.ports import Drivers, PinSource, Sink, Stage, Write
 from checkpoint_operator.row_errors import count_quarantined, limit_of
-from checkpoint_operator.source_tables import PinSource
+from checkpoint_operator.stages import NO_CODE, spec_of_stage
 from checkpoint_operator.table_facts import observe_tables
 from checkpoint_operator.tallies import Tallies
-from checkpoint_operator.told_failures import failure_of
 from checkpoint_protocol import writes
 from checkpoint_protocol.advice import DriverProgress, Work, read_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.listing import SealListing
-from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.records import Began, CommitRecord, LaunchRecord, Merge, Operation, StageIdentity
 from checkpoint_protocol.store import ObjectStore
 
 #: A driver that has sealed nothing for so long is asked whether it has executors.
@@ -38,6 +42,12 @@ _IDLE_BEFORE_HEARD_S: Final = 60.0
 #: Each attempt's pauses are longer by its own part of this share (shorter, before something outside is tried again), so that
 #: what failed together is not tried again together.
 _MOST_SPREAD: Final = 0.5
+
+
+def driver_of(key: EpochKey, launch: LaunchRecord) -> tuple[EpochKey, int]:
+    """Return for which attempt the driver was started that does this one: itself, but where a stream's driver has gone on."""
+    by = launch.driven_by
+    return (key, launch.attempt) if by is None else (EpochKey(key.uid, by.epoch), by.attempt)
 
 
 def _last_of(attempts: list[int]) -> int:
@@ -57,6 +67,8 @@ class Observer:
     recorder: str = ""
     #: Describes a source table whose catalog only this process knows.
     pin_source: PinSource = tuple
+    #: What attempts do with rows, where the sink of the manifest does not say it.
+    operation: Operation | None = None
     #: Returns what keeps all executors of a driver at work from running, if anything does: of which attempt, and has it planned.
     find_starvation: Callable[[EpochKey, int, bool], Failure | None] = lambda key, attempt, has_plan: None
     #: Returns how many writes come before this one, where its driver has to wait for a place; None if it has one.
@@ -74,22 +86,38 @@ class Observer:
     #: The same where the last attempt waits for something outside of the manifest; a person who runs a write again asks by that.
     retry_after: Callable[[int], float] = lambda failures: math.inf
     open_ledger: Callable[[ObjectStore, EpochKey], Ledger] = Ledger
-    #: Epoch and attempt of the drivers that were started from here, and not seen to have ended. Another runner may close them.
-    _started: set[tuple[int, int]] = field(default_factory=set)
-    _closed_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    #: Of a write whose trigger is followed here. None: what is committed is finished.
+    looks: Looks | None = None
+    #: Whether it ends once a look finds nothing new.
+    ends_up_to_date: bool = False
+    #: Of what drivers are started with that may do the next epoch, too; None: they are not to wait for it.
+    driver_digest: str | None = None
+    #: Why the epoch was opened that has no attempt yet.
+    _began: Began | None = None
+    #: The drivers that were started from here, and not seen to have ended. Another runner may close their attempts.
+    _started: set[tuple[EpochKey, int]] = field(default_factory=set)
+    _closed_at: dict[tuple[EpochKey, int], float] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _tallies: Tallies | None = None
     _progress: tuple[tuple[int, int, int], float] = field(default=((0, 0, 0), 0.0))
-    #: What the tasks had in hand when that was last looked at.
+    #: What the tasks had in hand when that was last read.
     _in_hand: tuple[Work, ...] = ()
     _starved_since: float | None = None
     _first_counted: int | None = None
+    #: Of a stream, the commit of the epoch before this one.
+    _before: tuple[int, CommitRecord | None] | None = None
+    _kept: KeptDrivers = field(init=False)
+    #: Behind which epoch it was asked for a driver that is not to wait any more.
+    _asked_behind: EpochKey | None = None
+
+    def __post_init__(self) -> None:
+        self._kept = KeptDrivers(self.drivers, self.driver_digest, self.clock)
 
     @property
     def current_ledger(self) -> Ledger:
         if self._ledger is None:
-            epochs = writes.list_epochs(self.store, self.write.uid)
-            self._ledger = self.open_ledger(self.store, EpochKey(self.write.uid, epochs[-1] if epochs else 1))
+            last = writes.last_epoch(self.store, self.write.uid)
+            self._ledger = self.open_ledger(self.store, EpochKey(self.write.uid, max(last, 1)))
         return self._ledger
 
     @property
@@ -100,16 +128,88 @@ class Observer:
             self._tallies = Tallies(ledger)
         return self._tallies
 
-    def open_epoch(self, epoch: int) -> None:
-        """Observe this epoch from now on."""
+    def open_epoch(self, epoch: int, news: News | None = None) -> None:
+        """Observe this epoch from now on. `news`: for which a trigger begins it."""
+        found = News() if news is None else news
+        self._began = self._began_by("RunNonce" if news is None else "Trigger", found)
         self._ledger = self.open_ledger(self.store, EpochKey(self.write.uid, epoch))
         self._first_counted = None
+
+    def began(self) -> Began | None:
+        """Return why the current epoch begins, for the record of its first attempt; None where no trigger goes by that."""
+        return self._began or self._began_by("First", News())
+
+    def _began_by(self, why: Literal["First", "RunNonce", "Trigger"], news: News) -> Began | None:
+        if self.looks is None:
+            return None
+        return Began(why=why, at=self.looks.now().isoformat(), files=news.files, size_bytes=news.size_bytes)
+
+    def of_stage(self, stage: Stage) -> Observer:
+        """Return who observes a stage of the current epoch: by the same clock and with the same drivers."""
+
+        def renew_as_the_epoch(write: Write) -> Write:
+            now = self.renew(self.write)
+            return replace(write, code_digest=now.code_digest, code=now.code)
+
+        renew: Callable[[Write], Write] = renew_as_the_epoch if stage.runs_code else lambda write: write
+        write = self.write if stage.runs_code else replace(self.write, code_digest=NO_CODE, code=None)
+        spec = spec_of_stage(stage.derive(self.write.spec))
+        if stage.identity is not None:
+            # Its own part of the code, and of the steps.
+            write = self.renew(replace(write, spec=spec, stage=stage.identity))
+            renew = self.renew
+        else:
+            # What the commit needs is no stage of the manifest's.
+            write, spec = replace(write, stage=None), spec.model_copy(update={"stages": (), "reset": None})
+        key = self.current_ledger.key.of_stage(stage.name)
+        return replace(
+            self,
+            write=replace(write, spec=spec, audit=stage.audit),
+            sink=stage.sink,
+            pin_source=stage.pin_source,
+            operation=stage.operation,
+            renew=renew,
+            _started=set(),
+            _closed_at={},
+            _ledger=self.open_ledger(self.store, key),
+            _tallies=None,
+            _progress=((0, 0, 0), 0.0),
+            _in_hand=(),
+            _starved_since=None,
+            _first_counted=None,
+            driver_digest=None,
+            looks=None,
+            _began=None,
+        )
+
+    def digest_of(self, spec: Spec) -> str:
+        """Return the digest of the code of a manifest, or of a stage's, as the code is now."""
+        return self.renew(replace(self.write, spec=spec)).code_digest
 
     def expect_start(self, attempt: int) -> None:
         """Note that a driver is started from here: its time begins now."""
         self._progress = ((attempt, 0, 0), self.clock())
         self._starved_since = None
-        self._started.add((self.current_ledger.key.epoch, attempt))
+        self._started.add((self.current_ledger.key, attempt))
+
+    def stop_driver(self, key: EpochKey, attempt: int) -> None:
+        """Ask the driver of an attempt to end, also where it was started for another epoch's."""
+        self.drivers.stop(key, attempt)
+        if (place := self._kept.place_of(key, attempt)) != (key, attempt):
+            self.drivers.stop(*place)
+
+    def stop_kept_driver(self) -> None:
+        """Ask the driver to end that waits behind the current epoch, and is not to."""
+        if (place := self._kept.unwanted(self.current_ledger, is_suspended=self.write.spec.suspend)) is not None:
+            self.drivers.stop(*place)
+
+    def _keeps_in_vain(self, seen: Observation) -> bool:
+        """Whether a driver waits that is not to. Asked once behind each epoch, as the manifest is now; again while suspended."""
+        ledger = self.current_ledger
+        if not seen.is_committed or ledger.key.stage or (ledger.key == self._asked_behind and not seen.is_suspended):
+            return False
+        self._asked_behind = ledger.key
+        return self._kept.unwanted(ledger, is_suspended=seen.is_suspended) is not None
 
     # --- the whole --------------------------------------------------------------------------------------------------------
 
@@ -128,6 +228,10 @@ class Observer:
             on_code_change=spec.on_code_change,
             backoff_limit=spec.backoff_limit,
             progress_deadline_s=spec.progress_deadline_s,
+            is_suspended=spec.suspend,
+            keeps_drivers=self.driver_digest is not None,
+            goes_on=self.looks is not None and not self.ends_up_to_date,
+            is_stream=spec.source.stream is not None and not ledger.key.stage,
         )
 
     def observe(self) -> Observation:
@@ -139,16 +243,22 @@ class Observer:
         attempts = tuple(self._attempt(ledger, number, number == numbers[-1], seen.is_committed) for number in numbers)
         row_errors = None if seen.is_committed else limit_of(self.current_tallies, self.write.spec, attempts)
         last = attempts[-1] if attempts else None
+        between: Between | None = None
+        if seen.is_committed and self.looks is not None and not seen.is_suspended:
+            between = self.looks.between(ledger)
         if not seen.is_committed and (last is None or (last.is_closed and not last.is_complete)):
             # Not where all is sealed: the commit needs nobody's code.
             self.write = self.renew(self.write)
+        before = self._commit_before(ledger) if seen.is_stream and not seen.is_committed else None
         is_to_be_started = last is not None and not last.is_closed and last.driver is DriverState.NOT_STARTED
         return replace(
             seen,
             attempts=attempts,
             code_digest=self.write.code_digest,
             first_counted_failure=self._first_counted,
-            is_suspended=self.write.spec.suspend,
+            keeps_in_vain=self._keeps_in_vain(seen),
+            between=between,
+            before=before,
             is_past_deadline=self.is_past_deadline(ledger.key.epoch),
             pause_left_s=self._left_s(ledger.key, attempts, self.pause_after),
             outage_left_s=self._left_s(ledger.key, attempts, self.pause_in_outage),
@@ -158,16 +268,28 @@ class Observer:
             queued=self.queue_for_a_place() if is_to_be_started else None,
         )
 
+    def _commit_before(self, ledger: Ledger) -> CommitRecord | None:
+        if ledger.key.epoch == 1:
+            return None
+        if self._before is None or self._before[0] != ledger.key.epoch:
+            before = self.open_ledger(self.store, EpochKey(ledger.key.uid, ledger.key.epoch - 1))
+            self._before = (ledger.key.epoch, before.commits.read_commit())
+        return self._before[1]
+
     def observe_tables(self, seen: Observation, wanted: RecordAttempt) -> Observation:
         """Ask the catalogs as well, for an attempt that is to be recorded."""
-        tables = observe_tables(self.current_ledger, self.write.spec, self.sink, self.pin_source, wanted)
+        stage = self.write.stage
+        # Of the source, the first stage has fixed all that counts: it may have moved since, or be gone.
+        pin_source = tuple if stage is not None and stage.reads else self.pin_source
+        reads_sink = isinstance(self.operation, Merge)
+        tables = observe_tables(self.current_ledger, self.write.spec, self.sink, pin_source, wanted, reads_sink=reads_sink)
         return replace(seen, tables=tables)
 
     def _left_s(
         self, key: EpochKey, attempts: Sequence[Attempt], pause_after: Callable[[int], float], most_spread: float = _MOST_SPREAD
     ) -> float:
         """Counted from when this process first saw the last attempt closed: no clock of anybody else is asked."""
-        if not attempts or (closed_at := self._closed_at.get((key.epoch, attempts[-1].number))) is None:
+        if not attempts or (closed_at := self._closed_at.get((key, attempts[-1].number))) is None:
             return 0.0
         in_vain = len(in_vain_in_a_row(attempts, self._first_counted or 1))
         spread = _spread(key, attempts[-1].number)
@@ -179,12 +301,15 @@ class Observer:
         launch = ledger.attempts.read_launch(number)
         assert launch is not None
         closed = ledger.attempts.read_closed(number)
-        failure = ledger.attempts.read_failure(number) if closed is not None and not closed.complete else None
         is_open = is_last and closed is None
         # The driver first: were it asked after the seals, one that sealed and ended in between would look idle and gone.
-        place = (ledger.key.epoch, number)
+        place = (ledger.key, number)
         may_be_at_work = is_open or (closed is not None and not closed.complete and (is_last or place in self._started))
         observed = self._driver(ledger, launch) if may_be_at_work else DriverObservation(DriverState.GONE)
+        # While it is open, only of a stream: that the query has ended is no failure, and is said so.
+        is_gone = launch.source.stream is not None and observed.state is DriverState.GONE
+        is_over = not closed.complete if closed is not None else is_gone
+        failure = ledger.attempts.read_failure(number) if is_over else None
         if not is_last and observed.state is DriverState.GONE:
             self._started.discard(place)
         if is_last and closed is not None:
@@ -207,7 +332,8 @@ class Observer:
             failure=failure_of(failure) if failure else None,
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
             counted=launch.counted,
-            rows_quarantined=count_quarantined(self.current_tallies, launch, closed),
+            # Of what is committed no seal is read: it may be cleaned.
+            rows_quarantined=0 if is_committed else count_quarantined(self.current_tallies, launch, closed),
             # Whether it counts as failed is asked only while an attempt may follow: of what is committed no seal is read.
             has_sealed=closed is not None and not (closed.complete or is_committed) and self.current_tallies.covers_rows(number),
             starved=starved,
@@ -216,7 +342,8 @@ class Observer:
             holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._progress[0][1] > 0,
             input_since=launch.input_since,
             is_of_other_source=launch.source.identity != source.identity,
-            is_read_otherwise=not launch.source.is_read_as(source),
+            is_read_otherwise=not launch.reads_stage and not launch.source.is_read_as(source),
+            is_of_other_stage=not self.write.awaits_stages and not _is_same_stage(launch.stage, self.write.stage),
         )
 
     def _starvation(self, ledger: Ledger, attempt: int) -> Failure | None:
@@ -225,7 +352,7 @@ class Observer:
             return None
         plan = ledger.plans.read_plan(attempt)
         in_driver = plan is not None and plan.in_driver
-        starved = None if in_driver else self.find_starvation(ledger.key, attempt, plan is not None)
+        starved = None if in_driver else self.find_starvation(*self._kept.place_of(ledger.key, attempt), plan is not None)
         if starved is None:
             self._starved_since = None
             return None
@@ -235,7 +362,7 @@ class Observer:
         return starved
 
     def _driver(self, ledger: Ledger, launch: LaunchRecord) -> DriverObservation:
-        observed = self.drivers.observe(ledger.key, launch.attempt)
+        observed = self._kept.observe(ledger, launch, self.drivers.observe(*driver_of(ledger.key, launch)))
         if observed.state is DriverState.GONE and launch.recorded_by != self.recorder:
             return DriverObservation(DriverState.ELSEWHERE)
         if observed.state is DriverState.NOT_STARTED and ledger.plans.read_plan(launch.attempt) is not None:
@@ -262,13 +389,22 @@ class Observer:
     def _hear(self, ledger: Ledger, attempt: int) -> None:
         """Ask what the tasks have in hand. Where that has changed they are at work, though they have sealed nothing."""
         told = read_advice(ledger.store, ledger.at.progress(attempt), DriverProgress)
-        if told is not None and told.work and told.work != self._in_hand:
+        if told is not None and told.phase == "AwaitingRows":
+            self._progress = (self._progress[0], self.clock())  # of a stream: there is nothing to seal
+        elif told is not None and told.work and told.work != self._in_hand:
             self._in_hand, self._progress = told.work, (self._progress[0], self.clock())
 
     def _awaits_table(self, ledger: Ledger, launch: LaunchRecord) -> bool:
         if launch.target is not None or ledger.plans.read_plan(launch.attempt) is not None:
             return False
         return ledger.attempts.read_output(launch.attempt) is not None and ledger.attempts.read_target(launch.attempt) is None
+
+
+def _is_same_stage(one: StageIdentity | None, other: StageIdentity | None) -> bool:
+    """Whether two attempts do the same to the same rows, whatever code they do it with."""
+    if one is None or other is None:
+        return one is other
+    return (one.reads, one.algorithm, one.hash_in) == (other.reads, other.algorithm, other.hash_in)
 
 
 def _spread(key: EpochKey, attempt: int) -> float:

@@ -4,7 +4,7 @@ says it now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,15 @@ from checkpoint_operator.core.observation import DriverObservation
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.records import LaunchRecord, Operation, Output, StagedFile, Target
+from checkpoint_protocol.records import LaunchRecord, Operation, Output, PinnedIceberg, StagedFile, StageIdentity, Target
+
+#: Pins the source's tables when an attempt is recorded: one for each of its members, None for what is no Iceberg table, and
+#: nothing at all where none of them is.
+PinSource = Callable[[], tuple[PinnedIceberg | None, ...]]
+
+
+class StageOutdated(Exception):
+    """What a stage was to read is not there any more. Raised by its PinSource; whoever has asked for the stage is asked again."""
 
 
 class Drivers(Protocol):
@@ -45,8 +53,8 @@ class Sink(Protocol):
     def output(self) -> Output | None:
         """Where data files go, also before the target exists; None where only the target knows."""
 
-    def describe(self) -> Target | None:
-        """Return the target as it is now; None if it does not exist."""
+    def describe(self, key: EpochKey) -> Target | None:
+        """Return the target as it is now; None if it does not exist. NeedsChange if it does not take what this epoch is to do."""
 
     def create(self, arrow_schema: str) -> Target:
         """Make the target for this output; return it, also if it is there already."""
@@ -54,8 +62,8 @@ class Sink(Protocol):
     def pack(self, operation: Operation, key: EpochKey, targets: Sequence[Target], files: Iterable[StagedFile]) -> Change:
         """Take all the files of an epoch in, one at a time, in the form in which `commit` takes them. Changes nothing."""
 
-    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
-        """Put the results into the target, once."""
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
+        """Put the results into the target, once; or say which stage of the epoch must be done before that can be."""
 
     def block_commit(self, ledger: Ledger) -> BlockOutcome:
         """See to it that nothing of a claimed epoch lands any more. Called by deletion only, after its note was put."""
@@ -69,6 +77,40 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of an epoch that drivers do on their own: with attempts, plans, seals and closings like those of an epoch.
+
+    `derive` makes of the write's manifest that of the stage: what its drivers read and do; `stages.spec_of_stage` begins it.
+    `sink` is what they stage for. Once all is sealed, its `commit` answers `Final`, and the record of the commit says from then
+    on that the stage is done. `runs_code`: its drivers run code of the user, so that the stage has the digest of that.
+    `operation`: what they do with rows, where that is more than to stage them.
+    `audit`: the function that they call with their source, as the only task.
+
+    A name says what the stage depends on: another name is another stage, that begins with nothing.
+    """
+
+    name: str
+    derive: Callable[[Spec], Spec]
+    sink: Sink
+    pin_source: PinSource = tuple
+    runs_code: bool = False
+    operation: Operation | None = None
+    audit: str | None = None
+    #: Of a pipeline: which stage of it this is.
+    identity: StageIdentity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsStage:
+    """What is sealed cannot be committed before this stage of the epoch is done.
+
+    No commit was claimed for the answer; an audit has claimed to put its rows on their branch.
+    """
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Who is written, as the manifest says now."""
 
@@ -77,3 +119,12 @@ class Write:
     code_digest: str
     #: The digest of the archive in the store that the next attempt is recorded with; None: there is none.
     code: str | None = None
+    #: See Stage.
+    audit: str | None = None
+    #: Which stage of a pipeline is done; None where there are no stages, or it is not known yet which of them is next.
+    stage: StageIdentity | None = None
+
+    @property
+    def awaits_stages(self) -> bool:
+        """Whether it is not known yet which stages are done."""
+        return bool(self.spec.stages) and self.stage is None

@@ -7,6 +7,7 @@ from typing import Literal
 
 from checkpoint_operator.tallies import ChainTally, Tallies
 from checkpoint_protocol.advice import DriverPhase, DriverProgress, Work, read_advice
+from checkpoint_protocol.records import CommitRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,20 @@ class Progress:
     tries_again: int = 0
 
 
-def measure(tallies: Tallies) -> Progress:
-    """Return the progress of the epoch."""
+def measure(tallies: Tallies, commit: CommitRecord | None = None) -> Progress:
+    """Return the progress of the epoch. `commit`: its commit record, where it is committed: its seals may be cleaned."""
     ledger = tallies.ledger
+    if commit is not None and ledger.commits.read_cleaned() is not None:
+        return Progress(
+            attempt=commit.attempts,
+            tasks=None,
+            tasks_done=0,
+            rows_read=commit.rows_read,
+            rows_written=commit.rows_written,
+            files=commit.files,
+            rows_taken_over=0,
+            rows_quarantined=commit.rows_quarantined,
+        )
     attempts = ledger.attempts.list_attempts()
     if not attempts:
         return Progress(0, None, 0, 0, 0, 0, 0)

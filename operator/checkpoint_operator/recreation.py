@@ -70,6 +70,6 @@ def write_to_delete(store: ObjectStore, named: NamedObject, spec: Spec) -> str |
 
 
 def _is_deletion_cut_off(store: ObjectStore, uid: str) -> bool:
-    epochs = writes.list_epochs(store, uid)
-    last = Ledger(store, EpochKey(uid, epochs[-1])) if epochs else None
+    epoch = writes.last_epoch(store, uid)
+    last = Ledger(store, EpochKey(uid, epoch)) if epoch else None
     return last is not None and last.commits.read_deleted() is not None and last.commits.read_commit() is None

@@ -19,7 +19,7 @@ from checkpoint_protocol.store import ObjectStore
 def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> None:
     """Put the write's record, or compare with the one that is there. Idempotent. NeedsChange if its identity has changed.
 
-    `start_over`: how a person has this name mean a new write, where there is a way.
+    `start_over`: how a person makes this name mean a new write, where that is possible.
     """
     registered = writes.put_write(
         store,
@@ -57,8 +57,8 @@ def _is_of_the_first_default(began: Source | None, now: Source) -> bool:
 
 def _source_of(store: ObjectStore, registered: WriteRecord) -> Source | None:
     """Return the source that the last attempt was told; None if there is none."""
-    epochs = writes.list_epochs(store, registered.uid)
-    ledger = Ledger(store, EpochKey(registered.uid, epochs[-1])) if epochs else None
+    last = writes.last_epoch(store, registered.uid)
+    ledger = Ledger(store, EpochKey(registered.uid, last)) if last else None
     numbers = ledger.attempts.list_attempts() if ledger is not None else []
     launch = ledger.attempts.read_launch(numbers[-1]) if ledger is not None and numbers else None
     return launch.source if launch is not None else None
@@ -85,10 +85,10 @@ def changed_parts(store: ObjectStore, registered: WriteRecord, spec: Spec) -> tu
 
 
 def _source_is_another(store: ObjectStore, registered: WriteRecord, spec: Spec) -> bool:
-    epochs = writes.list_epochs(store, registered.uid)
-    if not epochs:
+    epoch = writes.last_epoch(store, registered.uid)
+    if not epoch:
         return False  # nothing was ever recorded: what is read is still open
-    ledger = Ledger(store, EpochKey(registered.uid, epochs[-1]))
+    ledger = Ledger(store, EpochKey(registered.uid, epoch))
     numbers = ledger.attempts.list_attempts()
     last = ledger.attempts.read_launch(numbers[-1]) if numbers else None
     if last is None:

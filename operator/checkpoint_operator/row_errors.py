@@ -21,7 +21,7 @@ _MOST_OF_A_MESSAGE: Final = 300
 def count_quarantined(tallies: Tallies, launch: LaunchRecord, closed: ClosedRecord | None) -> int:
     """Return how many rows an attempt's own seals quarantine, of those that count or that show by now.
 
-    Costs no request where the attempt may not quarantine any. What is committed is counted anew, from what was closed.
+    Costs no request where the attempt may not quarantine any.
     """
     if launch.on_row_error != "Quarantine":
         return 0

@@ -1,14 +1,14 @@
 """The source table as its catalog shows it, for the record of an attempt: drivers have no catalog, and must not need one.
 
-Only Iceberg has catalogs. A Lance dataset is looked at by the driver, with its storage settings.
+Only Iceberg has catalogs. A Lance dataset is opened by the driver, with its storage settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from checkpoint_operator.table_places import check_places
+from checkpoint_operator.ports import PinSource
+from checkpoint_operator.table_places import check_table
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.records import PinnedIceberg
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from checkpoint_operator.catalogs import CatalogBook
-
-#: Pins the source's tables when an attempt is recorded: one for each of its members, None for what is no Iceberg table, and
-#: nothing at all where none of them is.
-PinSource = Callable[[], tuple[PinnedIceberg | None, ...]]
 
 
 def open_source(source: Source, settings: Settings, catalogs: CatalogBook | None = None) -> PinSource:
@@ -52,7 +48,7 @@ def load_source(source: IcebergSource, settings: Settings, catalogs: CatalogBook
     """Load the source table anew. NeedsChange(SourceMissing) if it does not exist."""
     from pyiceberg.exceptions import NoSuchTableError
 
-    from checkpoint_operator.catalogs import CatalogBook, translate_catalog_error
+    from checkpoint_operator.catalogs import CatalogBook, refuse_unknown_type, translate_catalog_error
 
     settings.check_grant(source.catalog, source.table)
     catalog = (catalogs or CatalogBook(settings)).open(source.catalog)
@@ -64,8 +60,9 @@ def load_source(source: IcebergSource, settings: Settings, catalogs: CatalogBook
             f"source: the catalog {source.catalog!r} has no table {source.table}; correct source.iceberg, or make the table",
         ) from error
     except Exception as error:
+        refuse_unknown_type(error, f"{source.catalog}.{source.table}")
         raise translate_catalog_error(error, source.catalog, settings.place) from error
-    check_places(table, settings)
+    check_table(table, settings, f"{source.catalog}.{source.table}")
     return table
 
 

@@ -16,10 +16,11 @@ from checkpoint_operator.core.phases import Phase
 from checkpoint_protocol.sections import Section
 
 MAX_ATTEMPTS_SHOWN: Final = 5
+MAX_EPOCHS_SHOWN: Final = 5
 MAX_MESSAGE_LENGTH: Final = 1024
 MAX_CONDITION_MESSAGE_LENGTH: Final = 32_768
 
-ConditionType = Literal["Accepted", "Running", "Sealed", "Committed", "Stalled", "Ready", "Reconciling"]
+ConditionType = Literal["Accepted", "Running", "Sealed", "Committed", "Stalled", "Ready", "Reconciling", "UpToDate"]
 Cause = Literal[
     "Completed",
     "OOMKilled",
@@ -94,6 +95,17 @@ class CommitStatus(StatusSection):
     committed_at: Time | None = Field(default=None, description="When the commit was seen in the table.")
 
 
+class EpochStatus(StatusSection):
+    """An epoch that is committed."""
+
+    number: Count = Field(description="Counted from 1.")
+    committed_at: Time | None = Field(default=None, description="When its commit was seen in the table.")
+    id: Annotated[str, Field(max_length=20)] | None = Field(
+        default=None, description="As in commit; absent where there was nothing to commit."
+    )
+    rows: Count | None = Field(default=None, description="Rows that it has written.")
+
+
 class Condition(StatusSection):
     """A condition as in Kubernetes' metav1.Condition."""
 
@@ -126,6 +138,11 @@ class Status(StatusSection):
     )
     phase: Phase | None = Field(default=None, description="One word for people. Programs read conditions.")
     epoch: Count | None = Field(default=None, description="One table transaction each; runNonce begins the next.")
+    stage: Annotated[str, Field(max_length=63)] | None = Field(
+        default=None,
+        description="The stage of the epoch that is at work, which the commit waits for: attempts, tasks, progress and rows are "
+        "those of the stage.",
+    )
     started_at: Time | None = Field(
         default=None, description="When the epoch's first attempt was recorded; activeDeadlineSeconds counts from here."
     )
@@ -169,6 +186,9 @@ class Status(StatusSection):
         default=None, max_length=MAX_ATTEMPTS_SHOWN, description="The last attempts of this epoch, oldest first."
     )
     commit: CommitStatus | None = Field(default=None, description="The last commit.")
+    epochs: tuple[EpochStatus, ...] | None = Field(
+        default=None, max_length=MAX_EPOCHS_SHOWN, description="With a trigger: the last epochs that are committed, oldest first."
+    )
     failed_before: Count | None = Field(
         default=None,
         description="Attempts up to this one no longer count against backoffLimit: a person has changed something since.",
@@ -180,7 +200,9 @@ class Status(StatusSection):
         default=None, description="The value of the annotation checkpointed.dev/retry that was last acted on."
     )
     conditions: tuple[Condition, ...] | None = Field(
-        default=None, max_length=16, description="Accepted, Running, Sealed, Committed, Stalled, Ready and Reconciling."
+        default=None,
+        max_length=16,
+        description="Accepted, Running, Sealed, Committed, Stalled, Ready, Reconciling; with a trigger UpToDate.",
     )
 
 

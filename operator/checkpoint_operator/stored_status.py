@@ -14,13 +14,13 @@ from checkpoint_operator.activity import describe
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.phases import MEANINGS, Phase, phase_of
-from checkpoint_operator.inspected import Shown, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
+from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.inspection import Inspector
 from checkpoint_operator.progress import measure
 from checkpoint_operator.registration import changed_parts
 from checkpoint_operator.shown_records import phase_in_store
 from checkpoint_operator.tallies import Tallies
-from checkpoint_protocol import writes
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import CheckpointError, Corrupt
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -56,7 +56,7 @@ class StoredStatus(Shown):
     failure: ShownFailure | None = Field(description="The last that a driver of this epoch has told.")
     committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
     commit: ShownCommit | None
-    table: Presence | None = Field(default=None, description="Whether the commit is still in the table; null: not looked at.")
+    table: Presence | None = Field(default=None, description="Whether the commit is still in the table; null: not read.")
     errors: tuple[ShownError, ...]
 
     @property
@@ -81,8 +81,11 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Store
     if write is not None:
         with contextlib.suppress(Corrupt):  # the record at fault is named among the epoch's
             changed = changed_parts(store, write, manifest.spec)
-    epochs = writes.list_epochs(store, uid)
-    current = inspector.read_epoch(EpochKey(uid, epochs[-1])) if epochs else _empty_epoch(1)
+    last = writes.last_epoch(store, uid)
+    current = inspector.read_epoch(EpochKey(uid, last)) if last else _empty_epoch(1)
+    if current.epoch > 1 and current.attempts and _has_ended(current.attempts[-1]):
+        # Nothing has come since: what is told is the epoch that is committed.
+        current = inspector.read_epoch(EpochKey(uid, current.epoch - 1))
     is_wanted = next_epoch(current.epoch, current.run_nonce, manifest.spec.run_nonce) is not None
     committed = (current.epoch, current.commit) if current.commit else None
     if committed is None and current.epoch > 1:
@@ -95,6 +98,11 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Store
     current = current.model_copy(update={"phase": phase})
     status = _status(manifest, uid, current, committed, is_wanted, changed, inspector.errors)
     return status.model_copy(update={"activity": _activity(store, uid, current)}) if status.phase == "Running" else status
+
+
+def _has_ended(attempt: ShownAttempt) -> bool:
+    """Whether the attempt ended as its stream had no more rows."""
+    return attempt.failure is not None and attempt.failure.reason == reasons.STREAM_ENDED
 
 
 def _activity(store: ObjectStore, uid: str, epoch: ShownEpoch) -> str | None:
@@ -115,7 +123,7 @@ def _status(
     errors: tuple[ShownError, ...],
 ) -> StoredStatus:
     last = current.attempts[-1] if current.attempts else None
-    failures = [attempt.failure for attempt in current.attempts if attempt.failure is not None]
+    failures = [attempt.failure for attempt in current.attempts if attempt.failure is not None and not _has_ended(attempt)]
     return StoredStatus(
         name=manifest.metadata.name,
         namespace=manifest.metadata.namespace,

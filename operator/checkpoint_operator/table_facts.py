@@ -1,4 +1,4 @@
-"""What the catalogs say of sink and source, asked before an attempt does any work for them. Changes nothing."""
+"""What is wrong before an attempt does any work, as the manifest and the catalogs tell. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ from dataclasses import replace
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.core.actions import RecordAttempt
 from checkpoint_operator.core.observation import Failure, Tables
-from checkpoint_operator.ports import Sink
-from checkpoint_operator.source_tables import PinSource
+from checkpoint_operator.declared_types import refuse_unknown_types
+from checkpoint_operator.ports import PinSource, Sink
+from checkpoint_protocol.epoch_index import index_of
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.outputs import find_path_into, is_one_place, outputs_of, refuse
-from checkpoint_protocol.records import PinnedIceberg, Target
+from checkpoint_protocol.records import PinnedIceberg, Target, operation_of, takes_the_whole_source
 from checkpoint_protocol.source import LanceSource, Source
 
 
-def observe_tables(ledger: Ledger, spec: Spec, sink: Sink, pin_source: PinSource, wanted: RecordAttempt) -> Tables:
-    """Return what the rules go by before they let this attempt be recorded. Raises Retryable where a catalog does not answer."""
-    tables = Tables(title=sink.title, creates_target=spec.sink.create)
+def observe_tables(
+    ledger: Ledger, spec: Spec, sink: Sink, pin_source: PinSource, wanted: RecordAttempt, *, reads_sink: bool = False
+) -> Tables:
+    """Return what the rules go by before they let this attempt be recorded. Raises Retryable where a catalog does not answer.
+
+    `reads_sink`: its source is the sink's table, and that is right.
+    """
+    tables = Tables(title=sink.title, creates_target=spec.sink.create or spec.sink.mode == "AddColumns")
     if ledger.commits.is_deleted():
         return replace(tables, is_deleted=True)
     try:
-        target = sink.describe()
+        refuse_unknown_types(spec)
+        target = sink.describe(ledger.key)
         # What the input is has been fixed by an attempt before: the table may have moved since, or be gone.
         source_tables: tuple[PinnedIceberg | None, ...] = ()
         if ledger.inputs.read_input(wanted.input_since) is None:
@@ -36,8 +43,9 @@ def observe_tables(ledger: Ledger, spec: Spec, sink: Sink, pin_source: PinSource
         tables,
         target=target,
         source_tables=source_tables,
-        is_own_source=_is_source(target, spec.source, source_tables),
+        is_own_source=not (reads_sink or spec.sink.mode == "AddColumns") and _is_source(target, spec.source, source_tables),
         staged_for_another=_staged_for_another(ledger, wanted.counted, target),
+        lost_rows=_lost_rows(ledger, spec) if target is None else None,
     )
 
 
@@ -57,6 +65,13 @@ def _is_source(target: Target | None, source: Source, source_tables: Sequence[Pi
     datasets = [member.uri for member in source.members if isinstance(member, LanceSource)]
     is_place = any(is_one_place(uri, output.uri) for uri in datasets for output in target.outputs)
     return is_place or target.identity in identities
+
+
+def _lost_rows(ledger: Ledger, spec: Spec) -> tuple[int, int] | None:
+    """Return the last epoch before this one that has committed rows which this one does not give again; None if none has."""
+    if ledger.key.stage or takes_the_whole_source(operation_of(spec.sink, None)):
+        return None
+    return index_of(ledger).up_to(ledger.key.epoch - 1).in_table
 
 
 def _staged_for_another(ledger: Ledger, attempts: Sequence[int], now: Target | None) -> int | None:

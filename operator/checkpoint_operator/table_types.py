@@ -24,9 +24,9 @@ _CAST: Final = "cast it in a step"
 class _Unfit(Exception):
     """A type that the format has not, nor anything that holds its values."""
 
-    def __init__(self, path: str, given: pa.DataType, way_out: str) -> None:
+    def __init__(self, path: str, given: pa.DataType, remedy: str) -> None:
         super().__init__(path)
-        self.path, self.given, self.way_out = path, given, way_out
+        self.path, self.given, self.remedy = path, given, remedy
 
 
 def iceberg_schema(given: pa.Schema) -> pa.Schema:
@@ -54,7 +54,7 @@ def _schema(given: pa.Schema, of: Callable[[pa.DataType, str], pa.DataType], for
             fields.append(field.with_type(of(field.type, field.name)))
         except _Unfit as unfit:
             what = f"the column {unfit.path!r} has the type {unfit.given}, which {format_name} has not"
-            problems.append(f"{what}: {unfit.way_out}, or leave it out")
+            problems.append(f"{what}: {unfit.remedy}, or leave it out")
     if problems:
         raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, "; ".join(problems))
     return pa.schema(fields)
@@ -137,7 +137,7 @@ def _other(
             return fixed_list(item, given.list_size)
         return pa.large_list(item) if kind.is_large_list(given) else pa.list_(item)
     if kind.is_null(given):
-        raise _Unfit(path, given, "it is NULL in all of the first rows, so give it a type in a step")
+        raise _Unfit(path, given, "it is NULL in all of the first rows, so give it a type in a step, or by the output of one")
     raise _Unfit(path, given, _CAST)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 def why_not_writable(place: Path) -> str | None:
     """Say why nothing can be put at a file or into a folder, which may be yet to be made; None where it can.
 
-    A look only: a quota, or a security module, may still refuse.
+    Nothing is written: a quota, or a security module, may still refuse.
     """
     place = place.absolute()
     if not place.exists():

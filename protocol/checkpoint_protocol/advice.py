@@ -23,8 +23,9 @@ from checkpoint_protocol.store import ObjectStore
 MAX_TASKS = 256
 _MOST_BYTES = 64 << 10
 
-#: What a driver is at. Starting Spark comes before planning where Spark reads the source.
-DriverPhase = Literal["Planning", "StartingSpark", "RunningTasks"]
+#: What a driver is at. Starting Spark comes before planning where Spark reads the source. One that waits has ended its attempt;
+#: rows are awaited of a stream only.
+DriverPhase = Literal["Planning", "StartingSpark", "RunningTasks", "Waiting", "AwaitingRows"]
 #: Puts an object, whatever was there under its path.
 Overwrite = Callable[[str, bytes], None]
 
@@ -52,8 +53,18 @@ class Work(Advice):
     tries_again: Count = 0
 
 
+class StartedAs(Part):
+    """The attempt that a driver was started for, which its process or its pod is known by."""
+
+    epoch: Number
+    attempt: Number
+
+
 class DriverProgress(Advice):
-    """What a driver is at. `positions_known`: of the epoch's whole input, in `unit`; None where that is not known beforehand."""
+    """What a driver is at. `positions_known`: of the epoch's whole input, in `unit`; None where that is not known beforehand.
+
+    `started_as`: of a driver that has waited for this attempt, or waits for the next epoch's first one.
+    """
 
     kind: Literal["progress"] = "progress"
     version: Literal[1] = 1
@@ -62,6 +73,7 @@ class DriverProgress(Advice):
     unit: Literal["rows", "bytes"] | None = None
     positions_known: Count | None = None
     work: Annotated[tuple[Work, ...], Field(max_length=MAX_TASKS)] = ()
+    started_as: StartedAs | None = None
 
 
 def encode_advice(advice: Advice) -> bytes:

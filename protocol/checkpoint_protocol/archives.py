@@ -11,7 +11,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -59,6 +59,26 @@ def check(data: bytes) -> None:
     """Refuse what could not, or must not, be unpacked. ArchiveRefused says why."""
     with _opened(data) as archive:
         _files_in(archive)
+
+
+def contents(data: bytes) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Give each file's path and what it has, sorted by path. ArchiveRefused where one cannot be read.
+
+    A file is unpacked while it is gone through, before the next one is asked for, and never held as a whole: a megabyte may stand
+    for a gigabyte.
+    """
+    with _opened(data) as archive:
+        for path, entry in sorted(_files_in(archive).items()):
+            yield str(path), _chunks(archive, entry)
+
+
+def _chunks(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    try:
+        with archive.open(entry) as packed:
+            while chunk := packed.read(_CHUNK_BYTES):
+                yield chunk
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
+        raise ArchiveRefused(f"{entry.filename!r} in it cannot be read: {error}") from error
 
 
 def unpack(data: bytes, folder: Path) -> dict[str, int]:

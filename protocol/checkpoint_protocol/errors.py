@@ -15,6 +15,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def one_line(text: object, most: int = 400) -> str:
+    """Return what others say, such as an exception of a library, in one line of bounded length."""
+    return " ".join(str(text).split())[:most]
+
+
 class CheckpointError(Exception):
     """An error with a machine-readable reason and a message for a person."""
 
@@ -43,7 +48,7 @@ class NeedsChange(CheckpointError):
 
 
 class Corrupt(CheckpointError):
-    """A stored record is not what it must be; a person has to look at it."""
+    """A stored record is not what it must be; a person has to see to it."""
 
     family = "Corrupt"
 

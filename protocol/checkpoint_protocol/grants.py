@@ -12,6 +12,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator
 
+from checkpoint_protocol.patterns import wildcards
+
 _NAMESPACE_PATTERN: Final = re.compile(r"[a-z0-9*]([a-z0-9*-]*[a-z0-9*])?")
 
 
@@ -42,4 +44,4 @@ class Tenant:
 
 def is_named(name: str, patterns: Iterable[str]) -> bool:
     """Whether one of the patterns means this name. A * stands for any characters, points among them."""
-    return any(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) for pattern in patterns)
+    return any(wildcards(pattern, one_by_question_mark=False).fullmatch(name) for pattern in patterns)

@@ -8,6 +8,8 @@ import secrets
 from dataclasses import dataclass
 
 _UID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,62}")
+#: As long as the value of a label may be.
+_STAGE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 #: Prefix of the folder (below a table's data location) that holds the staged files of a write.
 STAGED_FOLDER_PREFIX = "cw-"
@@ -17,19 +19,29 @@ KEY_PROPERTY_PREFIX = "checkpointed-write."
 
 @dataclass(frozen=True, slots=True)
 class EpochKey:
-    """The idempotence key of one table transaction: a write's uid and the number of its epoch, from 1."""
+    """The idempotence key of one table transaction: a write's uid and the number of its epoch, from 1.
+
+    `stage`: the name of a part of the epoch that has attempts and seals of its own, and no transaction; empty for the epoch.
+    """
 
     uid: str
     epoch: int
+    stage: str = ""
 
     def __post_init__(self) -> None:
         if not _UID.fullmatch(self.uid):
             raise ValueError(f"not a uid: {self.uid!r}")
         if self.epoch < 1:
             raise ValueError(f"epochs count from 1, not {self.epoch}")
+        if self.stage and not is_stage(self.stage):
+            raise ValueError(f"not the name of a stage: {self.stage!r}")
 
     def __str__(self) -> str:
-        return f"{self.uid}/{self.epoch}"
+        return f"{self.uid}/{self.epoch}" + (f"/stages/{self.stage}" if self.stage else "")
+
+    def of_stage(self, stage: str) -> EpochKey:
+        """Return the key of a stage of this epoch."""
+        return EpochKey(self.uid, self.epoch, stage)
 
     @property
     def property_name(self) -> str:
@@ -45,6 +57,11 @@ class EpochKey:
         """
         digest = hashlib.sha256(f"snapshot:{self}".encode()).digest()
         return (int.from_bytes(digest[:8], "big") & 0x7FFF_FFFF_FFFF_FFFF) or 1
+
+
+def is_stage(name: str) -> bool:
+    """Whether a stage may have this name."""
+    return _STAGE.fullmatch(name) is not None
 
 
 def new_token() -> str:

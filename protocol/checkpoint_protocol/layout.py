@@ -6,12 +6,17 @@
     control/<uid>/write.json                      who this is
     control/<uid>/deleted.json                    the write was deleted: nothing of it may be committed any more
     control/<uid>/code/<sha256>.zip               code that attempts were recorded with, by the digest of the archive
+    control/<uid>/0-index/<e>.json                what all epochs up to e have taken; the last ones are kept. No epoch is 0, and
+                                                  a sorted listing shows this folder before any epoch
+    control/<uid>/index-parts/<token>.json        files or rows of an index that are too many for one object
+    control/<uid>/index-parts/<sha256>.keys       keys that an index names, put together from small objects
     control/<uid>/<epoch>/deleted.json            the write was deleted in this epoch: no claim of it from here on is acted on
     control/<uid>/<epoch>/launch/<n>.json         what driver n is told
     control/<uid>/<epoch>/target/<n>.json         the table made for driver n's proposed output
     control/<uid>/<epoch>/closed/<n>.json         the seals of attempt n that count
     control/<uid>/<epoch>/commit/claim-<i>.json   who may try to commit
     control/<uid>/<epoch>/commit/done.json        the commit record: the commit was seen in the table
+    control/<uid>/<epoch>/cleaned.json            what was staged is removed, but for what later epochs need
     staged/<uid>/<epoch>/input.json               the epoch's input
     staged/<uid>/<epoch>/input/<token>.json       files of an input that is too large for one object
     staged/<uid>/<epoch>/<n>/input.json           the epoch's input from attempt n on: the source was edited before any seal
@@ -26,6 +31,11 @@
     staged/<uid>/<epoch>/<n>/progress.json        what driver n is at, for people: overwritten, no record
     staged/<uid>/<epoch>/<n>/progress/<task>.json      the same of a running task
     staged/<uid>/<epoch>/<n>/memos/<task>/<k>-<token>.json   results of calls on rows that are not sealed yet: no record
+    staged/<uid>/<epoch>/merge-keys.json          the keys of the rows that an upsert has staged
+    staged/<uid>/<epoch>/merge-keys/<token>.parquet    some of them
+    control/<uid>/<epoch>/stages/<stage>/...      a stage of the epoch, with records of its own as above; its done.json says that
+    staged/<uid>/<epoch>/stages/<stage>/...       its results are final
+    staged/<uid>/<epoch>/stages/<stage>/rows/<n>-<task>-<token>.arrow   rows that a stage of a pipeline gives the next one
 
 Numbers are written without leading zeros; listings are sorted as numbers by whoever needs an order.
 """
@@ -35,7 +45,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.identity import EpochKey, is_stage
 
 _NUMBERED = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
 _CLAIM = re.compile(r"claim-(0|[1-9][0-9]{0,9})\.json")
@@ -46,12 +56,14 @@ _TOKEN = re.compile(r"[0-9a-f]{32}\.json")
 _MEMO = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.json")
 _KEYS = re.compile(r"(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.parquet")
 _NAME = re.compile(r"names/((?:cluster=[^/=]+/)?[^/=]+)/([^/]+?)(?:/([1-9][0-9]{0,9}))?\.json")
+_INDEX_PART = re.compile(r"[0-9a-f]{32}\.json|[0-9a-f]{64}\.keys")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
-_SEAL_OF_EPOCH = re.compile(r"([1-9][0-9]{0,9})/[1-9][0-9]{0,9}/seals/" + _SEAL.pattern)
+_SEAL_OF_EPOCH = re.compile(r"([1-9][0-9]{0,9})/(?:stages/([^/]+)/)?[1-9][0-9]{0,9}/seals/" + _SEAL.pattern)
+_STAGE = re.compile(r"([^/]+)/.+")
 
 _SIGNED = re.compile(r"(?:control|staged)/([^/]+)/(?:.+/)?(?:[^/]+\.json|bundle-[0-9]+)")
-_ADVICE = re.compile(r"staged/[^/]+/[0-9]+/[0-9]+/progress(?:/[^/]+)?\.json")
-_ANSWER = re.compile(r"(control/[^/]+/[0-9]+)/(?:target|closed)/([0-9]+\.json)")
+_ADVICE = re.compile(r"staged/[^/]+/[0-9]+/(?:stages/[^/]+/)?[0-9]+/progress(?:/[^/]+)?\.json")
+_ANSWER = re.compile(r"(control/[^/]+/[0-9]+(?:/stages/[^/]+)?)/(?:target|closed)/([0-9]+\.json)")
 
 CONTROL = "control"
 STAGED = "staged"
@@ -118,8 +130,39 @@ def is_code(path: str, uid: str) -> bool:
     return _CODE.fullmatch(_below(path, code_folder(uid))) is not None
 
 
+def index_folder(uid: str) -> str:
+    return f"{control_folder(uid)}0-index/"
+
+
+def index_path(uid: str, epoch: int) -> str:
+    return f"{index_folder(uid)}{epoch}.json"
+
+
+def index_parts(uid: str) -> str:
+    return f"{control_folder(uid)}index-parts/"
+
+
+def index_part(uid: str, token: str) -> str:
+    return f"{index_parts(uid)}{token}.json"
+
+
+def index_keys(uid: str, digest: str) -> str:
+    return f"{index_parts(uid)}{digest}.keys"
+
+
+def is_of_index(path: str, uid: str) -> bool:
+    """Whether an object is an index of a write, or belongs to one."""
+    is_part = _INDEX_PART.fullmatch(_below(path, index_parts(uid))) is not None
+    return is_part or number_of(path, index_folder(uid)) is not None
+
+
 def control_folder(uid: str) -> str:
     return f"{CONTROL}/{uid}/"
+
+
+def stream_folder(uid: str) -> str:
+    """Return the folder of Spark's own checkpoint of a stream: no records of ours."""
+    return f"streams/{uid}/"
 
 
 def staged_folder(uid: str) -> str:
@@ -139,6 +182,16 @@ class EpochLayout:
     @property
     def staged(self) -> str:
         return f"{STAGED}/{self.key}"
+
+    @property
+    def stages(self) -> str:
+        """The folder with the control records of the epoch's stages."""
+        return f"{self.control}/stages/"
+
+    @property
+    def rows(self) -> str:
+        """The folder with the rows of a stage's result."""
+        return f"{self.staged}/rows"
 
     @property
     def input(self) -> str:
@@ -177,6 +230,10 @@ class EpochLayout:
         return f"{self.control}/deleted.json"
 
     @property
+    def cleaned(self) -> str:
+        return f"{self.control}/cleaned.json"
+
+    @property
     def commit(self) -> str:
         return f"{self.control}/commit/"
 
@@ -186,6 +243,13 @@ class EpochLayout:
     @property
     def commit_record(self) -> str:
         return f"{self.commit}done.json"
+
+    @property
+    def merge_keys(self) -> str:
+        return f"{self.staged}/merge-keys.json"
+
+    def merge_keys_part(self, token: str) -> str:
+        return f"{self.staged}/merge-keys/{token}.parquet"
 
     def plan(self, attempt: int) -> str:
         return f"{self.staged}/{attempt}/plan.json"
@@ -299,7 +363,17 @@ def bundle_of(path: str, folder: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def epoch_of_seal(path: str, folder: str) -> int | None:
-    """Return e of `<staged folder><e>/<n>/seals/<task>/<link>.json`, or None for any other object."""
-    match = _SEAL_OF_EPOCH.fullmatch(_below(path, folder))
-    return int(match[1]) if match else None
+def key_of_seal(path: str, uid: str) -> EpochKey | None:
+    """Return whose seal an object is, of an epoch or of a stage of one; None for any other object."""
+    match = _SEAL_OF_EPOCH.fullmatch(_below(path, staged_folder(uid)))
+    if match is None:
+        return None
+    if match[2] is not None and not is_stage(match[2]):
+        return None
+    return EpochKey(uid, int(match[1]), match[2] or "")
+
+
+def stage_of(path: str, folder: str) -> str | None:
+    """Return s of `<folder of stages><s>/...`, or None for any other object."""
+    match = _STAGE.fullmatch(_below(path, folder))
+    return match[1] if match else None

@@ -8,12 +8,11 @@ accepted and passed over on one machine. `description` and the first line of a d
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, TypeVar, assert_never
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -21,13 +20,18 @@ from pydantic_core import PydanticCustomError
 from checkpoint_protocol import reasons
 from checkpoint_protocol.deadlines import derived_progress_deadline_s, least_progress_deadline_s
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.problems import AT_FIELD, UNION_MARK, place_of, text_of
-from checkpoint_protocol.quantities import Duration, Share, Size, format_duration
+from checkpoint_protocol.pipelines import MOST_STAGES, ResetSpec, StagePart, StageSpec, done_together, parts_of, why_no_stages
+from checkpoint_protocol.problems import AT_FIELD, explain
+from checkpoint_protocol.quantities import Duration, Size, format_duration
+from checkpoint_protocol.row_errors import Quarantine as Quarantine
 from checkpoint_protocol.sections import Label, ObjectName, Seconds, Section, Uri
-from checkpoint_protocol.sink import IcebergSink, LanceSink, Sink
-from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, Source
+from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.source import Source
 from checkpoint_protocol.spark_properties import why_refused
 from checkpoint_protocol.steps import Step
+from checkpoint_protocol.stream_source import why_no_stream
+from checkpoint_protocol.tables.modes import OVERWRITING
+from checkpoint_protocol.trigger import Trigger
 from checkpoint_protocol.uris import why_not_opened
 from checkpoint_protocol.workloads import Code as Code
 from checkpoint_protocol.workloads import DriverSpec as DriverSpec
@@ -41,9 +45,11 @@ MAX_NAME_LENGTH: Final = 45
 MOST_DEPTH: Final = 32
 #: With what anchors and aliases of YAML stand for: a few lines may mean billions of values.
 MOST_VALUES: Final = 1_000_000
+_BATCHES_BEFORE: Final = (
+    "a batch step comes before, so that nobody knows of which source row a result is; move this step before it"
+)
 #: Of a step's arguments, and of a pod template, as JSON. Kubernetes refuses a whole object above about 1.5 million bytes.
 MAX_FREE_FORM_LENGTH: Final = 256 << 10
-
 #: Of the path to a value that is too deep.
 _NAMES_SHOWN: Final = 5
 
@@ -68,23 +74,11 @@ class CheckpointSpec(Section):
         description="A task seals before it has more source rows than this, whatever their size: a crash costs no more. A "
         "batch of batchSize stays whole. By default only time and size count.",
     )
-
-
-class Quarantine(Section):
-    """How many rows may fail, with onRowError: Quarantine, and what becomes of them in a later epoch."""
-
-    max_rows: int = Field(
-        default=1000, ge=0, le=1_000_000, description="More failed rows than these in one epoch stop it before its commit."
-    )
-    max_share: Share = Field(
-        default=100_000,
-        description="The same as a share of the epoch's rows, rounded down; of text, whose rows are not known before, when all "
-        "are read. Rows that are tried again count for neither limit.",
-    )
-    retry: Literal["Never", "Also", "Only"] = Field(
-        default="Never",
-        description="Whether a later epoch (runNonce) takes the rows that earlier ones have quarantined: never; also, besides "
-        "new files or rows; or only them.",
+    retention: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="What an epoch has staged, and no later one needs, is removed so long after its commit (168h). By default "
+        "what the operator's retentionDays says; on one machine checkpointed-write clean removes it.",
     )
 
 
@@ -95,6 +89,13 @@ class Spec(Section):
     steps: tuple[Step, ...] = Field(
         default=(), max_length=64, description="What is done with each row, in this order. Without steps, rows are copied."
     )
+    stages: tuple[StageSpec, ...] = Field(
+        default=(),
+        max_length=MOST_STAGES,
+        description="Instead of steps: groups of steps, each of which keeps its result until the commit. An edit of one has it "
+        "and those after it done anew; the ones before it stay.",
+    )
+    reset: ResetSpec | None = Field(default=None, description="Stages that are to be done anew.")
     code: Code = Field(default_factory=Code)
     sink: Sink
     checkpoint: CheckpointSpec
@@ -114,6 +115,11 @@ class Spec(Section):
     )
     quarantine: Quarantine = Field(default_factory=Quarantine)
     run_nonce: str = Field(default="", max_length=128, description="Change it to take the files that came since the last run.")
+    trigger: Trigger | None = Field(
+        default=None,
+        description="When the next epoch begins by itself, with what no epoch has taken. Absent: one epoch, and another for each "
+        "runNonce.",
+    )
     suspend: bool = Field(
         default=False, description="Cluster: end the driver and start none. What is sealed stays; false goes on from there."
     )
@@ -179,12 +185,43 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _keeps_results_of_rows_that_have_a_name(self) -> Spec:
-        batch_step = next((step for step in self.steps if step.input != "row"), None)
-        for number, step in enumerate(self.steps):
-            if step.memo and batch_step in self.steps[:number]:
-                why = "a batch step comes before, so that nobody knows of which source row a result is; move this step before it"
-                raise PydanticCustomError(AT_FIELD, "{error}", {"field": f"steps.{number}.memo", "error": why})
+        for together in done_together(self.placed_steps(), self.stages):
+            after_batches = False
+            for place, step in together:
+                if step.memo and after_batches:
+                    why = _BATCHES_BEFORE
+                    raise PydanticCustomError(AT_FIELD, "{error}", {"field": f"{place}.memo", "error": why})
+                after_batches = after_batches or step.input != "row"
         return self
+
+    @model_validator(mode="after")
+    def _has_stages_of_its_own(self) -> Spec:
+        if (why := why_no_stages(self.stages, self.reset, has_steps=bool(self.steps), retry=self.quarantine.retry)) is not None:
+            raise ValueError(why)
+        if self.stages and self.sink.mode == "AddColumns":
+            raise ValueError(
+                "sink.mode: AddColumns gives columns to the rows that are read, and with stages these are others; use steps"
+            )
+        if self.stages and self.trigger is not None:
+            raise ValueError("trigger: stages do not go with it; begin epochs by runNonce, or put the steps into one list")
+        return self
+
+    def placed_steps(self) -> Iterator[tuple[str, Step]]:
+        """Give all steps, those of stages too, with their fields' paths."""
+        yield from ((f"steps.{number}", step) for number, step in enumerate(self.steps))
+        for at, stage in enumerate(self.stages):
+            yield from ((f"stages.{at}.steps.{number}", step) for number, step in enumerate(stage.steps))
+
+    @property
+    def last_part(self) -> StagePart:
+        """What is done last, whose result is committed: all of the steps, or the last stage and what is done together with it."""
+        return parts_of(self.stages, self.reset)[-1] if self.stages else StagePart("", self.steps)
+
+    @property
+    def last_step(self) -> tuple[str, Step] | None:
+        """The step that gives the table its rows, with its field's path; None where rows are copied."""
+        steps = list(self.placed_steps())
+        return steps[-1] if steps else None
 
     @model_validator(mode="after")
     def _opens_no_foreign_scheme(self) -> Spec:
@@ -199,15 +236,11 @@ class Spec(Section):
         yield "checkpoint.uri", self.checkpoint.uri
         if self.code.path is not None:
             yield "code.path", self.code.path
-        if self.sink.lance is not None:
-            yield "sink.lance.uri", self.sink.lance.uri
+        yield from ((f"sink.{self.sink.format}.{field}", uri) for field, uri in self.sink.named.uris.items())
         of_union = self.source.union is not None
         for number, member in enumerate(self.source.members):
             place = f"source.union.{number}" if of_union else "source"
-            if isinstance(member, LanceSource):
-                yield f"{place}.lance.uri", member.uri
-            elif isinstance(member, FilesSource):
-                yield from ((f"{place}.files.paths.{index}", path) for index, path in enumerate(member.paths))
+            yield from ((f"{place}.{member.kind}.{field}", uri) for field, uri in member.uris.items())
 
     @model_validator(mode="after")
     def _bounds_what_has_no_form(self) -> Spec:
@@ -219,7 +252,7 @@ class Spec(Section):
         return self
 
     def _free_forms(self) -> Iterator[tuple[str, dict[str, JsonValue]]]:
-        yield from ((f"steps.{number}.arguments", step.arguments) for number, step in enumerate(self.steps))
+        yield from ((f"{place}.arguments", step.arguments) for place, step in self.placed_steps())
         yield "driver.template", self.driver.template
         yield "executor.template", self.executor.template
 
@@ -232,19 +265,71 @@ class Spec(Section):
                 raise ValueError(f"source.{field}: the column {twice!r} is named twice; name it once")
         return self
 
+    @property
+    def _source_tables(self) -> list[str]:
+        return [member.title for member in self.source.members if member.title is not None]
+
     @model_validator(mode="after")
     def _reads_each_table_once(self) -> Spec:
-        tables = [_place(member) for member in self.source.members if isinstance(member, IcebergSource | LanceSource)]
+        tables = self._source_tables
         if twice := next((table for table in tables if tables.count(table) > 1), None):
             raise ValueError(f"source.union: {twice} is named twice, so that its rows would come twice; name it once")
         return self
 
     @model_validator(mode="after")
     def _does_not_feed_itself(self) -> Spec:
-        sink = self.sink.iceberg or self.sink.lance
-        tables = [_place(member) for member in self.source.members if isinstance(member, IcebergSource | LanceSource)]
-        if sink is not None and _place(sink) in tables:
-            raise ValueError("source and sink are one table: what a run appends would be the next one's input; use another table")
+        if self.sink.mode == "AddColumns":
+            return self
+        if self.sink.named.title in self._source_tables:
+            raise ValueError(
+                "source and sink are one table: what a run appends would be the next one's input; use another table, or add "
+                "columns to its rows (sink.mode: AddColumns)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adds_columns_to_what_it_reads(self) -> Spec:
+        if self.sink.mode != "AddColumns":
+            return self
+        lance, uri = self.source.lance, self.sink.named.uris.get("uri", "")
+        if lance is None or lance.uri.rstrip("/") != uri.rstrip("/"):
+            raise ValueError(
+                f"source: sink.mode: AddColumns adds columns to the rows that are read; name the dataset of the sink as the "
+                f"source, too (source.lance.uri: {uri})"
+            )
+        if lance.version is not None:
+            raise ValueError("source.lance.version: sink.mode: AddColumns reads the dataset as it is; leave it out")
+        if not self.steps:
+            raise ValueError(f"steps: nothing makes the columns of sink.columns ({', '.join(self.sink.columns)}); add a step")
+        return self
+
+    @model_validator(mode="after")
+    def _takes_quarantined_rows_again_once(self) -> Spec:
+        if self.sink.mode == "AddColumns" and self.quarantine.retry != "Never":
+            raise ValueError(
+                "quarantine.retry: with sink.mode: AddColumns rows that failed are NULL in its columns: a write of another name "
+                "takes them again; leave it out"
+            )
+        if self.sink.mode in OVERWRITING and self.quarantine.retry != "Never":
+            raise ValueError(
+                f"quarantine.retry: with sink.mode: {self.sink.mode} each epoch reads the whole source, quarantined rows too; "
+                "leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sets_lost_records_apart(self) -> Spec:
+        kafka = self.source.kafka
+        if kafka is not None and kafka.on_lost == "Skip" and self.on_row_error != "Quarantine":
+            raise ValueError(
+                "source.kafka.onLost: Skip goes with onRowError: Quarantine: what is passed over is set apart, so that it is told"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _streams_what_can_be_streamed(self) -> Spec:
+        for field, why in why_no_stream(self):
+            raise PydanticCustomError(AT_FIELD, "{error}", {"field": field, "error": why})
         return self
 
     @model_validator(mode="after")
@@ -257,6 +342,25 @@ class Spec(Section):
                 f"checkpoint.interval: {format_duration(interval_s)}: attempts at work would be given up; leave it out, or raise "
                 "it, or lower the interval"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _goes_on_by_its_trigger(self) -> Spec:
+        if self.trigger is None:
+            return self
+        if self.ttl_seconds_after_finished is not None:
+            raise ValueError("ttlSecondsAfterFinished: a write with a trigger never finishes; leave one of them out")
+        if self.sink.mode in OVERWRITING:
+            raise ValueError(
+                f"trigger: with sink.mode: {self.sink.mode} each epoch reads the whole source, so that none of it is new; leave "
+                "it out, and set another runNonce for another epoch"
+            )
+        is_counted = self.source.keyed is None and all(member.kind != "kafka" for member in self.source.members)
+        limits = [name for name, given in (("atMost", self.trigger.at_most), ("atLeast", self.trigger.at_least)) if given]
+        if limits and not is_counted:
+            raise ValueError(f"trigger.{limits[0]} counts files, and this source has none that can be counted; leave it out")
+        if self.trigger.at_most is not None and any(member.kind != "files" for member in self.source.members):
+            raise ValueError("trigger.atMost is for files; of a table an epoch takes all that is new: leave it out")
         return self
 
     @property
@@ -284,16 +388,6 @@ class Spec(Section):
     def identity_digest(self) -> str:
         text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _place(table: IcebergSource | LanceSource | IcebergSink | LanceSink) -> str:
-    match table:
-        case IcebergSource(catalog=catalog, table=name) | IcebergSink(catalog=catalog, table=name):
-            return f"the Iceberg table {catalog}.{name}"
-        case LanceSource(uri=uri) | LanceSink(uri=uri):
-            return f"the Lance dataset {uri}"
-        case other:
-            assert_never(other)
 
 
 class Metadata(Section):
@@ -343,11 +437,11 @@ def validate_model(model: type[_Model], document: Any) -> _Model:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        raise ManifestInvalid(tuple(_explain(model, problem) for problem in error.errors(include_url=False))) from None
+        raise ManifestInvalid(tuple(explain(model, problem) for problem in error.errors(include_url=False))) from None
 
 
 def _refuse_what_is_too_deep(document: Any) -> None:
-    """Look before anything recursive does: at each value once for each place where it stands."""
+    """Check before anything recursive does: each value, once for each place where it stands."""
     level, depth, values = [("", document)], 0, 0
     while level:
         below: list[tuple[str, Any]] = []
@@ -365,54 +459,3 @@ def _refuse_what_is_too_deep(document: Any) -> None:
 def _refuse_yaml_type(value: object) -> str:
     # YAML turns 2024-01-01 into a date; the user meant text, and JSON has no dates.
     return str(value)
-
-
-def _explain(model: type[BaseModel], problem: Any) -> str:
-    location = problem["loc"]
-    path = place_of(problem) or "(top level)"
-    message = text_of(problem)
-    if problem["type"] == "extra_forbidden":
-        section, name = _section_at(model, location[:-1]), str(location[-1])
-        known = _field_names(section)
-        close = difflib.get_close_matches(name, known, n=1)
-        owners = [owner for owner, inner in _inner_sections(section) if name in _field_names(inner)]
-        if close:
-            message += f"; did you mean {close[0]!r}?"
-        elif owners:
-            message += f"; it is a field of {' and of '.join(owners)}"
-        else:
-            message += f"; known here: {', '.join(sorted(known))}"
-    return f"{path}: {message}"
-
-
-def _section_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """Return the section at this place of the manifest."""
-    current: type[BaseModel] | None = model
-    for part in location:
-        if isinstance(part, int) or current is None or part.startswith(UNION_MARK):
-            continue
-        current = next(
-            (_section_of(field.annotation) for name, field in current.model_fields.items() if part in (name, field.alias)),
-            None,
-        )
-    return current
-
-
-def _field_names(section: type[BaseModel] | None) -> list[str]:
-    """Return the names that are allowed in a section."""
-    return [field.alias or name for name, field in section.model_fields.items()] if section is not None else []
-
-
-def _inner_sections(section: type[BaseModel] | None) -> list[tuple[str, type[BaseModel]]]:
-    fields = section.model_fields.items() if section is not None else ()
-    found = ((field.alias or name, _section_of(field.annotation)) for name, field in fields)
-    return [(name, inner) for name, inner in found if inner is not None]
-
-
-def _section_of(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in getattr(annotation, "__args__", ()):
-        if (section := _section_of(inner)) is not None:
-            return section
-    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -44,9 +45,9 @@ def find_path_into(outputs: Sequence[Output], paths: Iterable[str]) -> tuple[str
 def find_file_in(outputs: Sequence[Output], files: Iterable[str]) -> tuple[str, Output] | None:
     """Return a file that lies in an output, also through a link, and that output."""
     places = [(place, output) for output in outputs if (place := _place(output.uri)) is not None]
-    folders: dict[str, str] = {}
+    folders = _Folders()
     for path in files:
-        here = _place_of_file(locate(path), folders)
+        here = folders.place_of(locate(path))
         for place, output in places:
             if _is_below(here, place):
                 return path, output
@@ -112,15 +113,32 @@ def _resolved(location: Location) -> _Place:
     return identity_of(location.at(""), StorageSettings()), location.key.rstrip("/")
 
 
-def _place_of_file(location: Location, folders: dict[str, str]) -> _Place:
-    """Resolve a file; its folder only once for all files in it."""
-    if location.root:
-        if location.root not in folders:
-            folders[location.root] = _resolved(location.at(""))[0]
-        return folders[location.root], location.key
-    if os.path.islink(location.key):
-        return _resolved(location)
-    folder, name = os.path.split(location.key)
-    if folder not in folders:
-        folders[folder] = os.path.realpath(folder).rstrip("/")
-    return "", f"{folders[folder]}/{name}"
+@dataclass(slots=True)
+class _Folders:
+    """Resolves files, each folder of them only once: a source may have a million, and of most no name is a link."""
+
+    _places: dict[str, str] = field(default_factory=dict)
+    _links: dict[str, frozenset[str] | None] = field(default_factory=dict)
+
+    def place_of(self, location: Location) -> _Place:
+        if location.root:
+            if location.root not in self._places:
+                self._places[location.root] = _resolved(location.at(""))[0]
+            return self._places[location.root], location.key
+        folder, _, name = location.key.rpartition("/")
+        if folder not in self._places:
+            self._places[folder] = os.path.realpath(folder or "/").rstrip("/")
+            self._links[folder] = _links_in(folder or "/")
+        links = self._links[folder]
+        if os.path.islink(location.key) if links is None else name in links:
+            return _resolved(location)
+        return "", f"{self._places[folder]}/{name}"
+
+
+def _links_in(folder: str) -> frozenset[str] | None:
+    """Return the names of the links in a folder, from one listing; None for one that cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_symlink())
+    except OSError:
+        return None

@@ -27,15 +27,15 @@ def in_threads(function: Callable[[_Item], _Answer], items: Sequence[_Item], at_
 
 
 def streamed(
-    ask_all: Mapper, function: Callable[[_Item], _Answer], items: Sequence[_Item], at_once: int = READERS
+    map_all: Mapper, function: Callable[[_Item], _Answer], items: Sequence[_Item], at_once: int = READERS
 ) -> Generator[_Answer, None, None]:
     """Give the answers in the order of the items, so many at a time: with threads, the next are asked for meanwhile.
 
     Whoever stops in the middle waits for nobody: what was asked by then is still answered, in threads that end by themselves.
     """
-    if ask_all is not in_threads:
+    if map_all is not in_threads:
         for start in range(0, len(items), at_once):
-            yield from ask_all(function, items[start : start + at_once])
+            yield from map_all(function, items[start : start + at_once])
         return
     if not items:
         return

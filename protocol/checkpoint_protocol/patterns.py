@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 State = frozenset[int]
 
@@ -17,9 +18,22 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 
-def _expression(segment: str) -> re.Pattern[str]:
-    wild = {"*": ".*", "?": "."}
-    return re.compile("".join(wild.get(character) or re.escape(character) for character in segment), re.DOTALL)
+@lru_cache(256)
+def wildcards(text: str, *, one_by_question_mark: bool = True) -> re.Pattern[str]:
+    """Return the expression for texts in which * stands for any characters, and ? for one. It goes over a name but once.
+
+    Where what comes before a * fits, it fits first of all: nothing is gained by trying later places. Tried they would be in `.*`,
+    for each * again, and while an expression is matched no thread of the process runs.
+    """
+    first, *rest = (_literal(piece, one_by_question_mark) for piece in text.split("*"))
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    *between, last = rest
+    return re.compile(f"{first}{''.join(f'(?>.*?{piece})' for piece in between if piece)}.*{last}", re.DOTALL)
+
+
+def _literal(piece: str, one_by_question_mark: bool) -> str:
+    return "".join("." if one_by_question_mark and each == "?" else re.escape(each) for each in piece)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +76,7 @@ class Pattern:
     def _meets(segment: str, name: str) -> bool:
         if _is_hidden(name) and not segment.startswith(name[0]):
             return False
-        # re keeps the compiled expressions of the last patterns.
-        return _expression(segment).fullmatch(name) is not None
+        return wildcards(segment).fullmatch(name) is not None
 
 
 def split(key: str) -> tuple[str, Pattern]:
@@ -72,4 +85,7 @@ def split(key: str) -> tuple[str, Pattern]:
     wild = next((i for i, name in enumerate(names) if "*" in name or "?" in name), None)
     if wild is None:
         return key.rstrip("/"), Pattern(())
-    return "/".join(names[:wild]), Pattern(tuple(name for name in names[wild:] if name))
+    segments = [name for name in names[wild:] if name]
+    # Any number of folders twice is any number of folders.
+    once = [name for name, before in zip(segments, [None, *segments], strict=False) if name != "**" or before != "**"]
+    return "/".join(names[:wild]), Pattern(tuple(once))

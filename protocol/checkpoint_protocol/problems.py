@@ -5,8 +5,11 @@ No value is quoted: in a settings file it may be a secret.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any, Final
+
+from pydantic import BaseModel
 
 #: Parts of a place that are no field: which member of a union was tried.
 UNION_MARK: Final = "("
@@ -31,7 +34,10 @@ _FORMS: Final[Mapping[str, str]] = {
     r"^([0-9]{3}|[A-Za-z_][\w.]*)$": "the name of an exception, or a status code of HTTP",
     r"^[^.]+(\.[^.]+)+$": "namespace.table",
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower case letters, digits and '-', with a letter or digit at both ends",
+    r"^[A-Za-z_][\w.]*$": "the name of a module or package, e.g. docs.parsing",
     r"^\S+$": "one word without spaces",
+    r"^(identity|year|month|day|hour|bucket\[[1-9][0-9]{0,8}\]|truncate\[[1-9][0-9]{0,8}\])$": "identity, year, month, day, "
+    "hour, bucket[16] or truncate[4], each with a number of its own,",
 }
 
 
@@ -87,3 +93,55 @@ def _bound_text(kind: str, context: Mapping[str, Any]) -> str | None:
             return f"it must be {context['le']} or less"
         case _:
             return None
+
+
+def explain(model: type[BaseModel], problem: Any) -> str:
+    """Return a problem with the path of its field, and the field of the model that was meant, where one is close."""
+    location = problem["loc"]
+    path = place_of(problem) or "(top level)"
+    message = text_of(problem)
+    if problem["type"] == "extra_forbidden":
+        section, name = _section_at(model, location[:-1]), str(location[-1])
+        known = _field_names(section)
+        close = difflib.get_close_matches(name, known, n=1)
+        owners = [owner for owner, inner in _inner_sections(section) if name in _field_names(inner)]
+        if close:
+            message += f"; did you mean {close[0]!r}?"
+        elif owners:
+            message += f"; it is a field of {' and of '.join(owners)}"
+        else:
+            message += f"; known here: {', '.join(sorted(known))}"
+    return f"{path}: {message}"
+
+
+def _section_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """Return the section at this place of the manifest."""
+    current: type[BaseModel] | None = model
+    for part in location:
+        if isinstance(part, int) or current is None or part.startswith(UNION_MARK):
+            continue
+        current = next(
+            (_section_of(field.annotation) for name, field in current.model_fields.items() if part in (name, field.alias)),
+            None,
+        )
+    return current
+
+
+def _field_names(section: type[BaseModel] | None) -> list[str]:
+    """Return the names that are allowed in a section."""
+    return [field.alias or name for name, field in section.model_fields.items()] if section is not None else []
+
+
+def _inner_sections(section: type[BaseModel] | None) -> list[tuple[str, type[BaseModel]]]:
+    fields = section.model_fields.items() if section is not None else ()
+    found = ((field.alias or name, _section_of(field.annotation)) for name, field in fields)
+    return [(name, inner) for name, inner in found if inner is not None]
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        if (section := _section_of(inner)) is not None:
+            return section
+    return None

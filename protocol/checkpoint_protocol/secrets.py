@@ -16,7 +16,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, SecretStr
 
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.storage import SecretRef, reveal
+from checkpoint_protocol.setting_values import SecretRef, reveal
 
 MASK: Final = "***"
 _SECRET_NAME: Final = re.compile(
@@ -72,7 +72,7 @@ def _texts_in(value: object) -> Iterator[str]:
     match value:
         case SecretStr() | SecretRef():
             try:
-                yield reveal(value)
+                yield reveal(value, "")
             except CheckpointError:
                 return
         case BaseModel():

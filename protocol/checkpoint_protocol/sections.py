@@ -42,8 +42,3 @@ class Section(BaseModel):
 def is_absent(value: object) -> bool:
     """Say that a field is not written where it is None: what older releases have stored stays as it is."""
     return value is None
-
-
-def refuse_escapes(uri: str) -> None:
-    if "://" in uri and "%" in uri:
-        raise ValueError("Lance takes %20 and the like in a URI for other characters; use a name without %")

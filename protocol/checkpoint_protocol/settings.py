@@ -12,15 +12,19 @@ from pydantic import Field, model_validator
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.grants import NamespacePattern, is_named
-from checkpoint_protocol.storage import Secret, SettingsSection, StorageSettings
+from checkpoint_protocol.setting_values import Secret, SettingsSection
+from checkpoint_protocol.storage import StorageSettings
 
 
 class CatalogGrant(SettingsSection):
-    """Namespaces, and the tables of a catalog that their writes may read and append to."""
+    """Namespaces, and the tables of a catalog that their writes may read and append to, or overwrite."""
 
     namespaces: tuple[NamespacePattern, ...] = Field(min_length=1, description="E.g. [team-a, etl-*].")
     tables: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         default=("*",), min_length=1, description="E.g. [sales.*, raw.events]; * stands for any characters."
+    )
+    overwrites: bool = Field(
+        default=False, description="They may have the overwriting values of spec.sink.mode too, which remove rows of others."
     )
 
 
@@ -64,16 +68,22 @@ class Settings(StorageSettings):
             )
         return entry
 
-    def check_grant(self, catalog: str, table: str) -> None:
-        """Refuse a table that is not granted to whom the settings are used for, or whose catalog there is not: NeedsChange."""
+    def check_grant(self, catalog: str, table: str, *, overwrites: bool = False) -> None:
+        """Refuse a table that is not granted to whom the settings are used for, or whose catalog there is not: NeedsChange.
+
+        `overwrites`: it is to be overwritten, which a grant allows only where it says so.
+        """
         entry, tenant = self.catalog(catalog), self.tenant
         if tenant is None or (tenant.is_only and not entry.grants):
             return
-        if not any(tenant.is_granted(grant.namespaces) and is_named(table, grant.tables) for grant in entry.grants):
+        granted = [grant for grant in entry.grants if tenant.is_granted(grant.namespaces) and is_named(table, grant.tables)]
+        if not granted or (overwrites and not any(grant.overwrites for grant in granted)):
+            may_not = "use" if not granted else "overwrite"
+            more = ", overwrites: true" if overwrites else ""
             raise NeedsChange(
                 reasons.ACCESS_NOT_GRANTED,
-                f"writes of the namespace {tenant.namespace} may not use the table {table} of the catalog {catalog!r}; whoever "
-                f"installed the operator grants it: {{namespaces: [{tenant.namespace}], tables: [{table}]}} in "
+                f"writes of the namespace {tenant.namespace} may not {may_not} the table {table} of the catalog {catalog!r}; "
+                f"whoever installed the operator grants it: {{namespaces: [{tenant.namespace}], tables: [{table}]{more}}} in "
                 f"{self.place.name(f'catalogs.{catalog}.grants')}",
             )
 
@@ -84,6 +94,6 @@ class Settings(StorageSettings):
         return any(tenant.is_granted(grant.namespaces) for grant in catalog.grants)
 
     def for_drivers(self) -> StorageSettings:
-        """Return what a driver may know: storage, no catalogs."""
-        storage = StorageSettings(storage=self.storage).found_in(self.place)
+        """Return what a driver may know: storage and Kafka clusters, no catalogs."""
+        storage = StorageSettings(storage=self.storage, kafka=self.kafka).found_in(self.place)
         return storage if self._allows_paths else storage.in_buckets_only()

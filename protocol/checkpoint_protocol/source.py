@@ -1,7 +1,7 @@
-"""The part of a manifest that says where the rows come from: exactly one of six, as with the volumes of a pod.
+"""The part of a manifest that says where the rows come from: exactly one of seven, as with the volumes of a pod.
 
-Rows of files, Iceberg tables and Lance datasets (and of a union of these) are identified by their position; rows that Spark or a
-program of the user's reads, by the values of their keyColumns.
+Rows of files, Iceberg tables and Lance datasets (and of a union of these), and of Kafka topics, are identified by their position;
+rows that Spark or a program of the user's reads, by the values of their keyColumns.
 """
 
 from __future__ import annotations
@@ -9,12 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Annotated, Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from checkpoint_protocol.kafka_source import EDITABLE_FIELDS as EDITABLE_KAFKA_FIELDS
+from checkpoint_protocol.kafka_source import KafkaSource
 from checkpoint_protocol.quantities import Size
-from checkpoint_protocol.sections import Section, SparkPath, Uri, is_absent, refuse_escapes
+from checkpoint_protocol.sections import Section, SparkPath, Uri, is_absent
+from checkpoint_protocol.stream_source import ProgramStream
+from checkpoint_protocol.tables.iceberg import IcebergTableName
+from checkpoint_protocol.tables.lance import LanceDatasetPlace
 
 #: In an option's name these say that its value is a secret, ...
 SECRET_WORDS: Final = ("password", "secret", "token", "credential")
@@ -51,11 +57,26 @@ class CsvOptions(Section):
         description="Fields may contain line breaks. Such files are read from their start by one task each.",
     )
 
+    def problems(self) -> dict[str, str]:
+        """Return what is wrong with a character, by the name of its field. Objects of a cluster, and records, may hold it."""
+        found = {}
+        for name in ("delimiter", "quote", "escape"):
+            text = getattr(self, name)
+            if not text.isascii() or text in ("\r", "\n"):
+                found[name] = "one ASCII character is expected, and no line break"
+            elif name != "delimiter" and text == self.delimiter:
+                found[name] = f"{text!r} is the delimiter too; correct one of them, or set {name}: '' if there is none"
+        return found
+
 
 class FilesSource(Section):
     """Files on this machine or in an object store. A row is identified by its file and its position in it."""
 
-    format: Literal["parquet", "csv", "json"] = Field(description="json is one JSON object a line.")
+    kind: ClassVar[str] = "files"
+
+    format: Literal["parquet", "csv", "json", "binary"] = Field(
+        description="json is one JSON object a line; binary makes one row of each file: path, size, etag, modified, content."
+    )
     paths: Annotated[tuple[Uri, ...], Field(min_length=1, max_length=1024)] = Field(
         description="Files, folders and patterns with *: s3://, gs://, az://, or on this machine."
     )
@@ -81,13 +102,29 @@ class FilesSource(Section):
     def _says_of_text_what_is_of_text(self) -> FilesSource:
         if self.csv is not None and self.format != "csv":
             raise ValueError(f"csv belongs to format: csv, and the format is {self.format}; leave it out")
-        if self.format == "parquet" and self.types:
+        if not self.is_text and self.types:
             raise ValueError(
-                "types belong to CSV and JSON: Parquet files have types of their own; leave them out, or cast in a step"
+                "types belong to CSV and JSON: Parquet files have types of their own, and so have the columns of binary files; "
+                "leave them out, or cast in a step"
             )
-        if self.format == "parquet" and self.compression != "Auto":
-            raise ValueError("compression belongs to CSV and JSON: a Parquet file says how it is compressed; leave it out")
+        if not self.is_text and self.compression != "Auto":
+            raise ValueError(
+                "compression belongs to CSV and JSON: a Parquet file says how it is compressed, and the content of binary files "
+                "is taken as it is; leave it out"
+            )
         return self
+
+    @property
+    def title(self) -> None:
+        """No table."""
+        return None
+
+    @property
+    def uris(self) -> Mapping[str, str]:
+        return {f"paths.{number}": path for number, path in enumerate(self.paths)}
+
+    def with_uris(self, change: Callable[[str], str]) -> FilesSource:
+        return self.model_copy(update={"paths": tuple(change(path) for path in self.paths)})
 
     @property
     def csv_options(self) -> CsvOptions:
@@ -95,14 +132,12 @@ class FilesSource(Section):
 
     @property
     def is_text(self) -> bool:
-        return self.format != "parquet"
+        return self.format in ("csv", "json")
 
 
-class IcebergSource(Section):
+class IcebergSource(IcebergTableName):
     """An Iceberg table as it is when the epoch's first attempt is recorded."""
 
-    catalog: str = Field(min_length=1, max_length=128, description="A catalog of the operator's (or runner's) settings.")
-    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table, its name in the catalog.")
     snapshot_id: int | None = Field(
         default=None, ge=0, exclude_if=is_absent, description="This snapshot, whatever came after it."
     )
@@ -118,17 +153,11 @@ class IcebergSource(Section):
         return self
 
 
-class LanceSource(Section):
+class LanceSource(LanceDatasetPlace):
     """A Lance dataset as it is when the epoch's first driver lists its fragments."""
 
-    uri: Uri = Field(description="The dataset, e.g. s3://bucket/name.lance")
     version: int | None = Field(default=None, ge=1, exclude_if=is_absent, description="This version, whatever came after it.")
     split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split.")
-
-    @model_validator(mode="after")
-    def _is_what_lance_reads(self) -> LanceSource:
-        refuse_escapes(self.uri)
-        return self
 
 
 class SparkSource(Section):
@@ -179,15 +208,30 @@ class SparkSource(Section):
 
 
 class ProgramSource(Section):
-    """What a program of the user's reads with Spark. A row is identified by the values of keyColumns."""
+    """What a program of the user's reads with Spark. A row is identified by the values of keyColumns, or it is of a stream."""
 
     call: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=512)] = Field(
-        description="module:function; it is given a job with spark, read(dataframe) and write(dataframe)."
+        description="module:function; it is given a job with spark, read(dataframe) and write(dataframe), or stream(dataframe)."
     )
-    key_columns: KeyColumns = Field(description="Columns that identify a row: unique, never NULL.")
+    key_columns: KeyColumns | None = Field(
+        default=None, exclude_if=is_absent, description="Columns that identify a row: unique, never NULL. Not of a stream."
+    )
+    stream: ProgramStream | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="On one machine: the program hands a query of Spark's Structured Streaming to job.stream.",
+    )
+
+    @model_validator(mode="after")
+    def _knows_its_rows(self) -> ProgramSource:
+        if (self.key_columns is None) == (self.stream is None):
+            raise ValueError("exactly one of keyColumns and stream is expected")
+        return self
 
 
-Positional = FilesSource | IcebergSource | LanceSource
+Positional = FilesSource | IcebergSource | LanceSource | KafkaSource
+#: What may be text, whose types the manifest may name.
+Text = FilesSource | KafkaSource
 Keyed = SparkSource | ProgramSource
 
 
@@ -205,7 +249,7 @@ class UnionMember(Section):
         return self
 
     @property
-    def named(self) -> Positional:
+    def named(self) -> FilesSource | IcebergSource | LanceSource:
         given = self.files or self.iceberg or self.lance
         assert given is not None, "the validator has seen one"
         return given
@@ -217,6 +261,7 @@ class Source(Section):
     files: FilesSource | None = Field(default=None, exclude_if=is_absent)
     iceberg: IcebergSource | None = Field(default=None, exclude_if=is_absent)
     lance: LanceSource | None = Field(default=None, exclude_if=is_absent)
+    kafka: KafkaSource | None = Field(default=None, exclude_if=is_absent)
     spark: SparkSource | None = Field(default=None, exclude_if=is_absent)
     program: ProgramSource | None = Field(default=None, exclude_if=is_absent)
     union: Annotated[tuple[UnionMember, ...], Field(min_length=2, max_length=MOST_MEMBERS)] | None = Field(
@@ -236,10 +281,10 @@ class Source(Section):
 
     @model_validator(mode="after")
     def _is_one(self) -> Source:
-        given = (self.files, self.iceberg, self.lance, self.spark, self.program, self.union)
+        given = (self.files, self.iceberg, self.lance, self.kafka, self.spark, self.program, self.union)
         if sum(one is not None for one in given) != 1:
-            raise ValueError("exactly one of files, iceberg, lance, spark, program and union is expected")
-        if self.where is not None and self.keyed is not None:
+            raise ValueError("exactly one of files, iceberg, lance, kafka, spark, program and union is expected")
+        if self.where is not None and (self.keyed is not None or self.stream is not None):
             raise ValueError("where does not go with spark and program; say it in sql, or in the program")
         if self.columns is not None and self.program is not None:
             raise ValueError("columns do not go with program: it selects by itself")
@@ -250,22 +295,31 @@ class Source(Section):
         """The sources whose rows are identified by position: one, or those of a union; none where rows are identified by key."""
         if self.union is not None:
             return tuple(member.named for member in self.union)
-        one = self.files or self.iceberg or self.lance
+        one = self.files or self.iceberg or self.lance or self.kafka
         return () if one is None else (one,)
 
     @property
     def keyed(self) -> Keyed | None:
         """The source whose rows are identified by key, if it is one."""
-        return self.spark or self.program
+        return self.spark or (self.program if self.stream is None else None)
+
+    @property
+    def stream(self) -> ProgramStream | None:
+        """What is said of the stream, if it is one: its rows are known by nothing, and each micro-batch is done as a whole."""
+        return self.program.stream if self.program is not None else None
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        return () if self.keyed is None else self.keyed.key_columns
+        return () if self.keyed is None else self.keyed.key_columns or ()
 
     @property
     def row_identity(self) -> str:
         """By what a row is known from one attempt to the next, as people read it."""
-        return f"key ({', '.join(self.key_columns)})" if self.keyed is not None else "position in its file"
+        if self.keyed is not None:
+            return f"key ({', '.join(self.key_columns)})"
+        if self.stream is not None:
+            return "micro-batch, which is done as a whole"
+        return "position in its file" if self.kafka is None else "offset in its partition"
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -286,9 +340,9 @@ class Source(Section):
     @property
     def read_digest(self) -> str | None:
         """The digest of how text is read; None where there is no text."""
-        if not any(isinstance(member, FilesSource) and member.is_text for member in self.members):
+        if not any(isinstance(member, Text) and member.is_text for member in self.members):
             return None
-        plain = [_reading(member) if isinstance(member, FilesSource) else None for member in self.members]
+        plain = [_reading(member) if isinstance(member, Text) else None for member in self.members]
         return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def is_read_as(self, other: Source) -> bool:
@@ -310,6 +364,10 @@ def without_reading(plain: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return a source, as plain data by which a write is known, without how text is read."""
     found: dict[str, JsonValue] = json.loads(json.dumps(plain))
     for member in _plain_members(found):
+        kafka = member.get("kafka")
+        if isinstance(kafka, dict):
+            for field in EDITABLE_KAFKA_FIELDS:
+                kafka.pop(field, None)
         files = member.get("files")
         if not isinstance(files, dict):
             continue
@@ -330,6 +388,6 @@ def _plain_members(plain: dict[str, JsonValue]) -> list[dict[str, JsonValue]]:
     return [plain, *(member for member in members if isinstance(member, dict))]
 
 
-def _reading(files: FilesSource) -> JsonValue:
-    plain = files.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+def _reading(text: FilesSource | KafkaSource) -> JsonValue:
+    plain = text.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return {name: plain[name] for name in ("types", "csv", "compression") if plain.get(name)}

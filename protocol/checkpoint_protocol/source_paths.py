@@ -1,6 +1,6 @@
 """What a path of a source means, and when two of them mean one file. No store is asked, and of a disk only where links lead.
 
-Both programs go by it: the driver, which finds and reads the files, and the operator, which looks at them beforehand.
+Both programs go by it: the driver, which finds and reads the files, and the operator, which checks them beforehand.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def locate(path: str) -> Location:
 
     NeedsChange(ManifestInvalid) for a scheme that is not supported.
     """
+    if path.startswith("/"):
+        return Location("", _absolute(path))
     scheme, _, rest = path.partition("://")
     if path.startswith("file:"):
         # Not urlparse: an unescaped # or ? in a name would be taken for a fragment or query, and cut off.
@@ -67,7 +69,7 @@ def is_folder(path: str) -> bool:
 
 
 def identity_of(location: Location, storage: StorageSettings) -> str:
-    """Return what all spellings of a place have in common, and no other place has. On disk, links are not looked at.
+    """Return what all spellings of a place have in common, and no other place has. On disk, links are not followed.
 
     An object is in a store, whatever its scheme is called: s3 and s3a are one, gs and gcs, az and abfs(s). But only at one
     endpoint and, in Azure, of one account, which the URI names or the storage settings do; where neither does, the spellings that
@@ -87,7 +89,7 @@ def identity_of(location: Location, storage: StorageSettings) -> str:
 
 
 def distinct(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return paths without those that mean what one before them means, whatever the scheme. Nobody looks what they find."""
+    """Return paths without those that mean what one before them means, whatever the scheme. The paths are not opened."""
     found: dict[str, str] = {}
     for path in paths:
         try:

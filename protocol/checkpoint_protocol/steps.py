@@ -14,6 +14,8 @@ from checkpoint_protocol.sections import Section, is_absent
 #: Fields of a step that only say how it is called. Results do not depend on them, so that they may change while a write runs.
 _WAYS_OF_CALLING: Final = frozenset({"concurrency", "batch_size", "timeout", "retry", "rate_limit", "memo"})
 MOST_CONCURRENT_CALLS: Final = 4096
+#: A module, and what of it is called.
+CALL_PATTERN: Final = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 MOST_ROWS_OF_A_BATCH: Final = 65_536
 
 
@@ -49,7 +51,7 @@ class Step(Section):
     """One Python callable, applied in the order of the list."""
 
     call: str = Field(
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        pattern=CALL_PATTERN,
         max_length=512,
         description="module:function, or module:Class: an instance per process, with setup() once where it has one. Plain or "
         "async.",

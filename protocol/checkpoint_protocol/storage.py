@@ -6,77 +6,25 @@ that this module needs none of the libraries.
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlparse
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, SecretStr, Tag, field_serializer, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_serializer, model_validator
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.grants import NamespacePattern, Tenant
-from checkpoint_protocol.problems import NO_SECRET, UNION_MARK
+from checkpoint_protocol.kafka_settings import KafkaEntry
+from checkpoint_protocol.setting_values import Secret, SecretRef, SettingsSection, in_full, reveal
 from checkpoint_protocol.settings_place import SETTINGS_FILE, SettingsPlace
-from checkpoint_protocol.uris import SAME_STORE, local_path, why_not_opened
+from checkpoint_protocol.uris import SAME_STORE, local_path, why_not_opened, why_not_parsed
 
 _MAX_CONNECT_S = 5
 _MAX_RETRY_S = 30
-
-
-class SettingsSection(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class SecretRef(SettingsSection):
-    """A secret that lies elsewhere: in an environment variable or a file (whose trailing line break is dropped)."""
-
-    env: str | None = None
-    file: str | None = None
-
-    @model_validator(mode="after")
-    def _names_one_place(self) -> SecretRef:
-        if (self.env is None) == (self.file is None):
-            raise ValueError("exactly one of env and file is expected")
-        return self
-
-    def read(self) -> str:
-        if self.env is not None:
-            if self.env not in os.environ:
-                raise NeedsChange(reasons.MANIFEST_INVALID, f"settings: the environment variable {self.env} is not set")
-            return os.environ[self.env]
-        assert self.file is not None
-        try:
-            return Path(self.file).read_text().rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise NeedsChange(reasons.MANIFEST_INVALID, f"settings: cannot read the secret file {self.file}: {error}") from error
-
-
-_TEXT: Final = f"{UNION_MARK}text"
-_REFERENCE: Final = f"{UNION_MARK}reference"
-
-
-def _kind_of_secret(value: object) -> str | None:
-    if isinstance(value, str | SecretStr):
-        return _TEXT
-    return _REFERENCE if isinstance(value, dict | SecretRef) else None
-
-
-#: Told apart before either is tried, so that what is wrong is said of the one that was meant.
-Secret = Annotated[
-    Annotated[SecretRef, Tag(_REFERENCE)] | Annotated[SecretStr, Tag(_TEXT)],
-    Discriminator(
-        _kind_of_secret,
-        custom_error_type=NO_SECRET,
-        custom_error_message="a text, {env: NAME} or {file: PATH} is expected",
-    ),
-]
-
-
-def reveal(secret: SecretRef | SecretStr) -> str:
-    """Return the secret's text. For the translations and the catalogs only; never for messages."""
-    return secret.read() if isinstance(secret, SecretRef) else secret.get_secret_value()
+#: Lance takes %2e for a dot.
+_READ_BY_LANCE = "?#%"
 
 
 class StorageEntry(SettingsSection):
@@ -101,6 +49,11 @@ class StorageEntry(SettingsSection):
         description="Cluster: whose writes may use it, e.g. [team-a, etl-*]. Without it, those of the only namespace that is "
         "watched; where several are, nobody's.",
     )
+    overwrites: bool = Field(
+        default=False,
+        description="Cluster: those that it is granted to may overwrite the Lance datasets in it too, by a spec.sink.mode other "
+        "than Append, which removes rows of others.",
+    )
 
     @model_validator(mode="after")
     def _has_one_kind_of_credentials(self) -> StorageEntry:
@@ -119,16 +72,18 @@ class StorageEntry(SettingsSection):
 
     @field_serializer("access_key_id", "secret_access_key", "session_token", "account_key")
     def _serialize_secret(self, secret: SecretRef | SecretStr | None) -> Any:
-        # Used for the private file that hands storage settings to a driver; reprs and messages stay masked.
-        if isinstance(secret, SecretStr):
-            return secret.get_secret_value()
-        return secret.model_dump() if secret is not None else None
+        return in_full(secret)
 
 
 class StorageSettings(SettingsSection):
     """All storage entries. What is in no bucket needs none; a bucket without one is refused."""
 
     storage: tuple[StorageEntry, ...] = ()
+    kafka: tuple[KafkaEntry, ...] = Field(
+        default=(),
+        exclude_if=lambda entries: not entries,
+        description="Kafka clusters that ask for credentials, or for TLS. One that does neither needs no entry.",
+    )
     _place: SettingsPlace = PrivateAttr(default=SETTINGS_FILE)
     _tenant: Tenant | None = PrivateAttr(default=None)
     _allows_paths: bool = PrivateAttr(default=True)
@@ -165,10 +120,30 @@ class StorageSettings(SettingsSection):
         """Return the settings for what the metadata of a table name: paths on disk only if the table itself lies there."""
         return self if local_path(location) is not None else self.in_buckets_only()
 
+    def check_overwrites(self, uri: str) -> None:
+        """Refuse to overwrite a dataset whose entry is not granted for that to whom the settings are used for: NeedsChange.
+
+        What is on disk has no entry, and nobody to grant it.
+        """
+        entry, tenant = entry_of(uri, self), self._tenant
+        if entry is None or tenant is None or entry.overwrites or (tenant.is_only and not entry.namespaces):
+            return
+        raise NeedsChange(
+            reasons.ACCESS_NOT_GRANTED,
+            f"writes of the namespace {tenant.namespace} may not overwrite {uri}: the storage entry {entry.prefix} is granted to "
+            "it for appends only; whoever installed the operator says overwrites: true in it, or in one with a longer prefix, "
+            f"in {self._place.name('storage')}",
+        )
+
     def entry_for(self, uri: str) -> StorageEntry | None:
         """Return the entry with the longest prefix that holds this URI."""
         matching = [entry for entry in self.storage if _holds(entry.prefix, uri)]
         return max(matching, key=lambda entry: len(entry.prefix), default=None)
+
+    def has_entries_below(self, uri: str) -> bool:
+        """Whether something in a folder has another entry than the folder itself."""
+        own = self.entry_for(uri)
+        return any(entry is not own and _holds(uri, entry.prefix) for entry in self.storage)
 
 
 def disk_path(uri: str, settings: StorageSettings) -> Path | None:
@@ -222,8 +197,11 @@ def _holds(prefix: str, uri: str) -> bool:
     return uri == prefix.rstrip("/") or uri.startswith(prefix if prefix.endswith("/") else prefix + "/")
 
 
-def _texts(**values: str | SecretRef | SecretStr | None) -> dict[str, str]:
-    return {name: value if isinstance(value, str) else reveal(value) for name, value in values.items() if value is not None}
+def _texts(settings: StorageSettings, /, **values: str | SecretRef | SecretStr | None) -> dict[str, str]:
+    place = settings.place.name("storage")
+    return {
+        name: value if isinstance(value, str) else reveal(value, place) for name, value in values.items() if value is not None
+    }
 
 
 def _scheme(uri: str) -> str:
@@ -254,6 +232,7 @@ def obstore_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
     scheme = _scheme(uri)
     if scheme == "s3":
         options["config"] = _texts(
+            settings,
             endpoint=entry.endpoint,
             region=entry.region or "us-east-1",
             access_key_id=entry.access_key_id,
@@ -261,9 +240,11 @@ def obstore_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
             session_token=entry.session_token,
         )
     elif scheme == "gs":
-        options["config"] = _texts(service_account=entry.service_account_file)
+        options["config"] = _texts(settings, service_account=entry.service_account_file)
     elif scheme == "az":
-        options["config"] = _texts(account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint)
+        options["config"] = _texts(
+            settings, account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint
+        )
     if entry.is_anonymous:
         options["config"]["skip_signature"] = True
     return options
@@ -277,6 +258,7 @@ def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
     scheme = _scheme(uri)
     if scheme == "s3":
         options: dict[str, Any] = _texts(
+            settings,
             region=entry.region or "us-east-1",
             access_key=entry.access_key_id,
             secret_key=entry.secret_access_key,
@@ -290,7 +272,7 @@ def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
         return options | {"connect_timeout": _MAX_CONNECT_S, "request_timeout": 60}
     if scheme == "gs":
         return {"anonymous": True} if entry.is_anonymous else {}
-    return _texts(account_name=entry.account_name, account_key=entry.account_key)
+    return _texts(settings, account_name=entry.account_name, account_key=entry.account_key)
 
 
 def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
@@ -301,6 +283,7 @@ def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     scheme = _scheme(uri)
     if scheme == "s3":
         named = _texts(
+            settings,
             endpoint=entry.endpoint,
             region=entry.region or "us-east-1",
             **{
@@ -320,19 +303,22 @@ def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
             "with credentials: ambient only (GCS: GOOGLE_APPLICATION_CREDENTIALS names a key file)",
         )
     if scheme == "az":
-        named = _texts(**{"account-name": entry.account_name, "account-key": entry.account_key})
+        named = _texts(settings, **{"account-name": entry.account_name, "account-key": entry.account_key})
         return {f"adls.{name}": value for name, value in named.items()}
     return {}
 
 
 def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
-    """Return Lance storage options for a dataset URI."""
+    """Return Lance storage options for a dataset URI, or for another place that a dataset names."""
     entry = entry_of(uri, settings)
+    if (why := why_not_parsed(uri, _READ_BY_LANCE)) is not None:
+        raise NeedsChange(reasons.MANIFEST_INVALID, why)
     if entry is None:
         return {}
     scheme = _scheme(uri)
     if scheme == "s3":
         options = _texts(
+            settings,
             aws_endpoint=entry.endpoint,
             aws_region=entry.region or "us-east-1",
             aws_access_key_id=entry.access_key_id,
@@ -344,6 +330,6 @@ def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
         return options | anonymous | http | {"connect_timeout": f"{_MAX_CONNECT_S}s"}
     if scheme == "gs":
         anonymous = {"google_skip_signature": "true"} if entry.is_anonymous else {}
-        return _texts(service_account=entry.service_account_file) | anonymous
+        return _texts(settings, service_account=entry.service_account_file) | anonymous
     anonymous = {"azure_skip_signature": "true"} if entry.is_anonymous else {}
-    return _texts(account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint) | anonymous
+    return _texts(settings, account_name=entry.account_name, account_key=entry.account_key, endpoint=entry.endpoint) | anonymous

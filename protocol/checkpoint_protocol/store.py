@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,11 +29,12 @@ from checkpoint_protocol.uris import local_path as local_path
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One entry of a listing."""
+    """One entry of a listing. `modified`: when it was put, by the store's clock; None where the store does not say."""
 
     path: str
     size_bytes: int
     etag: str | None = None
+    modified: datetime.datetime | None = None
 
 
 class ObjectStore(Protocol):
@@ -128,7 +130,7 @@ class ObstoreStore:
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         try:
             for meta in list_objects(self._store, folder, borders):
-                yield StoredObject(meta["path"], meta["size"], meta["e_tag"])
+                yield StoredObject(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"])
         except (obstore_errors.NotFoundError, FileNotFoundError):
             return
         except (obstore_errors.BaseError, OSError) as error:
@@ -269,10 +271,10 @@ def translate_store_error(error: Exception, where: str, settings: SettingsPlace 
     storage = settings.name("storage") if settings is not None else "the storage settings"
     refused = isinstance(error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError)
     if refused or isinstance(error, PermissionError) or any(word in first_line for word in _REFUSALS):
-        way_out = (
+        remedy = (
             f"the credentials of this prefix: {storage}" if local_path(where) is None else "the permissions of file and folder"
         )
-        return NeedsChange(reasons.CREDENTIALS_REFUSED, f"the store refused access to {where}: {first_line}; check {way_out}")
+        return NeedsChange(reasons.CREDENTIALS_REFUSED, f"the store refused access to {where}: {first_line}; check {remedy}")
     if "NoSuchBucket" in first_line:
         return NeedsChange(reasons.STORE_UNAVAILABLE, f"the bucket of {where} does not exist; make it, or correct the URI")
     if local_path(where) is not None:

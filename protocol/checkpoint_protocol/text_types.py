@@ -129,7 +129,7 @@ class TextColumn:
         """Return the type that holds every text that was taken; string where none other does."""
         kinds = frozenset(self._first)
         if not kinds:
-            return Inferred("string", None, "has no value in the rows that were looked at")
+            return Inferred("string", None, "has no value in the rows of the sample")
         if "text" in kinds:
             text = self._first["text"]
             return Inferred("string", text, _why_text(text))
@@ -174,7 +174,7 @@ class TextColumn:
 def is_held(text: str, kind: TypeName) -> bool:
     """Whether a text of a column whose type was inferred can be written back: what was so in the sample must be so after it.
 
-    How many digits follow the point is looked at in the sample only.
+    How many digits follow the point is taken from the sample only.
     """
     return kind == "string" or _kind_of(text) in _HELD[kind]
 

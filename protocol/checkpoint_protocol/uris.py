@@ -17,9 +17,20 @@ BUCKET_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 #: Names by which different libraries call one store.
 SAME_STORE: Final = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
 WHAT_IS_OPENED: Final = f"a path, file: or one of {', '.join(f'{scheme}://' for scheme in BUCKET_SCHEMES)} with a bucket"
-#: The same for the API server, which knows regular expressions without lookahead only. A text matches if its beginning does.
-URI_PATTERN: Final = rf"^(({'|'.join(BUCKET_SCHEMES)})://[^/]|file:|[^A-Za-z]|[A-Za-z][A-Za-z0-9+.-]*([^A-Za-z0-9+.:-]|$))"
+#: Anything more would be a user, a port or a query to some libraries, and part of the name to others.
+_BUCKET_NAME: Final = r"[A-Za-z0-9._$-]+"
+#: abfss://container@account.dfs.core.windows.net/
+_CONTAINER_NAME: Final = rf"{_BUCKET_NAME}(@[A-Za-z0-9.-]+)?"
+#: A name between two slashes that is neither . nor .., or none.
+_NAME: Final = r"([^/.][^/]*|\.[^/.][^/]*|\.\.[^/]+)?"
+#: The same for the API server, which knows regular expressions without lookahead only.
+URI_PATTERN: Final = (
+    rf"^((s3a?://{_BUCKET_NAME}|gc?s://{_BUCKET_NAME}|(az|abfss?)://{_CONTAINER_NAME})(/{_NAME})*$|"
+    r"file:|[^A-Za-z]|[A-Za-z][A-Za-z0-9+.-]*([^A-Za-z0-9+.:-]|$))"
+)
 
+_BUCKET: Final = re.compile(_BUCKET_NAME)
+_CONTAINER: Final = re.compile(_CONTAINER_NAME)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -60,8 +71,28 @@ def why_not_opened(uri: str) -> str | None:
         return None
     if scheme not in BUCKET_SCHEMES:
         known = scheme.lower() in (*BUCKET_SCHEMES, "file")
-        way_out = "write the scheme in lower case" if known else f"use {WHAT_IS_OPENED} (a path may begin with ./)"
-        return f"{uri} cannot be used: nothing is opened by the scheme {scheme}:; {way_out}"
-    if not uri.startswith(f"{scheme}://") or not uri[len(scheme) + 3 :].partition("/")[0]:
+        remedy = "write the scheme in lower case" if known else f"use {WHAT_IS_OPENED} (a path may begin with ./)"
+        return f"{uri} cannot be used: nothing is opened by the scheme {scheme}:; {remedy}"
+    bucket, _, key = uri[len(scheme) + 3 :].partition("/")
+    if not uri.startswith(f"{scheme}://") or not bucket:
         return f"{uri} cannot be used: {scheme}:// and the name of a bucket are expected"
+    if not (_CONTAINER if SAME_STORE.get(scheme, scheme) == "az" else _BUCKET).fullmatch(bucket):
+        return f"{uri!r} cannot be used: {bucket!r} is no name of a bucket; letters, digits, '.', '_' and '-' are expected"
+    if not {".", ".."}.isdisjoint(key.split("/")):
+        return f"{uri} cannot be used: . and .. are no folders of a bucket, and lead elsewhere; write the path without them"
     return None
+
+
+def why_not_parsed(uri: str, refused: str = "?#") -> str | None:
+    """Say why a library that parses URIs as the web does would open something else; None if it opens what is written.
+
+    It drops line breaks, tabs, and spaces at both ends, and takes a ? or # for the beginning of something that is no path. A
+    grant is of what is written.
+    """
+    if local_path(uri) is not None:
+        return None
+    found = next((character for character in uri if character in refused or ord(character) < ord(" ")), None)
+    if found is None and uri == uri.strip():
+        return None
+    what = repr(found if found is not None else " ")
+    return f"{uri!r} cannot be used: {what} stands in it, which is not taken for part of a name; use a name without it"

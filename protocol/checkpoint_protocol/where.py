@@ -1,4 +1,4 @@
-"""The row filter `source.where`: what it says, and whether it fits the columns. Pure.
+"""The row filter of `source.where` and `sink.where`: what it says, and whether it fits the columns. Pure.
 
     condition  := and-ed and or-ed predicates, `not`, parentheses
     predicate  := column (= | == | != | <> | < | <= | > | >=) literal, or the literal first
@@ -9,7 +9,7 @@
     literal    := 'text' ('' is a quote in it), 12, -0.5, true, false; dates and times are texts as in ISO 8601
 
 Everything here is also a row filter of pyiceberg's, which means the same. It is not parsed by pyiceberg, because both programs
-must understand it in the same way and only this package is shared; and because pyiceberg bends a literal until it fits (an
+must understand it alike and only this package is shared; and because pyiceberg bends a literal until it fits (an
 integer column = 1.5 becomes = 2, and one that is not 3000000000 takes NULLs). Here a literal that does not fit is refused.
 
 SQL's three-valued logic: a row is taken where the condition is true, and not where it is NULL. NaN is neither equal to, less
@@ -24,6 +24,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import Final, Literal, NoReturn
@@ -50,6 +51,8 @@ _SPELLINGS: Final[Mapping[str, Operator]] = {
     ">=": ">=",
 }
 _DEEPEST: Final = 50
+#: The largest double has 309 digits.
+_LONGEST_NUMBER: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def predicates_of(condition: Condition) -> Iterator[Predicate]:
 
 
 def columns_of(condition: Condition) -> tuple[str, ...]:
-    """Return the columns that a condition looks at, each once, in the order of the text."""
+    """Return the columns that a condition names, each once, in the order of the text."""
     return tuple(dict.fromkeys(predicate.column for predicate in predicates_of(condition)))
 
 
@@ -244,8 +247,21 @@ def _shown(given: Given) -> str:
     return str(given).lower() if isinstance(given, bool) else f"'{given}'" if isinstance(given, str) else str(given)
 
 
+_SOURCE_FIELD: Final = "spec.source.where"
+SINK_FIELD: Final = "spec.sink.where"
+
+
+@contextmanager
+def as_of_the_sink() -> Iterator[None]:
+    """Name the sink's field, and not the source's, in what is raised inside for a condition that is wrong."""
+    try:
+        yield
+    except NeedsChange as error:
+        raise NeedsChange(error.reason, error.message.replace(_SOURCE_FIELD, SINK_FIELD, 1)) from None
+
+
 def _refused(problem: str) -> NeedsChange:
-    return NeedsChange(reasons.MANIFEST_INVALID, f"spec.source.where: {problem}")
+    return NeedsChange(reasons.MANIFEST_INVALID, f"{_SOURCE_FIELD}: {problem}")
 
 
 # --- the text -------------------------------------------------------------------------------------------------------------
@@ -397,6 +413,8 @@ class _Parser:
             return token.text[1:-1].replace("''", "'")
         if token.kind == "keyword":
             return token.text.lower() == "true"
+        if len(token.text) > _LONGEST_NUMBER:
+            self._refuse(token.at, f"a number of more than {_LONGEST_NUMBER} characters is none that a column can hold")
         return Decimal(token.text) if "." in token.text else int(token.text)
 
     def _operator(self) -> Operator:

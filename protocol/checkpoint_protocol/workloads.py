@@ -14,6 +14,9 @@ from checkpoint_protocol.sections import ObjectName, Section, Uri
 
 _CODE_URI_PATTERN: Final = r"^([^:]+|(s3|s3a|gs|gcs|az|abfs|abfss)://[^/]+/.*)\.(py|zip|whl)$"
 
+#: <domain>/<name>. The name is also that of Spark's resource, which is part of names of properties.
+_GPU_RESOURCE_PATTERN: Final = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
 #: What a pod template has. Kubernetes checks what is inside when the pod is made.
 POD_TEMPLATE_KEYS: Final = ("metadata", "spec")
 
@@ -86,8 +89,68 @@ class ExecutorSpec(_PodSpec):
         default=None,
         ge=0,
         le=10_000,
-        description="Cluster: how many pods; 0: none, and the driver's own pod runs the tasks, driver.cores at once. By "
-        "default 1, or none for the first attempt at small input (below 64 MiB, read in splits).",
+        description="Cluster: how many pods, or with minInstances how many at the most; 0: none, and the driver's own pod runs "
+        "the tasks, driver.cores at once. By default 1, or none for the first attempt at small input (below 64 MiB, read in "
+        "splits, without gpus).",
     )
-    cores: int = Field(default=2, ge=1, le=1024, description="Cluster: CPUs of each pod, and tasks that it runs at once.")
+    min_instances: Annotated[int, Field(ge=0, le=10_000)] | None = Field(
+        default=None,
+        description="Cluster: only as many pods as there are tasks for, but these at the least and instances at the most "
+        "(Spark's dynamic allocation). By default there are always as many as instances says.",
+    )
+    cores: int = Field(
+        default=2, ge=1, le=1024, description="Cluster: CPUs of each pod, and tasks that it runs at once unless others are said."
+    )
+    gpus: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Cluster: GPUs of each pod. A task sees those that it was assigned, in CUDA_VISIBLE_DEVICES, before setup() "
+        "of its steps.",
+    )
+    gpu_resource: str = Field(
+        default="nvidia.com/gpu",
+        pattern=_GPU_RESOURCE_PATTERN,
+        max_length=128,
+        description="Cluster: the resource of the nodes that gpus counts, as the device plugin names it: amd.com/gpu. There is "
+        "no dot after the slash, as Spark's names of resources have none.",
+    )
+    tasks_per_executor: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None,
+        description="Cluster: tasks that each pod runs at once, each in a process with its own copy of the steps. By default one "
+        "for each GPU, or without gpus one for each of cores.",
+    )
     memory: Size = Field(default=2 << 30, gt=0, description="The heap of each JVM.")
+
+    @property
+    def tasks_at_once(self) -> int:
+        """How many tasks a pod runs at once."""
+        return self.tasks_per_executor or self.gpus or self.cores
+
+    @model_validator(mode="after")
+    def _has_bounds_in_order(self) -> ExecutorSpec:
+        if self.min_instances is None:
+            return self
+        if self.instances is None:
+            raise ValueError("minInstances is the fewest pods that there are; say instances, too: the most")
+        if self.min_instances > self.instances:
+            raise ValueError(
+                f"minInstances: {self.min_instances} is more than instances: {self.instances}, which is the most; lower the "
+                "first, or raise the second"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _shares_gpus_evenly(self) -> ExecutorSpec:
+        if self.gpus and self.instances == 0:
+            raise ValueError(
+                f"gpus: {self.gpus} are those of executors, and instances: 0 has none (the driver's pod has no GPU); leave "
+                "instances out, or gpus"
+            )
+        tasks = self.tasks_at_once
+        if self.gpus and tasks % self.gpus and self.gpus % tasks:
+            raise ValueError(
+                f"tasksPerExecutor: {tasks} do not share gpus: {self.gpus} evenly: a task has whole GPUs, or shares one with as "
+                "many others as any; let one of the two numbers be a multiple of the other"
+            )
+        return self

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import islice
 
 from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.put_once import put_once, read
 from checkpoint_protocol.records import DeletedRecord, NameRecord, WriteRecord
 from checkpoint_protocol.store import ObjectStore
@@ -84,7 +86,29 @@ def read_deleted(store: ObjectStore, uid: str) -> DeletedRecord | None:
     return read(store, layout.deleted_path(uid), DeletedRecord)
 
 
-def list_epochs(store: ObjectStore, uid: str) -> list[int]:
-    """Return the numbers of the epochs that have any control record, ascending."""
-    folder = layout.control_folder(uid)
-    return sorted({epoch for stored in store.list(folder) if (epoch := layout.epoch_of(stored.path, folder)) is not None})
+def last_epoch(store: ObjectStore, uid: str) -> int:
+    """Return the number of the epoch that was begun last, which has any control record; 0 if none was.
+
+    Epochs have no gaps, so an index tells where to look on from: the listing need not go through all epochs before. It is only
+    where a search begins, as any listing.
+    """
+    folder, indexes = layout.control_folder(uid), layout.index_folder(uid)
+    last = 0
+    for stored in store.list(folder):
+        if (indexed := layout.number_of(stored.path, indexes)) is not None:
+            return _last_after(store, uid, indexed)
+        last = max(last, layout.epoch_of(stored.path, folder) or 0)
+    return last
+
+
+def _last_after(store: ObjectStore, uid: str, epoch: int) -> int:
+    while any(True for _ in islice(store.list(f"{EpochLayout(EpochKey(uid, epoch + 1)).control}/"), 1)):
+        epoch += 1
+    return epoch
+
+
+def list_stages(store: ObjectStore, key: EpochKey) -> list[EpochKey]:
+    """Return the stages of an epoch that have any control record, by name."""
+    folder = EpochLayout(key).stages
+    names = {name for stored in store.list(folder) if (name := layout.stage_of(stored.path, folder)) is not None}
+    return [key.of_stage(name) for name in sorted(names)]

@@ -15,15 +15,25 @@ from itertools import islice
 from typing import Final, Literal
 
 from checkpoint_protocol import layout
-from checkpoint_protocol.advice import MAX_TASKS, DriverPhase, DriverProgress, Overwrite, Work, encode_advice, read_advice
+from checkpoint_protocol.advice import (
+    MAX_TASKS,
+    DriverPhase,
+    DriverProgress,
+    Overwrite,
+    StartedAs,
+    Work,
+    encode_advice,
+    read_advice,
+)
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.store import ObjectStore
+from checkpoint_spark.at_work import AtWork
 
 _TICK_S: Final = 2.0
-#: Of so many ticks one looks what the tasks tell.
+#: The reports of the tasks are read once in so many ticks.
 _TICKS_OF_A_LISTING: Final = 5
 #: And after so many it is told again what was told: a second driver of the attempt may have overwritten it before it ended.
 _TICKS_OF_A_REMINDER: Final = 30
@@ -38,6 +48,8 @@ class Activity:
     phase: DriverPhase = "Planning"
     unit: Literal["rows", "bytes"] | None = None
     positions_known: int | None = None
+    #: Of a driver that waits for the next epoch, or has: what it was started for.
+    started_as: StartedAs | None = None
 
     def enter(self, phase: DriverPhase) -> None:
         self.phase = phase
@@ -60,35 +72,40 @@ class DriverTeller:
 
     store: ObjectStore
     overwrite: Overwrite
-    at: EpochLayout
-    attempt: int
+    at_work: AtWork
     activity: Activity
     _told: DriverProgress | None = None
+    _told_at: str = ""
     _ticks: int = 0
     #: What was read of each task's object, under the size and etag that a listing had shown.
     _read: dict[int, tuple[tuple[int, str | None], Work | None]] = field(default_factory=dict)
 
     def tick(self) -> None:
         """Do what is due. Raises CheckpointError where the store does not answer; the next tick tries again."""
+        ledger, attempt = self.at_work.now
+        at = ledger.at
+        if (place := at.progress(attempt)) != self._told_at:
+            self._told, self._told_at, self._read = None, place, {}
         is_running = self.activity.phase == "RunningTasks"
         if is_running and self._ticks % _TICKS_OF_A_LISTING == 0:
-            self._look_at_tasks()
+            self._look_at_tasks(at, attempt)
         if self._ticks % _TICKS_OF_A_REMINDER == 0:
             self._told = None
         self._ticks += 1
         now = DriverProgress(
-            attempt=self.attempt,
+            attempt=attempt,
             phase=self.activity.phase,
             unit=self.activity.unit,
             positions_known=self.activity.positions_known,
             work=tuple(work for _, (_, work) in sorted(self._read.items()) if work is not None)[:MAX_TASKS],
+            started_as=self.activity.started_as,
         )
         if now != self._told:
-            self.overwrite(self.at.progress(self.attempt), encode_advice(now))
+            self.overwrite(place, encode_advice(now))
             self._told = now
 
-    def _look_at_tasks(self) -> None:
-        folder = self.at.works(self.attempt)
+    def _look_at_tasks(self, at: EpochLayout, attempt: int) -> None:
+        folder = at.works(attempt)
         listed = {
             task: (stored.size_bytes, stored.etag)
             for stored in islice(self.store.list(folder), 2 * MAX_TASKS)
@@ -97,17 +114,17 @@ class DriverTeller:
         self._read = {task: known for task, known in self._read.items() if task in listed}
         new = [task for task, seen in listed.items() if task not in self._read or self._read[task][0] != seen or seen[1] is None]
         new = new[:_MOST_READS]
-        found = in_threads(lambda task: read_advice(self.store, self.at.work(self.attempt, task), Work), new)
+        found = in_threads(lambda task: read_advice(self.store, at.work(attempt, task), Work), new)
         for task, work in zip(new, found, strict=True):
             self._read[task] = (listed[task], work)
 
 
 @contextmanager
 def telling(
-    store: ObjectStore, overwrite: Overwrite, at: EpochLayout, attempt: int, activity: Activity, tick_s: float = _TICK_S
+    store: ObjectStore, overwrite: Overwrite, at_work: AtWork, activity: Activity, tick_s: float = _TICK_S
 ) -> Iterator[None]:
     """Tell what a driver is at while the body runs. Never fails."""
-    teller = DriverTeller(store, overwrite, at, attempt, activity)
+    teller = DriverTeller(store, overwrite, at_work, activity)
     ended = threading.Event()
 
     def run() -> None:

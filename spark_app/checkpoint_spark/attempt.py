@@ -16,31 +16,35 @@ import pyarrow as pa
 from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.planning import plan_tasks
 from checkpoint_formats.port import Reader
-from checkpoint_formats.readers import reader_for
 from checkpoint_formats.selecting import SelectingReader
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.collector import without_collector
+from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Pieces, Range
-from checkpoint_protocol.records import LaunchRecord, PlanRecord
+from checkpoint_protocol.records import AddColumns, LancePackTarget, LaunchRecord, Merge, PlanRecord
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.advising import Activity
+from checkpoint_spark.audit import OpenFrames, run_audit
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.careful import must_be_careful
 from checkpoint_spark.code import use_code
 from checkpoint_spark.executor import TaskOrder
-from checkpoint_spark.input import fix_input, list_source
+from checkpoint_spark.input import ListSource, fix_input, list_source
 from checkpoint_spark.memos import earlier_memos
+from checkpoint_spark.merge import fix_merge_input, matching
 from checkpoint_spark.output import await_target, later_columns
-from checkpoint_spark.reading import refuse_moved_rows, schema_to_read
+from checkpoint_spark.pack_input import list_fragments_to_pack
+from checkpoint_spark.reading import refuse_moved_rows, schema_of_input
 from checkpoint_spark.rows_by_position import ranges_of
 from checkpoint_spark.sampling import schema_of_sample
+from checkpoint_spark.stage_input import fix_stage_input, open_reader
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.places import Place
 
-#: Of each file, so many chunks are looked at for a first row that `where` takes.
+#: Of each file, so many chunks are searched for a first row that `where` takes.
 _SAMPLE_CHUNKS: Final = 16
 
 #: So many of the files that are to be read are compared with the store before the tasks start.
@@ -48,7 +52,7 @@ _MOST_LOOKED_AT: Final = 1_000
 
 #: Runs `executor.execute` on each of the orders, in any order and place, and returns when all have ended.
 RunTasks = Callable[[Sequence[str]], None]
-#: Does an attempt on a source by key to its end.
+#: Does an attempt on a source by key, or the epochs of a stream, to its end.
 RunDataFrames = Callable[[Ledger, LaunchRecord, int], None]
 
 
@@ -72,25 +76,41 @@ def run_attempt(
     run_dataframes: RunDataFrames | None = None,
     small: SmallInput | None = None,
     activity: Activity | None = None,
+    open_frames: OpenFrames | None = None,
 ) -> None:
     """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned.
 
-    `small`: if given, how the tasks of a small input are run, where it is one.
+    `small`: if given, how the tasks of a small input are run, where it is one. `open_frames`: for the table of an audit, if its
+    function asks for Spark.
     """
     launch = ledger.attempts.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri} has no launch record of attempt {attempt}")
     use_code(ledger.store, ledger.key.uid, launch.code)
-    if launch.source.keyed is not None:
+    if launch.audit is not None:
+        run_audit(ledger, launch, launch.audit, storage, parallelism, open_frames, activity)
+        return
+    if launch.reads_by_key or launch.source.stream is not None:
         assert run_dataframes is not None
         run_dataframes(ledger, launch, parallelism)
         return
-    input_record = fix_input(ledger, launch, partial(list_source, launch, storage, ledger.store.uri))
+    operation = launch.operation
+    with without_collector():
+        if isinstance(operation, Merge):
+            input_record = fix_merge_input(ledger, launch, operation, storage)
+        elif launch.reads_stage:
+            input_record = fix_stage_input(ledger, launch)
+        else:
+            input_record = fix_input(ledger, launch, _listing(ledger, launch, storage))
     if activity is not None:
         activity.know(input_record.files)
-    reader = reader_for(launch.source, storage, input_record.tables, sets_apart=launch.on_row_error == "Quarantine")
+    reader = open_reader(ledger, launch, storage, input_record)
     refuse_moved_rows(ledger, launch, input_record)
-    plan = _plan(ledger, launch, input_record, reader, parallelism)
+    with without_collector():
+        planned: Reader = reader
+        if isinstance(operation, Merge):
+            planned = matching(ledger, operation, schema_of_input(launch, input_record), reader)
+        plan = _plan(ledger, launch, input_record, planned, parallelism)
     if small is not None and attempt == 1 and _is_small(plan, input_record, small.most_bytes):
         plan, run_tasks = plan.model_copy(update={"in_driver": True}), small.run_tasks
     if not plan.tasks:
@@ -110,6 +130,7 @@ def run_attempt(
                     uri=ledger.store.uri,
                     uid=ledger.key.uid,
                     epoch=ledger.key.epoch,
+                    stage=ledger.key.stage,
                     attempt=attempt,
                     task=number,
                     pieces=pieces,
@@ -122,6 +143,14 @@ def run_attempt(
                 for number, pieces in enumerate(plan.tasks)
             ]
         )
+
+
+def _listing(ledger: Ledger, launch: LaunchRecord, storage: StorageSettings) -> ListSource:
+    """Return what finds the input: the source, or for a stage what its epoch has staged."""
+    target = launch.target
+    if isinstance(target, LancePackTarget):
+        return lambda _earlier: list_fragments_to_pack(ledger, target, storage)
+    return partial(list_source, launch, storage, ledger.store.uri)
 
 
 def _plan(ledger: Ledger, launch: LaunchRecord, input_record: Input, reader: Reader, parallelism: int) -> PlanRecord:
@@ -149,7 +178,7 @@ def _touched(tasks: Iterable[Sequence[Range]]) -> set[int]:
 def _refuse_changed_files(plan: PlanRecord, input_record: Input, reader: Reader) -> None:
     """A file that was replaced or vanished stops the write, unless all its rows are sealed: then the plan has none of it.
 
-    Of many files only the first are looked at here, before any work: each costs a request. Every task looks at its own when it
+    Of many files only the first are checked here, before any work: each costs a request. Every task checks its own when it
     opens them, and again before it seals them.
     """
     for index in sorted(_touched(plan.tasks))[:_MOST_LOOKED_AT]:
@@ -158,19 +187,22 @@ def _refuse_changed_files(plan: PlanRecord, input_record: Input, reader: Reader)
 
 def _is_small(plan: PlanRecord, input_record: Input, most_bytes: int) -> bool:
     """Whether the files that the plan reads have fewer bytes together. Of an old Lance dataset they may not be known."""
-    sizes = [input_record.files[index].size_bytes for index in _touched(plan.tasks)]
-    return 0 not in sizes and sum(sizes) < most_bytes
+    files = [input_record.files[index] for index in _touched(plan.tasks)]
+    if any(file.fragment is not None and file.size_bytes == 0 for file in files):
+        return False
+    return sum(file.size_bytes for file in files) < most_bytes
 
 
 def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingReader, careful: bool) -> pa.Schema:
     """Return the columns that the steps declare, or run them on the first rows of the input to see which they give."""
     if (declared := declared_output(launch.steps)) is not None:
-        return declared
-    source_schema = schema_to_read(launch.source, input_record)
+        return _asked_for(launch, declared)
+    source_schema = schema_of_input(launch, input_record)
     sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))
     place = Place("(no rows)", "rows", 0)
     # Rows that `where` takes may be few: they are looked for in large steps, and the steps get a few of them.
-    sizing = BatchSizing(launch.interval_s) if launch.source.where is None else BatchSizing(launch.interval_s, scale=1.0)
+    takes_all = launch.source.where is None or bool(launch.reads_stage)
+    sizing = BatchSizing(launch.interval_s) if takes_all else BatchSizing(launch.interval_s, scale=1.0)
     pieces = ((file, piece) for index, file in enumerate(input_record.files) for piece in file.ranges(index))
     for file, piece in pieces:
         if piece.start == piece.end:
@@ -178,7 +210,22 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
         chunks = islice(reader.read(file, piece, source_schema, sizing), _SAMPLE_CHUNKS)
         chunk = next((chunk for chunk in chunks if chunk.batch.num_rows), None)
         if chunk is not None:
-            sample = chunk.batch.slice(0, BatchSizing(launch.interval_s).rows)
+            # Of a group the steps get all rows, or it would be another one.
+            sample = chunk.batch if launch.keeps_groups else chunk.batch.slice(0, BatchSizing(launch.interval_s).rows)
             place = Place(file.path, file.unit, chunk.start, chunk.kept)
             break
-    return schema_of_sample(launch, careful, sample, place)
+    return _asked_for(launch, schema_of_sample(launch, careful, sample, place))
+
+
+def _asked_for(launch: LaunchRecord, given: pa.Schema) -> pa.Schema:
+    """Return the columns that a table is to have of those that the steps give: where rows get some, these and no others."""
+    if not isinstance(launch.operation, AddColumns):
+        return given
+    for name in launch.operation.columns:
+        if name not in given.names:
+            raise NeedsChange(
+                reasons.OUTPUT_SCHEMA_WRONG,
+                f"the steps do not give the column {name!r} of sink.columns (they give {', '.join(given.names)}); correct the "
+                "steps, or sink.columns",
+            )
+    return pa.schema([given.field(name) for name in launch.operation.columns])

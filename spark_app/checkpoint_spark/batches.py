@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import itemgetter
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
+from checkpoint_formats.row_addresses import Addresses
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.records import RowKey, RowPosition
 from checkpoint_spark.steps.places import Place
@@ -21,6 +22,8 @@ BatchT = TypeVar("BatchT", bound="Batch")
 
 #: While rows are waited for of which steps make a batch, no more source rows are held than these, or than 16 such batches.
 _MOST_HELD: Final = 65_536
+#: Nor are they joined to more than this: a batch of images may not fit in memory as one of numbers does.
+MOST_BYTES_JOINED: Final = 256 << 20
 
 
 class Batch(Protocol):
@@ -54,6 +57,14 @@ class Batch(Protocol):
 
     def slice(self: _Self, start: int, end: int) -> _Self:
         """Return the rows from one to before another, with what lies up to the first of the next part."""
+
+
+@runtime_checkable
+class Addressed(Protocol):
+    """A batch of a dataset's rows, to which what is made of them can go."""
+
+    def addresses(self) -> Addresses:
+        """Return where the rows are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,10 @@ class Group(Generic[BatchT]):
     @property
     def source_rows(self) -> int:
         return sum(batch.rows.num_rows for batch in self.batches)
+
+    @property
+    def source_bytes(self) -> int:
+        return sum(batch.rows.nbytes for batch in self.batches)
 
     @property
     def place(self) -> Place:
@@ -190,18 +205,19 @@ def each_alone(batches: Iterable[BatchT]) -> Iterator[Group[BatchT]]:
 
 
 def of_at_least(groups: Iterable[Group[BatchT]], rows: int, most_rows: int) -> Iterator[Group[BatchT]]:
-    """Join small groups to such of so many source rows, but never to one of more than `most_rows`."""
+    """Join small groups to such of so many source rows, but never to one of more than `most_rows` or MOST_BYTES_JOINED."""
     held: list[Group[BatchT]] = []
-    count = 0
+    count, size_bytes = 0, 0
     for group in groups:
-        if held and count + group.source_rows > most_rows:
+        if held and (count + group.source_rows > most_rows or size_bytes + group.source_bytes > MOST_BYTES_JOINED):
             yield join(held)
-            held, count = [], 0
+            held, count, size_bytes = [], 0, 0
         held.append(group)
         count += group.source_rows
+        size_bytes += group.source_bytes
         if count >= rows:
             yield join(held)
-            held, count = [], 0
+            held, count, size_bytes = [], 0, 0
     if held:
         yield join(held)
 
@@ -209,13 +225,17 @@ def of_at_least(groups: Iterable[Group[BatchT]], rows: int, most_rows: int) -> I
 def of_exactly(groups: Iterable[Group[BatchT]], rows: int) -> Iterator[Group[BatchT]]:
     """Give groups of so many rows as steps have made of them; the last has fewer.
 
-    Fewer also has one where the rows that were made of one source row would be divided, or where of very many source rows very
-    few are left.
+    Fewer also has one where the rows that were made of one source row would be divided, where of very many source rows very
+    few are left, or where so many source rows would be more than MOST_BYTES_JOINED.
     """
     held: list[Group[BatchT]] = []
-    count, source_rows = 0, 0
+    count, source_rows, size_bytes = 0, 0, 0
     for group in groups:
+        if held and size_bytes + group.source_bytes > MOST_BYTES_JOINED:
+            yield join(held)
+            held, count, source_rows, size_bytes = [], 0, 0, 0
         held.append(group)
+        size_bytes += group.source_bytes
         count += len(group.rows)
         source_rows += group.source_rows
         if count < rows and source_rows < max(_MOST_HELD, 16 * rows):
@@ -226,9 +246,9 @@ def of_exactly(groups: Iterable[Group[BatchT]], rows: int) -> Iterator[Group[Bat
             yield part
         if len(whole.rows) >= rows or source_rows >= max(_MOST_HELD, 16 * rows):
             yield whole
-            held, count, source_rows = [], 0, 0
+            held, count, source_rows, size_bytes = [], 0, 0, 0
         else:
-            held, count, source_rows = [whole], len(whole.rows), whole.source_rows
+            held, count, source_rows, size_bytes = [whole], len(whole.rows), whole.source_rows, whole.source_bytes
     if held:
         yield join(held)
 

@@ -56,7 +56,7 @@ class Bundler:
         size_bytes = copied = 0
         ledger = self.ledger
         texts = streamed(
-            ledger.ask_all,
+            ledger.map_all,
             lambda seal: ledger.store.get(ledger.at.seal(self.attempt, seal[0], seal[1]), MOST_BYTES_OF_A_SEAL),
             new,
         )

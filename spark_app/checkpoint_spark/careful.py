@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from checkpoint_formats.row_addresses import ROW_ADDRESS
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.ledger import Ledger
@@ -66,10 +68,10 @@ class Process(Protocol):
 def must_be_careful(ledger: Ledger, launch: LaunchRecord) -> bool:
     """Return whether the attempt before this one has sealed nothing, and its processes have ended, or hung, and nobody knows why.
 
-    Bounds effort only: no result rests on it.
+    Bounds effort only: no result rests on it. Never of groups: their rows are not tried one by one.
     """
     before = launch.attempt - 1
-    if not before:
+    if not before or launch.keeps_groups:
         return False
     closed, failure = ledger.attempts.read_closed(before), ledger.attempts.read_failure(before)
     if closed is None or any(closed.chain_lengths):
@@ -164,7 +166,7 @@ class CarefulSteps:
         for first, reply in self._by_parts(batch.rows, batch.place, apply, fail):
             for row in reply.failed:
                 tell(Failed(batch, first + row.number, row.step, ToldError(row.error)))
-            yield from reply.made
+            yield from (_counted_from(made, first) for made in reply.made)
 
     def _by_parts(
         self,
@@ -244,6 +246,14 @@ class _Results(Generic[BatchT]):
             tell(failed)
         if self.batch.rows.num_rows:
             yield from self.steps.through(self.batch, tell)
+
+
+def _counted_from(made: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """Return results whose rows have the numbers of source rows, if they have them, with the numbers of the whole batch."""
+    column = made.schema.get_field_index(ROW_ADDRESS)
+    if column < 0 or first == 0:
+        return made
+    return made.set_column(column, made.schema.field(column), pc.add(made.column(column), pa.scalar(first, pa.uint64())))
 
 
 def _divided(first: int, end: int) -> list[tuple[int, int, int]]:

@@ -13,12 +13,13 @@ from typing import Final
 
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_spark.at_work import AtWork
 
 _INTERVAL_S: Final = 10.0
 
 
 def is_given_up(ledger: Ledger, attempt: int) -> bool:
-    """Whether the attempt was closed before all was sealed. What cannot be read says nothing: the next look may."""
+    """Whether the attempt was closed before all was sealed. A record that cannot be read says nothing: it is read again."""
     try:
         closed = ledger.attempts.read_closed(attempt)
     except CheckpointError:
@@ -28,17 +29,15 @@ def is_given_up(ledger: Ledger, attempt: int) -> bool:
 
 
 @contextmanager
-def ending_when_closed(
-    ledger: Ledger, attempt: int, end: Callable[[str], None], interval_s: float = _INTERVAL_S
-) -> Iterator[None]:
-    """Call `end` with the reason, once, from another thread, when the attempt was given up while the body runs."""
-    own = Ledger(ledger.store, ledger.key)
+def ending_when_closed(at_work: AtWork, end: Callable[[str], None], interval_s: float = _INTERVAL_S) -> Iterator[None]:
+    """Call `end` with the reason, once, from another thread, when the attempt at hand was given up while the body runs."""
     ended = threading.Event()
 
     def run() -> None:
         while not ended.wait(interval_s):
-            if is_given_up(own, attempt):
-                end(f"attempt {attempt} of {own.key} was closed: another one does what it has not sealed; this driver ends")
+            ledger, attempt = at_work.now
+            if is_given_up(Ledger(ledger.store, ledger.key), attempt):
+                end(f"attempt {attempt} of {ledger.key} was closed: another one does what it has not sealed; this driver ends")
                 return
 
     threading.Thread(target=run, name="closed-watch", daemon=True).start()

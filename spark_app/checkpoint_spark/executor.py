@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
-from checkpoint_formats.port import Stager
-from checkpoint_formats.readers import reader_for
+from checkpoint_formats.port import Reader, Stager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.macs import WriteKeys
 from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.records import LaunchRecord, Merge
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.advising import InHand
 from checkpoint_spark.careful import CarefulSteps
+from checkpoint_spark.ending import Ending
 from checkpoint_spark.failures import end_task
+from checkpoint_spark.merge import matching
 from checkpoint_spark.process_settings import STORAGE_FILE_VARIABLE as STORAGE_FILE_VARIABLE
 from checkpoint_spark.process_settings import STORAGE_VARIABLE as STORAGE_VARIABLE
 from checkpoint_spark.process_settings import storage_settings as storage_settings
 from checkpoint_spark.quarantine import Allowance
-from checkpoint_spark.reading import schema_to_read
+from checkpoint_spark.reading import schema_of_input
 from checkpoint_spark.record_keys import record_keys
 from checkpoint_spark.rows_by_position import RowsByPosition
 from checkpoint_spark.segments import Task, run_task
+from checkpoint_spark.stage_input import open_reader
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.task_process import Order, run_in_process
 
@@ -36,7 +40,7 @@ class TaskOrder(Order):
     pieces: tuple[Range, ...]
 
 
-_records: dict[tuple[str, str, int, int], tuple[LaunchRecord, Input]] = {}
+_records: dict[tuple[str, EpochKey, int], tuple[LaunchRecord, Input]] = {}
 
 
 def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, Input]:
@@ -44,7 +48,7 @@ def _records_of(ledger: Ledger, order: TaskOrder) -> tuple[LaunchRecord, Input]:
 
     Of an input in parts a task reads those that have its files, which are neighbours.
     """
-    where = (order.uri, order.uid, order.epoch, order.attempt)
+    where = (order.uri, order.key, order.attempt)
     if where not in _records:
         launch = ledger.attempts.read_launch(order.attempt)
         files = ledger.inputs.read_input(launch.input_since) if launch is not None else None
@@ -73,11 +77,18 @@ def execute_order(order_json: str, storage: StorageSettings, keys: WriteKeys | N
     def launch_of(ledger: Ledger) -> LaunchRecord:
         return _records_of(ledger, order)[0]
 
-    def run(launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand) -> None:
+    def run(
+        launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending
+    ) -> None:
         _, input_record = _records_of(ledger, order)
-        reader = reader_for(launch.source, storage, input_record.tables, sets_apart=launch.on_row_error == "Quarantine")
-        source = RowsByPosition(order.pieces, input_record.files, schema_to_read(launch.source, input_record), reader)
-        task = Task.of(launch, order.task, Allowance.of(launch, input_record), launch.source.read_digest)
-        run_task(task, source, steps, stager, ledger, time.monotonic, in_hand)
+        schema = schema_of_input(launch, input_record)
+        reader: Reader = open_reader(ledger, launch, storage, input_record)
+        with ExitStack() as resources:
+            if isinstance(launch.operation, Merge):
+                reader = matching(ledger, launch.operation, schema, reader, resources)
+            source = RowsByPosition(order.pieces, input_record.files, schema, reader, launch.keeps_groups)
+            read_digest = None if launch.reads_stage else launch.source.read_digest
+            task = Task.of(launch, order.task, Allowance.of(launch, input_record), read_digest)
+            run_task(task, source, steps, stager, ledger, time.monotonic, in_hand, ending)
 
     run_in_process(order, order.task, tries_before, storage, keys, launch_of, run)

@@ -11,7 +11,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.store import disk_full
 from checkpoint_spark.begun import what_had_begun
-from checkpoint_spark.said import log_traceback, masked
+from checkpoint_spark.log_text import log_traceback, masked
 
 _MARK: Final = "checkpointed-write-error:"
 _INVALID_VALUE: Final = re.compile(

@@ -1,7 +1,8 @@
 """What the steps make of the batches of a task, in order: batch by batch, or ahead of time where steps wait for something.
 
 Steps that wait are kept at work: while the first group of rows waits for its slowest call, up to sixteen times as many rows as
-they do at once are begun behind it. What is given is whole groups, in the order of the source, so that a segment may end after
+they do at once are begun behind it, and more while rows wait for their next try (a service says how long: Retry-After) and few
+others are left. What is given is whole groups, in the order of the source, so that a segment may end after
 any of them.
 """
 
@@ -25,6 +26,8 @@ from checkpoint_spark.steps.row_isolation import RowIsolation
 
 #: So many times the rows that are done at once are begun: one slow call in ten leaves a third of the speed of a mere window.
 _LOOK_AHEAD: Final = 16
+#: So many times that while rows wait for their next try and hardly any others are left: else the service would be left idle.
+_FURTHER: Final = 4
 #: Beside so many batches as a batch step does at once.
 _SPARE_GROUPS: Final = 2
 _MOST_BYTES_HELD: Final = 64 << 20
@@ -81,7 +84,7 @@ class Flow(Generic[BatchT]):
 
     def _ahead(self, alone: Iterator[Group[BatchT]]) -> Iterator[tuple[Group[BatchT], _Made[BatchT], Group[BatchT] | None]]:
         pipeline, desk = self.pipeline, Desk()
-        pipeline.start()
+        pipeline.start(desk.tell)
         exact_rows = pipeline.sizes.exact_rows
         groups = of_at_least(alone, pipeline.sizes.rows_at_once, self.most_rows)
         if exact_rows is None:
@@ -101,11 +104,18 @@ class Flow(Generic[BatchT]):
 
     def _has_room(self, held: deque[tuple[Group[BatchT], Future[Any]]]) -> bool:
         groups = [group for group, _ in held]
-        if len(groups) > 1 and sum(batch.rows.nbytes for group in groups for batch in group.batches) > _MOST_BYTES_HELD:
+        size_bytes = sum(group.source_bytes for group in groups)
+        if len(groups) > 1 and size_bytes > _MOST_BYTES_HELD:
             return False
-        rows = sum(group.source_rows for group in groups)
-        sizes = self.pipeline.sizes
-        return rows < sizes.rows_at_once * _LOOK_AHEAD or len(groups) < sizes.batches_at_once + _SPARE_GROUPS
+        if self._is_near(groups, 1):
+            return True
+        if not self.pipeline.has_few or not self._is_near(groups, _FURTHER):
+            return False
+        return size_bytes + _bytes_made([future for _, future in held]) <= _MOST_BYTES_HELD
+
+    def _is_near(self, groups: list[Group[BatchT]], times: int) -> bool:
+        rows, sizes = sum(group.source_rows for group in groups), self.pipeline.sizes
+        return rows < times * sizes.rows_at_once * _LOOK_AHEAD or len(groups) < times * (sizes.batches_at_once + _SPARE_GROUPS)
 
     def _whole(self, group: Group[BatchT], desk: Desk) -> _Made[BatchT]:
         return self._rest(self._led(group, desk), desk)
@@ -144,6 +154,13 @@ def unreadable(batches: Iterable[BatchT], sets_apart: bool) -> Iterator[Failed[B
             if not sets_apart:
                 raise batch.unreadable
             yield Failed(batch, 0, SOURCE, batch.unreadable)
+
+
+def _bytes_made(groups: list[Future[Any]]) -> float:
+    """Return the size of what groups become, if all do as those that are done. Python rows are not counted."""
+    results = [one.result() for one in groups if one.done() and not one.cancelled() and one.exception() is None]
+    sizes = [sum(batch.nbytes for batch in made.results) for made in results if isinstance(made, _Made)]
+    return len(groups) * sum(sizes) / len(sizes) if sizes else 0.0
 
 
 def _rows_of(batch: Batch | None) -> int:

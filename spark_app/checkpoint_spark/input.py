@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
@@ -19,41 +19,58 @@ from checkpoint_formats.selecting import Selection, selection_of
 from checkpoint_formats.uniting import unite
 from checkpoint_formats.where import Filter
 from checkpoint_protocol import reasons
+from checkpoint_protocol.epoch_index import FileVersion, index_of
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.kafka_source import KafkaSource
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.outputs import outputs_of
 from checkpoint_protocol.parts import Input
-from checkpoint_protocol.quarantine import FileVersion, earlier_epochs, outstanding
-from checkpoint_protocol.records import InputRecord, LaunchRecord, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
+from checkpoint_protocol.records import (
+    AddColumns,
+    InputRecord,
+    LaunchRecord,
+    OutstandingRows,
+    PinnedIceberg,
+    PinnedKafka,
+    PinnedLance,
+    PinnedTable,
+    SourceFile,
+    TakenFile,
+    TakenPartition,
+)
 from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.where import Condition
+from checkpoint_spark.earlier import taken_before
 from checkpoint_spark.reading import refuse_moved_rows_of_earlier_epochs
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What the epochs before had as their input, and of it the rows that are to be tried again, from and to."""
+    """What the epochs before have taken of files, tables and topics, and the rows that failed and are to be tried again."""
 
-    inputs: Sequence[Input] = ()
-    again: Mapping[FileVersion, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    files: Sequence[TakenFile] = ()
+    tables: Sequence[PinnedTable | None] = ()
+    again: Sequence[OutstandingRows] = ()
+    partitions: Sequence[TakenPartition] = ()
+    last_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierOf:
-    """The same of one source; a union has several. `epochs` are the files of each epoch and the table that they are of."""
+    """The same of one source; a union has several. `again` are rows of each file, from and to."""
 
-    epochs: Sequence[tuple[Sequence[SourceFile], PinnedTable | None]]
+    taken: Sequence[TakenFile]
+    table: PinnedTable | None
     again: Mapping[FileVersion, tuple[tuple[int, int], ...]]
+    partitions: Sequence[TakenPartition] = ()
+    last_epoch: int = 0
 
     @property
-    def files(self) -> dict[str, SourceFile]:
-        return {file.path: file for files, _ in self.epochs for file in files}
-
-    @property
-    def table(self) -> PinnedTable | None:
-        return self.epochs[-1][1] if self.epochs else None
+    def files(self) -> dict[str, TakenFile]:
+        """As they were taken last, by their paths."""
+        return {file.path: file for file in self.taken}
 
 
 #: Lists the source, and returns what no earlier epoch had, and the rows of these that are to be tried again.
@@ -65,10 +82,10 @@ def fix_input(ledger: Ledger, launch: LaunchRecord, list_source: ListSource) -> 
     recorded = ledger.inputs.read_input(launch.input_since)
     if recorded is not None:
         return recorded
-    epochs = earlier_epochs(ledger)
-    again = outstanding(epochs) if launch.quarantine.retry != "Never" else {}
-    found = list_source(Earlier(_inputs_of_earlier_epochs(ledger), again))
-    refuse_moved_rows_of_earlier_epochs(epochs, launch, found)
+    taken, index = taken_before(ledger, launch), index_of(ledger)
+    again = index.outstanding(taken) if launch.quarantine.retry != "Never" else ()
+    found = list_source(Earlier(tuple(index.files(taken)), taken.tables, again, taken.partitions, taken.last_that_took))
+    refuse_moved_rows_of_earlier_epochs(taken.dialects, launch, found)
     return ledger.inputs.put_input(found, launch.input_since)
 
 
@@ -78,6 +95,7 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
     files = SourceFiles(storage, outputs_of(launch.target, checkpoint_uri))
     there = [files.expand(member.paths) if isinstance(member, FilesSource) else () for member in members]
     _refuse_shared_files(there)
+    budget = Budget(launch, files.identify)
     found: list[Described] = []
     tables: list[PinnedTable | None] = []
     for number, member in enumerate(members):
@@ -86,7 +104,7 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
             case FilesSource():
                 sets_apart = launch.on_row_error == "Quarantine"
                 reader = file_reader_for(member, selection, storage, sets_apart=sets_apart)
-                found.append(take_of_files(launch, reader, there[number], files.identify, before))
+                found.append(take_of_files(launch, reader, budget.within(there[number], before), files.identify, before))
                 tables.append(None)
             case IcebergSource():
                 described, iceberg = _take_of_iceberg(launch, number, selection, storage, before)
@@ -96,6 +114,10 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
                 described, lance = _take_of_lance(launch, member, selection, storage, before)
                 found.append(described)
                 tables.append(lance)
+            case KafkaSource():
+                described, kafka = _take_of_kafka(launch, member, selection, storage, before)
+                found.append(described)
+                tables.append(kafka)
             case other:
                 assert_never(other)
     schema = unite(found, selection)
@@ -106,19 +128,55 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
         files=_of_all(found),
         arrow_schema=encode_schema(schema),
         tables=tuple(tables) if any(tables) else (),
+        left=budget.left,
     )
 
 
+class Budget:
+    """How much an epoch may take of new files, over all members of a source (`trigger.atMost`). At least one file."""
+
+    def __init__(self, launch: LaunchRecord, identify: Identify) -> None:
+        most = launch.at_most
+        self._files = most.files if most is not None and most.files is not None else None
+        self._bytes = most.bytes if most is not None and most.bytes is not None else None
+        self._takes_replaced = launch.on_replaced != "Skip"
+        self._identify = identify
+        self._taken = 0
+        self.left = 0
+
+    def within(self, found: Sequence[FoundFile], earlier: EarlierOf) -> Sequence[FoundFile]:
+        """Return the files without those new ones that are left to the next epoch: the oldest come first."""
+        if self._files is None and self._bytes is None:
+            return found
+        # Under the names of before, so that a file of another name does not take the place of a new one.
+        known = earlier.files
+        alike = set() if self._takes_replaced else {(file.etag, file.size_bytes) for file in earlier.taken}
+        strangers = {file.path for file in under_recorded_names(found, known, self._identify) if self._is_new(file, known)}
+        new = [file for file in found if file.path in strangers and (file.etag, file.size_bytes) not in alike]
+        left: set[str] = set()
+        for file in sorted(new, key=lambda file: (file.modified_us, file.path)):
+            is_full = self._files == 0 or (self._bytes is not None and file.size_bytes > self._bytes)
+            if left or (is_full and self._taken):
+                left.add(file.path)
+                continue
+            self._taken += 1
+            self._files = None if self._files is None else self._files - 1
+            self._bytes = None if self._bytes is None else max(0, self._bytes - file.size_bytes)
+        self.left += len(left)
+        return [file for file in found if file.path not in left]
+
+    def _is_new(self, file: FoundFile, known: Mapping[str, TakenFile]) -> bool:
+        before = known.get(file.path)
+        return before is None or (before.etag != file.etag and self._takes_replaced)
+
+
 def earlier_of(earlier: Earlier, number: int, launch: LaunchRecord) -> EarlierOf:
-    if launch.source.union is None:
-        return EarlierOf([(record.files, _table_of(record, 0)) for record in earlier.inputs], earlier.again)
-    epochs = [([file for file in record.files if file.source == number], _table_of(record, number)) for record in earlier.inputs]
-    versions = {(file.path, file.etag) for files, _ in epochs for file in files}
-    return EarlierOf(epochs, {version: rows for version, rows in earlier.again.items() if version in versions})
-
-
-def _table_of(record: Input, number: int) -> PinnedTable | None:
-    return record.tables[number] if record.tables else None
+    is_union = launch.source.union is not None
+    files = [file for file in earlier.files if file.source == number] if is_union else earlier.files
+    again = {(one.path, one.etag): one.rows for one in earlier.again if one.source == number or not is_union}
+    partitions = [one for one in earlier.partitions if one.source == number or not is_union]
+    table = earlier.tables[number] if earlier.tables else None
+    return EarlierOf(files, table, again, partitions, earlier.last_epoch)
 
 
 def _refuse_shared_files(there: Sequence[Sequence[FoundFile]]) -> None:
@@ -146,13 +204,12 @@ def take_of_files(
     launch: LaunchRecord, reader: FileReader, found: Sequence[FoundFile], identify: Identify, earlier: EarlierOf
 ) -> Described:
     """Return what the epoch takes of the files that are there now."""
-    described = reader.describe(found)
     known = earlier.files
+    described = reader.describe(found)
     files = under_recorded_names(described.files, known, identify)
-    moved: Mapping[str, SourceFile] = {}
+    moved: Mapping[str, TakenFile] = {}
     if known and launch.on_replaced != "Process" and launch.quarantine.retry != "Only":
-        recorded = (file for files, _ in earlier.epochs for file in files)
-        moved = find_moved([file for file in files if file.path not in known], recorded, partial(_is_gone, reader))
+        moved = find_moved([file for file in files if file.path not in known], earlier.taken, partial(_is_gone, reader))
     taken = _taken(files, lambda file: _is_new(file, known, moved, launch.on_replaced), earlier, launch, are_files=True)
     return replace(described, files=taken)
 
@@ -209,12 +266,32 @@ def _applies(condition: Condition, schema: pa.Schema) -> bool:
 def _take_of_lance(
     launch: LaunchRecord, source: LanceSource, selection: Selection, storage: StorageSettings, earlier: EarlierOf
 ) -> tuple[Described, PinnedLance]:
-    from checkpoint_formats.lance.reader import find_fragments
+    from checkpoint_formats.lance.reader import find_fragments, is_known
 
-    had = [(table, files) for files, table in earlier.epochs if isinstance(table, PinnedLance)]
-    described, table = find_fragments(source, selection.columns_to_read, storage, had, launch.on_replaced)
+    added = launch.operation if isinstance(launch.operation, AddColumns) else None
+    described, table = find_fragments(source, selection.columns_to_read, storage, earlier.taken, launch.on_replaced, added)
     known = earlier.files
-    return replace(described, files=_taken(described.files, lambda file: file.path not in known, earlier, launch)), table
+
+    def is_new(file: SourceFile) -> bool:
+        return file.path not in known if added is None else not is_known(file, known.get(file.path))
+
+    return replace(described, files=_taken(described.files, is_new, earlier, launch)), table
+
+
+def _take_of_kafka(
+    launch: LaunchRecord, source: KafkaSource, selection: Selection, storage: StorageSettings, earlier: EarlierOf
+) -> tuple[Described, PinnedKafka]:
+    from checkpoint_formats.kafka.partitions import EarlierEpochs, find_partitions
+
+    had = EarlierEpochs(
+        partitions=earlier.partitions,
+        last_epoch=earlier.last_epoch,
+        cluster=earlier.table if isinstance(earlier.table, PinnedKafka) else None,
+        again=earlier.again,
+        takes_new=launch.quarantine.retry != "Only",
+    )
+    sets_apart = launch.on_row_error == "Quarantine"
+    return find_partitions(source, selection.columns_to_read, storage, had, sets_apart=sets_apart)
 
 
 def _taken(
@@ -244,34 +321,20 @@ def _refuse_lost_rows(earlier: EarlierOf, files: Sequence[SourceFile], launch: L
             continue
         if are_files:
             found = f"it now has etag {now[path]}" if path in now else "it is not there any more"
-            found, way_out = f"with etag {etag}, and {found}", "put the old file back"
+            found, remedy = f"with etag {etag}, and {found}", "put the old file back"
         else:
             found = "and it has changed since" if path in now else "and the table does not have it any more"
-            way_out = "set quarantine.retry: Never"
+            remedy = "set quarantine.retry: Never"
         raise NeedsChange(
             reasons.SOURCE_CHANGED,
             f"{len(rows)} quarantined rows of {path} are to be tried again (quarantine.retry); they failed in it {found}; "
-            f"{way_out}, or set onReplaced: Process or Skip to pass them over",
+            f"{remedy}, or set onReplaced: Process or Skip to pass them over",
         )
 
 
-def _inputs_of_earlier_epochs(ledger: Ledger) -> list[Input]:
-    found = []
-    for earlier in earlier_epochs(ledger):
-        record = earlier.inputs.read_committed_input()
-        if record is None:
-            raise Corrupt(
-                reasons.RECORD_UNREADABLE,
-                f"{ledger.store.uri}/{earlier.at.input} is gone, so the files that epoch {earlier.key.epoch} had taken are "
-                "unknown; without it rows could be taken twice: start a new write for the new files",
-            )
-        found.append(record)
-    return found
-
-
-def _is_gone(reader: FileReader, file: SourceFile) -> bool:
+def _is_gone(reader: FileReader, file: TakenFile) -> bool:
     try:
-        reader.check_unchanged(file)
+        reader.check_unchanged(SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=None))
     except NeedsChange as error:
         if error.reason != reasons.SOURCE_CHANGED:
             raise
@@ -279,7 +342,7 @@ def _is_gone(reader: FileReader, file: SourceFile) -> bool:
     return False
 
 
-def _is_new(file: SourceFile, known: Mapping[str, SourceFile], moved: Mapping[str, SourceFile], on_replaced: str) -> bool:
+def _is_new(file: SourceFile, known: Mapping[str, TakenFile], moved: Mapping[str, TakenFile], on_replaced: str) -> bool:
     if file.path in moved:
         if on_replaced == "Skip":
             return False

@@ -3,8 +3,8 @@
     staged/<uid>/<epoch>/<n>/memos/<task>/<k>-<token>.json    put while task <task> of attempt n worked on its segment k
 
 A later try takes a result from there instead of calling, if it is of the same code, the same row (file, etag and position, or
-key) and the same content. So a segment may be as large as a good file is, and a crash costs the calls of a few moments. A memo
-makes nothing count: seals do. That one is lost, or cannot be read, costs a call.
+key) and the same content. So a segment may be as large as a good file is, and a crash costs the calls of a few moments. Only
+seals say which rows are done: a memo that is lost, or cannot be read, costs a call.
 
 Objects are put by a thread of their own, one after another: when so many calls have ended as the step makes at once, or after two
 seconds, and at most twenty in a second. They are removed when the segment behind theirs is sealed, when the task is done, and

@@ -41,7 +41,7 @@ def await_target(ledger: Ledger, attempt: int, schema: pa.Schema) -> Target:
 def later_columns(ledger: Ledger, launch: LaunchRecord, target: Target) -> tuple[str, ...]:
     """Return the columns that the table got after the write began: others may add some, so that rows may leave them out."""
     is_first = ledger.key.epoch == 1 and launch.attempt == 1
-    if is_first or not launch.steps or launch.steps[-1].input != "row":
+    if ledger.key.stage or is_first or not launch.steps or launch.steps[-1].input != "row":
         return ()
     first = _first_target(Ledger(ledger.store, EpochKey(ledger.key.uid, 1)))
     known = columns_of(first) if first is not None else columns_of(target)

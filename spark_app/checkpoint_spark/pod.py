@@ -4,9 +4,7 @@
     python -m checkpoint_spark.pod executor
 
 The operator starts the first, with POD_NAME, POD_NAMESPACE and POD_IP from the downward API. Spark starts the second, with
-`executor` as the only argument and everything else in SPARK_* variables. What is read from them, and in which order the class
-path stands, is the contract of Spark's own image: resource-managers/kubernetes/docker/src/main/dockerfiles/spark/entrypoint.sh,
-and BasicExecutorFeatureStep and KubernetesExecutorBackend, which are the other ends of it.
+`executor` as the only argument and everything else in SPARK_* variables (`pod_executor.py`).
 """
 
 from __future__ import annotations
@@ -14,18 +12,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
-import shutil
 import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Final, NoReturn
+from typing import Final
 
-from checkpoint_spark import class_data
+from checkpoint_spark.ending import FOLDER_VARIABLE, Ending
+from checkpoint_spark.pod_environment import WrongCall, required
+from checkpoint_spark.pod_executor import run_executor
 
 #: The executors' pod template as JSON: a file of it is made here, because Spark reads it from a file.
 TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
@@ -35,22 +33,8 @@ EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 #: Where the kubelet reads a container's last words; they show in the pod's status.
 _TERMINATION_LOG: Final = Path("/dev/termination-log")
 _MOST_LAST_WORDS: Final = 4000
-_JAVA_OPTION: Final = re.compile(r"SPARK_JAVA_OPT_([0-9]+)")
-_BACKEND: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
-#: The backend's options, and the variables of which Spark makes them.
-_BACKEND_OPTIONS: Final = {
-    "--driver-url": "SPARK_DRIVER_URL",
-    "--executor-id": "SPARK_EXECUTOR_ID",
-    "--cores": "SPARK_EXECUTOR_CORES",
-    "--app-id": "SPARK_APPLICATION_ID",
-    "--hostname": "SPARK_EXECUTOR_POD_IP",
-    "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
-    "--podName": "SPARK_EXECUTOR_POD_NAME",
-}
-
-
-class WrongCall(Exception):
-    """This process was not started as the operator or Spark start it."""
+#: How often tasks are looked at that are to seal before the end.
+_LOOK_S: Final = 0.1
 
 
 def main(arguments: list[str]) -> int:
@@ -59,7 +43,7 @@ def main(arguments: list[str]) -> int:
             case ["driver", *rest]:
                 return _run_driver(rest, os.environ)
             case ["executor"]:
-                _become_executor(os.environ)
+                return run_executor(os.environ)
             case _:
                 raise WrongCall(f"'driver' with its options, or 'executor' is expected, not {arguments[:1]}")
     except WrongCall as error:
@@ -72,13 +56,13 @@ def main(arguments: list[str]) -> int:
 
 def master_url(environment: Mapping[str, str]) -> str:
     """Return the API server as Spark wants it, from the variables that Kubernetes gives every container."""
-    host, port = _required(environment, "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+    host, port = required(environment, "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
     return f"k8s://https://{_in_brackets(host)}:{port}"
 
 
 def driver_conf(environment: Mapping[str, str], given: Mapping[str, str], template: Path | None) -> dict[str, str]:
     """Return the given properties and those that only the pod itself knows, which win: nothing works without them."""
-    name, namespace, address = _required(environment, "POD_NAME", "POD_NAMESPACE", "POD_IP")
+    name, namespace, address = required(environment, "POD_NAME", "POD_NAMESPACE", "POD_IP")
     own = {
         # Executors call the driver at its pod's address; Spark wants IPv6 addresses in brackets.
         "spark.driver.host": _in_brackets(address),
@@ -93,7 +77,10 @@ def driver_conf(environment: Mapping[str, str], given: Mapping[str, str], templa
 
 
 def _run_driver(arguments: list[str], environment: Mapping[str, str]) -> int:
-    _end_on_sigterm()
+    ending = Ending(Path(tempfile.mkdtemp(prefix="tasks-")))
+    # Java gets it from here, and hands it to the Python workers of tasks that run in this pod.
+    os.environ[FOLDER_VARIABLE] = str(ending.folder)
+    _end_on_sigterm(ending)
     # Not at the top: an executor needs none of what a driver needs, and starts in a fraction of the time.
     from checkpoint_spark.driver import drive, parse
 
@@ -118,88 +105,33 @@ def _template_file(environment: Mapping[str, str]) -> Path | None:
     return path
 
 
-def _end_on_sigterm() -> None:
-    """End at SIGTERM at once, whatever runs: what counts is sealed, and executors end with their driver.
+def _end_on_sigterm(ending: Ending) -> None:
+    """End at SIGTERM, whatever runs here, when tasks in this pod have sealed what they have. Executors end with their driver.
 
     As the first process of a container we would not get the signal at all without a handler of our own. The wake-up pipe is for
     the case that the main thread is deep in foreign code, where Python's handler would have to wait.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _end(ending))
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    threading.Thread(target=_await_sigterm, args=(reading,), name="sigterm-watch", daemon=True).start()
+    threading.Thread(target=_await_sigterm, args=(reading, ending), name="sigterm-watch", daemon=True).start()
 
 
-def _await_sigterm(reading: int) -> None:
+def _await_sigterm(reading: int, ending: Ending) -> None:
     while number := os.read(reading, 1):
         if number[0] == signal.SIGTERM:
-            _terminated(signal.SIGTERM, None)
+            _end(ending)
 
 
-def _terminated(_signum: int, _frame: FrameType | None) -> None:
+def _end(ending: Ending) -> None:
+    ending.announce()
+    while ending.is_awaited():
+        time.sleep(_LOOK_S)
     os._exit(EXIT_TERMINATED)
 
 
-# --- an executor ----------------------------------------------------------------------------------------------------------
-
-
-def executor_command(environment: Mapping[str, str], java: str, spark_home: str) -> list[str]:
-    """Return the command of the executor's JVM."""
-    (memory,) = _required(environment, "SPARK_EXECUTOR_MEMORY")
-    values = _required(environment, *_BACKEND_OPTIONS.values())
-    shared, first = class_data.executor_start(environment.get("SPARK_CLASSPATH"), Path(spark_home))
-    class_path = os.pathsep.join(first + _class_path(environment, spark_home))
-    command = [java, *shared, *_java_options(environment), f"-Xms{memory}", f"-Xmx{memory}", "-cp", class_path, _BACKEND]
-    for option, value in zip(_BACKEND_OPTIONS, values, strict=True):
-        command += [option, value]
-    return command
-
-
-def _java_options(environment: Mapping[str, str]) -> list[str]:
-    """Return the options that Spark numbered, in their order: `--add-opens` and the like are among them already."""
-    numbered = {int(match[1]): value for name, value in environment.items() if (match := _JAVA_OPTION.fullmatch(name))}
-    return [numbered[number] for number in sorted(numbered)]
-
-
-def _class_path(environment: Mapping[str, str], spark_home: str) -> list[str]:
-    """Return the parts of the class path in the order of Spark's image. An empty part would mean the current folder."""
-    parts = [
-        environment.get("SPARK_CONF_DIR") or f"{spark_home}/conf",
-        environment.get("HADOOP_CONF_DIR"),
-        environment.get("SPARK_CLASSPATH"),  # spark.executor.extraClassPath
-        f"{spark_home}/jars/*",
-        environment.get("SPARK_EXTRA_CLASSPATH"),
-        environment.get("SPARK_DIST_CLASSPATH"),
-    ]
-    return [part for part in parts if part]
-
-
-def _become_executor(environment: Mapping[str, str]) -> NoReturn:
-    spark_home = class_data.home_of_spark(environment)
-    if spark_home is None:
-        raise WrongCall("this image has no pyspark: install it, or set SPARK_HOME")
-    command = executor_command(environment, _java(environment), str(spark_home))
-    # Java takes our place: it gets the signals, and its end is the container's. Its Python workers look for $SPARK_HOME.
-    os.execve(command[0], command, {**environment, "SPARK_HOME": str(spark_home)})  # noqa: S606 a shell is what is left out
-
-
-def _java(environment: Mapping[str, str]) -> str:
-    home = environment.get("JAVA_HOME")
-    java = shutil.which(f"{home}/bin/java" if home else "java", path=environment.get("PATH"))
-    if java is None:
-        raise WrongCall(f"there is no java in {home}/bin ($JAVA_HOME)" if home else "this image has no java: install 17 or 21")
-    return java
-
-
 # --- both -----------------------------------------------------------------------------------------------------------------
-
-
-def _required(environment: Mapping[str, str], *names: str) -> list[str]:
-    missing = [name for name in names if not environment.get(name)]
-    if missing:
-        raise WrongCall(f"not set: {', '.join(missing)}; this runs in pods that the operator or Spark make, which set them")
-    return [environment[name] for name in names]
 
 
 def _in_brackets(host: str) -> str:
@@ -208,9 +140,9 @@ def _in_brackets(host: str) -> str:
 
 def _tell(text: str) -> None:
     # Not at the top: an executor has nothing to say, and starts faster without.
-    from checkpoint_spark.said import sayable
+    from checkpoint_spark.log_text import loggable
 
-    text = sayable(text)
+    text = loggable(text)
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
     with contextlib.suppress(OSError):

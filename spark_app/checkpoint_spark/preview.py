@@ -37,11 +37,11 @@ from checkpoint_spark.conf_variables import with_variables
 from checkpoint_spark.driver import end_with_parent, family_of
 from checkpoint_spark.flow import Flow
 from checkpoint_spark.input import fix_input, list_source
+from checkpoint_spark.log_text import log_traceback, masked
 from checkpoint_spark.process_settings import storage_settings
 from checkpoint_spark.quarantine import describe
 from checkpoint_spark.reading import schema_to_read
 from checkpoint_spark.rows_by_position import RowsByPosition
-from checkpoint_spark.said import log_traceback, masked
 from checkpoint_spark.spark_runner import fast_start, first_rows_by_spark
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.columns import declared_output

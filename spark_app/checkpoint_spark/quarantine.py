@@ -98,7 +98,7 @@ class QuarantineOfSegment:
 
 def _mend(step: str) -> str:
     if step == SOURCE:
-        return "correct how the lines are read (source.types, source.options)"
+        return "mend the source, or how it is read (source.files.types, source.files.csv)"
     return "mend the code"
 
 

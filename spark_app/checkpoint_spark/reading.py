@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import decode_schema
-from checkpoint_formats.selecting import selection_of
+from checkpoint_formats.readers import reader_for, reader_of_stage
+from checkpoint_formats.selecting import SelectingReader, selection_of
 from checkpoint_formats.type_names import parse_type
 from checkpoint_formats.uniting import united_type
 from checkpoint_protocol import reasons
+from checkpoint_protocol.epoch_index import dialect_of
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input
-from checkpoint_protocol.records import LaunchRecord
-from checkpoint_protocol.source import CsvOptions, FilesSource, Source
+from checkpoint_protocol.records import CsvDialect, LaunchRecord
+from checkpoint_protocol.source import Source, Text
+from checkpoint_protocol.storage import StorageSettings
+
+
+def schema_of_input(launch: LaunchRecord, record: Input) -> pa.Schema:
+    """Return the schema of an input as an attempt reads it: the result of a stage as it is."""
+    return decode_schema(record.arrow_schema) if launch.reads_stage else schema_to_read(launch.source, record)
 
 
 def schema_to_read(source: Source, record: Input) -> pa.Schema:
@@ -23,7 +33,7 @@ def schema_to_read(source: Source, record: Input) -> pa.Schema:
     """
     schema = decode_schema(record.arrow_schema)
     chosen = selection_of(source).columns_to_read
-    texts = [member for member in source.members if isinstance(member, FilesSource) and member.is_text]
+    texts = [member for member in source.members if isinstance(member, Text) and member.is_text]
     for member in texts:
         for name, text in member.types.items():
             kind, index = parse_type(name, text), schema.get_field_index(name)
@@ -34,6 +44,13 @@ def schema_to_read(source: Source, record: Input) -> pa.Schema:
             elif member.format == "json" and (chosen is None or name in chosen):
                 schema = schema.append(pa.field(name, kind))
     return schema
+
+
+def reader_of_input(launch: LaunchRecord, storage: StorageSettings, record: Input) -> SelectingReader:
+    """Return the reader of an attempt's input: of its source, or of the result of a stage."""
+    if launch.reads_stage:
+        return reader_of_stage(storage)
+    return reader_for(launch.source, storage, record.tables, sets_apart=launch.on_row_error == "Quarantine")
 
 
 def refuse_moved_rows(ledger: Ledger, launch: LaunchRecord, record: Input) -> None:
@@ -48,25 +65,23 @@ def refuse_moved_rows(ledger: Ledger, launch: LaunchRecord, record: Input) -> No
         before, closed = ledger.attempts.read_launch(number), ledger.attempts.read_closed(number)
         if before is None or closed is None or not any(closed.chain_lengths):
             continue
-        _refuse_other_characters(launch, before, record)
+        for member in {file.source for file in record.files}:
+            _refuse_other_characters(launch, dialect_of(before.source, member), record)
 
 
-def refuse_moved_rows_of_earlier_epochs(earlier: list[Ledger], launch: LaunchRecord, record: Input) -> None:
+def refuse_moved_rows_of_earlier_epochs(dialects: Sequence[CsvDialect], launch: LaunchRecord, record: Input) -> None:
     """The same for rows that are taken again, by the positions that they had in earlier epochs."""
     if all(file.unit != "records" or file.only is None for file in record.files):
         return
-    for ledger in earlier:
-        commit_record = ledger.commits.read_commit()
-        before = ledger.attempts.read_launch(commit_record.attempts) if commit_record is not None else None
-        if before is not None:
-            _refuse_other_characters(launch, before, record)
+    for then in dialects:
+        _refuse_other_characters(launch, then, record)
 
 
-def _refuse_other_characters(launch: LaunchRecord, before: LaunchRecord, record: Input) -> None:
+def _refuse_other_characters(launch: LaunchRecord, then: CsvDialect, record: Input) -> None:
     for file in record.files:
-        if file.unit != "records":
+        if file.unit != "records" or file.source != then.source:
             continue
-        now, then = _csv_options(launch.source, file.source), _csv_options(before.source, file.source)
+        now = dialect_of(launch.source, file.source)
         for option in ("delimiter", "quote"):
             if getattr(now, option) != getattr(then, option):
                 raise NeedsChange(
@@ -75,8 +90,3 @@ def _refuse_other_characters(launch: LaunchRecord, before: LaunchRecord, record:
                     f"{file.path} were sealed: rows of such a file are known by their number, which depends on it; set it "
                     f"back to {getattr(then, option)!r}, or start a new write under another name",
                 )
-
-
-def _csv_options(source: Source, member: int) -> CsvOptions:
-    files = source.members[member]
-    return files.csv_options if isinstance(files, FilesSource) else CsvOptions()

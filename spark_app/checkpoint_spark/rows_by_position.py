@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.files.source_files import for_each
 from checkpoint_formats.port import Chunk, Reader
+from checkpoint_formats.row_addresses import Addresses, addresses_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, Superseded
 from checkpoint_protocol.positions import Range, merge, subtract
 from checkpoint_protocol.records import PositionsCovered, RowPosition, Seal, SourceFile
-from checkpoint_spark.steps.places import Place
+from checkpoint_spark.steps.places import Place, PlaceOfGroup
 
 
 def ranges_of(seal: Seal) -> tuple[Range, ...]:
-    """Return the positions that a seal covers. Corrupt if it covers keys: rows of one write are known in one way."""
+    """Return the positions that a seal covers. Corrupt if it covers keys: all rows of a write are identified alike."""
     if not isinstance(seal.covered, PositionsCovered):
         raise Corrupt(
             reasons.RECORD_UNREADABLE, f"seal {seal.link} of task {seal.task} of attempt {seal.attempt} has no positions"
@@ -30,12 +33,13 @@ def ranges_of(seal: Seal) -> tuple[Range, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RowsByPosition:
-    """A RowSource: some pieces of files."""
+    """A RowSource: some pieces of files. `keeps_groups`: a chunk is what comes together, and a file what is sealed together."""
 
     pieces: tuple[Range, ...]
     files: Sequence[SourceFile]
     schema: pa.Schema
     reader: Reader
+    keeps_groups: bool = False
 
     def rest(self, chain: tuple[Seal, ...], sizing: BatchSizing, _lost: Superseded | None) -> Iterator[_PlacedChunk]:
         for piece in subtract(self.pieces, [piece for seal in chain for piece in ranges_of(seal)]):
@@ -47,7 +51,8 @@ class RowsByPosition:
                 )
             file = self.files[piece.file]
             for chunk in self.reader.read(file, piece, self.schema, sizing):
-                yield from _PlacedChunk(piece.file, file, chunk).parts(sizing.most_rows)
+                placed = _PlacedChunk(piece.file, file, chunk)
+                yield from [placed] if self.keeps_groups else placed.parts(sizing.most_rows)
 
     def begin_segment(self) -> _Positions:
         return _Positions(self)
@@ -72,6 +77,8 @@ class _PlacedChunk:
     def place(self) -> Place:
         if self._place is not None:
             return self._place
+        if self.chunk.group:
+            return PlaceOfGroup(self.source.path, self.source.unit, self.chunk.start, name=self.chunk.group)
         return Place(self.source.path, self.source.unit, self.chunk.start, self.chunk.kept, self.source.etag, self._row_bounds)
 
     @property
@@ -88,7 +95,17 @@ class _PlacedChunk:
 
     @property
     def may_begin_segment(self) -> bool:
-        return True
+        """Always, but within a fragment whose columns become one file, and within a bucket of groups."""
+        return (self.source.pack is None and not self.chunk.group) or self.chunk.start == 0
+
+    def addresses(self) -> Addresses:
+        """Return where the rows are in their dataset."""
+        assert self.source.fragment is not None
+        chunk = self.chunk
+        if chunk.row_bounds is None:
+            kept = np.arange(chunk.batch.num_rows) if chunk.kept is None else chunk.kept.to_numpy().astype(np.int64)
+            return addresses_of(self.source.fragment, chunk.start + kept)
+        return addresses_of(self.source.fragment, np.array([start for start, _ in chunk.bounds()], np.int64))
 
     def identity_of(self, number: int) -> RowPosition:
         start, end = self._row_bounds()[number]
@@ -124,14 +141,21 @@ class _Positions:
     """Where the rows of a segment lie. The files must still be those that were read when it ends."""
 
     source: RowsByPosition
-    _covered: list[Range] = field(default_factory=list)
+    #: Of each run of neighbours its file, start and end: of small groups there are many.
+    _covered: list[tuple[int, int, int | None]] = field(default_factory=list)
     _rows: int = 0
 
     def add(self, batch: _PlacedChunk, _failed: Sequence[int]) -> None:
-        self._covered.append(Range(file=batch.file, start=batch.chunk.start, end=batch.chunk.end))
+        start, end = batch.chunk.start, batch.chunk.end
+        if self._covered and self._covered[-1][0] == batch.file and self._covered[-1][2] == start:
+            start = self._covered.pop()[1]
+        self._covered.append((batch.file, start, end))
         self._rows += batch.source_rows
 
     def finish(self) -> tuple[PositionsCovered, int]:
-        for index in sorted({piece.file for piece in self._covered}):
-            self.source.reader.check_unchanged(self.source.files[index])
-        return PositionsCovered(ranges=merge(self._covered)), self._rows
+        files = [self.source.files[index] for index in sorted({file for file, _, _ in self._covered})]
+        # Where each file is one row, a segment is of thousands of them.
+        for_each(self.source.reader.check_unchanged, files)
+        return PositionsCovered(
+            ranges=merge(Range(file=file, start=start, end=end) for file, start, end in self._covered)
+        ), self._rows

@@ -8,11 +8,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkpoint_formats.defaults import has_default, left_out
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 
 
-class ValueMisfit(NeedsChange):
+class ValueMismatch(NeedsChange):
     """The columns fit the table, and a value in one of them does not: the fault of a row, not of all."""
 
 
@@ -68,6 +69,8 @@ def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
         return True
     if (values := encoded(given)) is not None:
         return _fits(values, wanted)
+    if isinstance(wanted, pa.UuidType):  # which files and Spark have as its sixteen bytes
+        return _kind(given) in ("binary", "null")
     kinds = (_kind(given), _kind(wanted))
     if kinds[0] == "null" or kinds in _WIDENING:
         return True
@@ -86,7 +89,8 @@ def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
 def fit_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return the same values as another type; ArrowInvalid if one of them would not be the same, or types do not fit.
 
-    Fields that a struct lacks are NULL. Stricter than Arrow's safe cast, which makes infinities of floats that are too large.
+    Fields that a struct lacks have the table's default, or are NULL. Stricter than Arrow's safe cast, which makes infinities of
+    floats that are too large.
     """
     if not _fits(array.type, wanted):
         raise pa.ArrowInvalid(f"{array.type} is not {wanted}")
@@ -130,6 +134,8 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pc.cast(array, wanted) if given != wanted else array
     if isinstance(given, pa.UuidType | pa.JsonType):
         return _converted(array.storage, wanted)
+    if isinstance(wanted, pa.UuidType):
+        return pa.ExtensionArray.from_storage(wanted, _converted(array, wanted.storage_type))
     if pa.types.is_dictionary(given):
         return _converted(array.dictionary_decode(), wanted)
     if pa.types.is_run_end_encoded(given):
@@ -138,7 +144,7 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         children = [
             _converted(pc.struct_field(array, field.name), field.type)
             if given.get_field_index(field.name) >= 0
-            else pa.nulls(len(array), field.type)
+            else left_out(field, len(array))
             for field in wanted
         ]
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
@@ -213,7 +219,7 @@ def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:
                 f"the steps give {field.type} in the column {field.name!r}, and the table has {expected}; cast it in a step",
             )
     for field in wanted:
-        if not field.nullable and field.name not in given.names:
+        if not field.nullable and field.name not in given.names and not has_default(field):
             raise NeedsChange(
                 reasons.OUTPUT_SCHEMA_WRONG,
                 f"the table requires the column {field.name!r}; the steps do not give it (they give {', '.join(given.names)})",
@@ -221,11 +227,11 @@ def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:
 
 
 def fit(batch: pa.RecordBatch, wanted: pa.Schema, of_row: Callable[[int], str] | None = None) -> pa.RecordBatch:
-    """Return the batch with exactly the wanted columns and types; optional columns that it lacks are NULL.
+    """Return the batch with exactly the wanted columns and types; columns that it lacks have the table's default, or are NULL.
 
     `of_row` names a row of the batch, for messages.
 
-    NeedsChange(OutputSchemaWrong) names the column; ValueMisfit, which is one, where it is a value that does not fit.
+    NeedsChange(OutputSchemaWrong) names the column; ValueMismatch, which is one, where it is a value that does not fit.
     """
     if batch.schema.equals(wanted) and all(
         field.nullable or not column.null_count for field, column in zip(wanted, batch.columns, strict=True)
@@ -236,21 +242,21 @@ def fit(batch: pa.RecordBatch, wanted: pa.Schema, of_row: Callable[[int], str] |
     for field in wanted:
         index = batch.schema.get_field_index(field.name)
         if index < 0:
-            arrays.append(pa.nulls(batch.num_rows, field.type))
+            arrays.append(left_out(field, batch.num_rows))
             continue
         array = batch.column(index)
         if array.type != field.type or pa.types.is_nested(field.type):
             try:
                 array = fit_array(array, field.type)
             except pa.ArrowException as error:
-                raise ValueMisfit(
+                raise ValueMismatch(
                     reasons.OUTPUT_SCHEMA_WRONG,
                     f"the column {field.name!r} needs values of the table's type {field.type}"
                     f"{incompatibility_of(array, field.type, of_row)}: {error}; {DECLARE}",
                 ) from error
         if not field.nullable and array.null_count:
             where = "" if of_row is None else f" in {of_row(array.is_null().index(True).as_py())}"
-            raise ValueMisfit(
+            raise ValueMismatch(
                 reasons.OUTPUT_SCHEMA_WRONG, f"the steps give NULL in the column {field.name!r}{where}, which the table requires"
             )
         arrays.append(array)

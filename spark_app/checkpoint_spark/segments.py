@@ -12,20 +12,23 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import MOST_ROWS, BatchSizing
 from checkpoint_formats.port import Stager
+from checkpoint_formats.row_addresses import ROW_ADDRESS
 from checkpoint_protocol.deadlines import is_due
 from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, LaunchRecord, PositionsCovered, Seal
 from checkpoint_spark.advising import InHand
-from checkpoint_spark.batches import Batch, Failed
+from checkpoint_spark.batches import Addressed, Batch, Failed
 from checkpoint_spark.careful import CarefulSteps
+from checkpoint_spark.ending import Ending, Left
 from checkpoint_spark.flow import Finished, Flow, Speed
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
 from checkpoint_spark.steps.engine import Pipeline
@@ -51,6 +54,7 @@ class Task:
         return cls(launch.attempt, number, code, interval_s, minimum_bytes, allowance, read_digest, launch.maximum_rows)
 
 
+_NONE: Final = Ending()
 _Batch = TypeVar("_Batch", bound=Batch)
 _Taken = TypeVar("_Taken", bound=Batch, contravariant=True)
 
@@ -88,14 +92,15 @@ def run_task(
     ledger: Ledger,
     clock: Callable[[], float],
     in_hand: InHand | None = None,
+    ending: Ending = _NONE,
 ) -> None:
     """Do what the seals of this task do not cover yet, sealing as it goes.
 
     Safe to run any number of times, also at once: tries of one task contend for each link of its seal chain, the loser of a
     link throws its segment away and goes on after what the winner sealed, if its source can; else it raises Retryable, unless the
-    winner has sealed all. Returns when the chain ends in a `last` seal.
+    winner has sealed all. Returns when the chain ends in a `last` seal. Raises Left when it has sealed before its executor ends.
     """
-    _Work(task, source, steps, stager, ledger, clock, in_hand or InHand()).run()
+    _Work(task, source, steps, stager, ledger, clock, in_hand or InHand(), ending).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,7 @@ class _Work(Generic[_Batch]):
     ledger: Ledger
     clock: Callable[[], float]
     in_hand: InHand
+    ending: Ending
 
     def run(self) -> None:
         lost: Superseded | None = None
@@ -145,6 +151,7 @@ class _Work(Generic[_Batch]):
             covered, rows_read = segment.identities.finish()
             quarantined = segment.quarantine.finish() if segment.quarantine is not None else None
             last = segment.is_last
+            leaves = not last and self.ending.is_announced()
             seal = Seal(
                 token=new_token(),
                 attempt=self.task.attempt,
@@ -158,10 +165,13 @@ class _Work(Generic[_Batch]):
                 last=last,
                 quarantined=quarantined,
                 read_digest=self.task.read_digest,
+                left_by_try=self.ending.try_number if leaves else None,
             )
             self.ledger.seals.put_seal(seal)
             link += 1
             failed += seal.rows_quarantined
+            if leaves:
+                raise Left
             if not last:
                 self.steps.sealed()
 
@@ -169,6 +179,15 @@ class _Work(Generic[_Batch]):
         if self.task.allowance is None:
             return None
         return QuarantineOfSegment(self.ledger, self.task.attempt, self.task.allowance, rows_before)
+
+
+def _addressed(made: pa.RecordBatch, batches: Sequence[Batch]) -> pa.RecordBatch:
+    """Return results for rows of a dataset with the addresses of these, in the place of their numbers among the batches."""
+    number = made.schema.get_field_index(ROW_ADDRESS)
+    if number < 0:
+        return made
+    addresses = np.concatenate([batch.addresses() for batch in batches if isinstance(batch, Addressed)])
+    return made.set_column(number, made.schema.field(number), pa.array(addresses[made.column(number).to_numpy()]))
 
 
 @dataclass(slots=True)
@@ -190,7 +209,8 @@ class _Segment(Generic[_Batch]):
         started = now = self.work.clock()
         for finished in self.given:
             failed: dict[int, list[int]] = {id(batch): [] for batch in finished.batches}
-            for made in finished.results(partial(self._set_apart, failed)):
+            for numbered in finished.results(partial(self._set_apart, failed)):
+                made = _addressed(numbered, finished.batches)
                 self.rows_written += made.num_rows
                 self._size_bytes += made.nbytes
                 yield made
@@ -218,4 +238,6 @@ class _Segment(Generic[_Batch]):
 
     def _is_due(self, age_s: float, following_rows: int) -> bool:
         task, rows = self.work.task, self._rows + following_rows
+        if self.work.ending.is_announced():
+            return True
         return is_due(age_s, self._size_bytes, task.interval_s, task.minimum_bytes, rows, task.maximum_rows)

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from checkpoint_protocol.advice import DriverPhase
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark import class_data, python_workers
+from checkpoint_spark.at_work import AtWork
 from checkpoint_spark.attempt import RunDataFrames, RunTasks
+from checkpoint_spark.audit import OpenFrames
 from checkpoint_spark.batches import Batch
 from checkpoint_spark.executor import execute
-from checkpoint_spark.failures import of_spark
+from checkpoint_spark.failures import end_task, of_spark
+from checkpoint_spark.gpus import use_assigned_gpus
+from checkpoint_spark.staged_table import MakeFrame
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 #: Is told which phase the driver enters.
 Enter = Callable[[DriverPhase], None]
@@ -29,31 +40,65 @@ def fast_start(conf: Mapping[str, str], environment: Mapping[str, str]) -> dict[
     return class_data.driver_conf(python_workers.conf(conf), class_data.home_of_spark(environment))
 
 
-def run_tasks_with_spark(application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay) -> RunTasks:
-    """Return what runs tasks, which starts Spark when it is called, and not before: a plan without tasks needs none."""
+@dataclass(slots=True)
+class KeptSpark:
+    """The Spark of one driver. `is_kept`: it stays between attempts, with its executors, until another master is asked for."""
 
-    def run_tasks(orders: Sequence[str]) -> None:
+    conf: Mapping[str, str]
+    is_kept: bool = False
+    _context: SparkContext | None = None
+    _master: str = ""
+
+    @contextlib.contextmanager
+    def opened(self, application: str, master: str) -> Iterator[SparkContext]:
+        """Give a context, and stop it at the end unless it is kept; at an error in any case."""
+        if self._context is None or self._master != master:
+            self.stop()
+            self._context, self._master = self._start(application, master), master
+        try:
+            yield self._context
+        except BaseException:
+            self.stop()
+            raise
+        if not self.is_kept:
+            self.stop()
+
+    def stop(self) -> None:
+        if self._context is not None:
+            context, self._context = self._context, None
+            context.stop()
+
+    def _start(self, application: str, master: str) -> SparkContext:
         from py4j.protocol import Py4JError
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
 
-        enter("StartingSpark")
         _import_while_java_starts()
         # No SparkSession: splits need no SQL, and a plain context starts faster.
-        settings = SparkConf().setAppName(application).setMaster(master).setAll(list(conf.items()))
+        settings = SparkConf().setAppName(application).setMaster(master).setAll(list(self.conf.items()))
         try:
             context = SparkContext(conf=settings)
         except (Py4JError, PySparkException) as error:
-            raise of_spark(error, conf) from error
+            raise of_spark(error, self.conf) from error
         context.setLogLevel("ERROR")
-        enter("RunningTasks")
-        try:
-            # The orders keep their place: partition n is task n of the plan. The seals of a try that fails stand.
-            context.parallelize(orders, len(orders)).foreach(_execute)
-        except (Py4JError, PySparkException) as error:
-            raise of_spark(error) from error
-        finally:
-            context.stop()
+        return context
+
+
+def run_tasks_with_spark(application: str, master: str, spark: KeptSpark, enter: Enter = _stay) -> RunTasks:
+    """Return what runs tasks, which starts Spark when it is called, and not before: a plan without tasks needs none."""
+
+    def run_tasks(orders: Sequence[str]) -> None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        enter("StartingSpark")
+        with spark.opened(application, master) as context:
+            enter("RunningTasks")
+            try:
+                # The orders keep their place: partition n is task n of the plan. The seals of a try that fails stand.
+                context.parallelize(orders, len(orders)).foreach(_execute)
+            except (Py4JError, PySparkException) as error:
+                raise of_spark(error) from error
 
     return run_tasks
 
@@ -63,11 +108,23 @@ def _execute(order: str) -> None:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    execute(order, context.attemptNumber() if context is not None else 0)
+    if context is None:
+        execute(order)
+        return
+    try:
+        use_assigned_gpus(context.resources(), os.environ)
+    except CheckpointError as error:
+        end_task(error)
+    execute(order, context.attemptNumber())
 
 
-def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay) -> RunDataFrames:
-    """Return what runs an attempt on a source by key; Spark's SQL is loaded when it is called, and not before."""
+def dataframes_by_spark(
+    application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay, at_work: AtWork | None = None
+) -> RunDataFrames:
+    """Return what runs an attempt on a source that Spark reads; Spark's SQL is loaded when it is called, and not before.
+
+    `at_work`: is told which attempt is at hand, where a stream goes on from epoch to epoch.
+    """
 
     def run(ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
         from checkpoint_spark.dataframes.attempt import run_dataframe_attempt
@@ -77,9 +134,29 @@ def dataframes_by_spark(application: str, master: str, conf: Mapping[str, str], 
         _import_while_java_starts()
         with open_session(application, master, conf, parallelism) as session:
             enter("Planning")
-            run_dataframe_attempt(session, ledger, launch, parallelism, enter)
+            if launch.source.stream is None:
+                run_dataframe_attempt(session, ledger, launch, parallelism, enter)
+            else:
+                from checkpoint_spark.streams.query import run_stream
+
+                run_stream(session, launch, parallelism, enter, at_work or AtWork((ledger, launch.attempt)))
 
     return run
+
+
+def frames_by_spark(application: str, master: str, conf: Mapping[str, str]) -> OpenFrames:
+    """Return what starts Spark for DataFrames of a table that is audited, and stops it."""
+
+    @contextlib.contextmanager
+    def open_frames(parallelism: int) -> Iterator[MakeFrame]:
+        from checkpoint_spark.dataframes.session import open_session
+        from checkpoint_spark.dataframes.staged import frame_of
+
+        _import_while_java_starts()
+        with open_session(application, master, conf, parallelism) as session:
+            yield lambda pieces, schema: frame_of(session, pieces, schema)
+
+    return open_frames
 
 
 def first_rows_by_spark(

@@ -18,6 +18,7 @@ from checkpoint_spark.advising import InHand, telling_of_task
 from checkpoint_spark.begun import open_note
 from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.code import use_code
+from checkpoint_spark.ending import Ending
 from checkpoint_spark.memos import Memos, MemosOf
 from checkpoint_spark.record_keys import authenticated
 from checkpoint_spark.step_process.process import Opening
@@ -39,10 +40,21 @@ class Order(Part):
     epoch: int
     attempt: int
     target: Target
+    stage: str = ""
     later: tuple[str, ...] = ()
     at_once: int = 1
     careful: bool = False
     memos: tuple[MemosOf, ...] = ()
+
+    @property
+    def key(self) -> EpochKey:
+        return EpochKey(self.uid, self.epoch, self.stage)
+
+    def launch(self, ledger: Ledger) -> LaunchRecord:
+        """Return what the attempt was told. Its driver has read it, so that it is there."""
+        launch = ledger.attempts.read_launch(self.attempt)
+        assert launch is not None
+        return launch
 
 
 def run_in_process(
@@ -52,13 +64,28 @@ def run_in_process(
     storage: StorageSettings,
     keys: WriteKeys | None,
     launch_of: Callable[[Ledger], LaunchRecord],
-    run: Callable[[LaunchRecord, Pipeline | CarefulSteps, Stager, Ledger, InHand], None],
+    run: Callable[[LaunchRecord, Pipeline | CarefulSteps, Stager, Ledger, InHand, Ending], None],
 ) -> None:
     """Make ready what a task needs, run it, and tell meanwhile what it has in hand. Raises CheckpointError.
 
     `tries_before`: how often Spark has begun the task in this attempt. The process of such a try may have ended on a row.
     """
-    key = EpochKey(order.uid, order.epoch)
+    ending = Ending.of(os.environ, tries_before)
+    with ending.heeded():
+        _run(order, number, storage, keys, launch_of, run, ending)
+
+
+def _run(
+    order: Order,
+    number: int,
+    storage: StorageSettings,
+    keys: WriteKeys | None,
+    launch_of: Callable[[Ledger], LaunchRecord],
+    run: Callable[[LaunchRecord, Pipeline | CarefulSteps, Stager, Ledger, InHand, Ending], None],
+    ending: Ending,
+) -> None:
+    tries_before = ending.try_number
+    key = order.key
     store, in_hand = open_store(order.uri, storage), InHand()
     ledger = Ledger(authenticated(store, keys), key)
     launch = launch_of(ledger)
@@ -70,10 +97,17 @@ def run_in_process(
         _memory(order, number, tries_before, launch, ledger, in_hand) as memory,
         closing_steps(),
     ):
-        is_careful = order.careful or tries_before > 0
+        is_suspect = tries_before > 0 and not was_left(ledger, order.attempt, number, tries_before - 1)
+        is_careful = order.careful or (is_suspect and not launch.keeps_groups)
         steps = _careful_steps(order, launch, stager, memory) if is_careful else _pipeline(order, launch, memory)
         in_hand.count_calls = steps.count_calls
-        run(launch, steps, stager, ledger, in_hand)
+        run(launch, steps, stager, ledger, in_hand, ending)
+
+
+def was_left(ledger: Ledger, attempt: int, number: int, try_number: int) -> bool:
+    """Whether that try of a task ended with its executor, in good order, so that no row is suspected of it."""
+    chain = ledger.chains.read_chain(attempt, number)
+    return bool(chain) and chain[-1].left_by_try == try_number
 
 
 @contextmanager

@@ -29,3 +29,18 @@ class Job(Protocol):
 
     def write(self, dataframe: DataFrame) -> None:
         """Run the steps on these rows, stage and seal them. To be called once, with rows made of what `read` gave."""
+
+    def stream(
+        self,
+        dataframe: DataFrame,
+        outputMode: str | None = None,  # noqa: N803 Spark's name
+        *,
+        availableNow: bool = False,  # noqa: N803
+        processingTime: str | None = None,  # noqa: N803
+    ) -> None:
+        """Run a streaming query: each micro-batch goes through the steps, and is committed by itself, exactly once.
+
+        With source.program.stream in the manifest, in the place of `read` and `write`; to be called once. Returns when the query
+        has ended: with availableNow when all that was there is committed, else when the run ends. `outputMode`: that of the
+        manifest. `processingTime`: begin a micro-batch so often ("10 seconds"); by default when the last one is committed.
+        """

@@ -1,4 +1,4 @@
-"""Writes that are run, or looked at, from a notebook, a script or a test, on this machine."""
+"""Writes that are run, or previewed, from a notebook, a script or a test, on this machine."""
 
 from __future__ import annotations
 
@@ -138,13 +138,15 @@ def _result(ran: Ran, file: str) -> Result:
     from checkpoint_operator.cli import committed
     from checkpoint_operator.cli.printing import messages
     from checkpoint_operator.core.actions import Stall
+    from checkpoint_protocol import reasons
 
     if isinstance(ran.ended.outcome, Stall):
         raise WriteFailed(ran.ended.outcome.reason, ran.ended.outcome.message)
-    commit = ran.ended.seen.commit
-    assert commit is not None
-    recorded, console = committed.recorded(ran.ended.key, commit), messages()
-    presence = committed.look_at(recorded, ran.runner.manifest.spec.sink, ran.runner.settings, console)
+    found = ran.ended.last_commit
+    if found is None:
+        raise WriteFailed(reasons.STREAM_ENDED, "the stream has had no rows by now: there is nothing in the table")
+    commit, recorded, console = found[1], committed.recorded(*found), messages()
+    presence = committed.find_presence(recorded, ran.runner.manifest.spec.sink, ran.runner.settings, console)
     if (lost := committed.loss(presence, recorded, file)) is not None:
         raise WriteFailed(lost.reason, lost.message)
     committed.say(presence, recorded, file, console)

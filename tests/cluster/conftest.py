@@ -60,6 +60,7 @@ def users(installation: Installation, tmp_path: Path) -> Iterator[Callable[[], U
     """As many as are asked for, who work in one namespace at the same time, each with a write."""
     installation.make_sound()
     with ExitStack() as stack:
+        stack.callback(installation.cluster.require_judge)
 
         def one_more() -> User:
             folder = tmp_path / uuid.uuid4().hex[:8]

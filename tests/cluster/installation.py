@@ -57,18 +57,26 @@ class Installation:
             {
                 "prefix": "s3://",
                 "namespaces": ["*"],
+                "overwrites": True,
                 "endpoint": self.lake.s3.endpoint,
                 "region": self.lake.s3.region,
                 "access_key_id": self.lake.s3.access_key,
                 "secret_access_key": self.lake.s3.secret_key,
             }
         ]
-        catalogs = {CATALOG: {"type": "rest", "uri": self.lake.gate.uri, "grants": [{"namespaces": ["*"]}]}}
+        catalogs = {CATALOG: {"type": "rest", "uri": self.lake.gate.uri, "grants": [{"namespaces": ["*"], "overwrites": True}]}}
         return {
             "image": {"repository": operator, "tag": operator_tag, "pullPolicy": "Never"},
             "workloads": {"image": {"repository": spark, "tag": spark_tag, "pullPolicy": "Never"}, "storage": storage},
             "watch": {"namespaces": [WORKLOADS]},
             "settings": {"catalogs": catalogs, "storage": storage},
+            # Tests read the metrics from outside of the cluster.
+            "networkPolicies": {
+                "metricsFrom": [
+                    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": WORKLOADS}}},
+                    {"ipBlock": {"cidr": f"{self.cluster.host_address}/32"}},
+                ]
+            },
             "resyncSeconds": 60,
         }
 

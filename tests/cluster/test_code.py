@@ -59,15 +59,16 @@ def apply(user: User, call: str, image: str | None = None, **code: str) -> None:
     spec: dict[str, Any] = {"steps": [{"call": call, "input": "row"}], "code": code}
     if image is not None:
         spec["image"] = image
-    user.apply(user.write(user.put_rows("a.parquet", 0, ROWS), **spec))
+    user.apply(user.write(user.put_rows("a.parquet", 0, ROWS), executors=1, **spec))
 
 
 def folder_of_an_image(folder: Path) -> Path:
-    """What somebody has beside the Dockerfile: requirements, which are a wheel here, and code that imports it."""
+    """What somebody has beside the Dockerfile: uv's hashes, requirements, which are a wheel here, and code that imports it."""
     context = folder / "image"
     (context / "code").mkdir(parents=True)
     wheel = "words-1.0-py3-none-any.whl"
     (context / wheel).write_bytes(zip_of({**WHEEL, "words/__init__.py": WORDS, "words/word.txt": "a package of the image"}))
+    (context / "uv.txt").write_text(DOCKERFILE.with_name("uv.txt").read_text())
     (context / "requirements.txt").write_text(f"/context/{wheel}\n")
     (context / "code" / "shaping.py").write_text(STEP.format(package="words"))
     return context

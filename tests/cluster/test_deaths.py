@@ -6,25 +6,27 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 
 from devtools.kubernetes import CommandFailed
 from tests.cluster.installation import signal_first_process
+from tests.cluster.lake import SCHEMA
 from tests.cluster.user import PATIENCE_S, SLOW, User, is_commit
 
 #: 300 rows of 50 ms in two task slots: seven seconds of work, with a seal every second.
 ROWS, SECONDS = 300, 0.05
 
 
-def begin(user: User, kind: str = "iceberg", **spec: object) -> str:
+def begin(user: User, kind: str = "iceberg", **spec: Any) -> str:
     """Apply a write that takes a while, and wait until a quarter of it is sealed; return the pod of its driver."""
     apply(user, kind, **spec)
     return wait_for_the_middle(user)
 
 
-def apply(user: User, kind: str, **spec: object) -> None:
+def apply(user: User, kind: str, **spec: Any) -> None:
     user.make_place(kind)
     user.apply(user.write(user.put_rows("a.parquet", 0, ROWS), SECONDS, **spec))
 
@@ -59,7 +61,7 @@ def test_drivers_of_an_iceberg_and_a_lance_write_die_in_the_middle(
 ) -> None:
     both = {kind: users() for kind in ("iceberg", "lance")}
     for kind, user in both.items():
-        apply(user, kind)
+        apply(user, kind, executors=1 if death is kill_9 else 0)
 
     for user in both.values():
         death(user, wait_for_the_middle(user))
@@ -71,7 +73,7 @@ def test_drivers_of_an_iceberg_and_a_lance_write_die_in_the_middle(
 
 
 def test_an_executor_that_is_killed(user: User) -> None:
-    begin(user)
+    begin(user, executors=1)
 
     kill_9(user, user.pods("executor")[0]["metadata"]["name"])
 
@@ -111,7 +113,7 @@ threading.Thread(target=eat, daemon=True).start()
 
 def test_a_driver_that_is_killed_for_memory_is_named_and_the_next_goes_on(user: User) -> None:
     user.make_place("iceberg", with_table=False)
-    manifest = user.write(user.put_rows("a.parquet", 0, ROWS), SECONDS)
+    manifest = user.write(user.put_rows("a.parquet", 0, ROWS), SECONDS, executors=1)
     user.put_code(SLOW + HUNGRY, f"{user.name}-code")
     manifest["spec"]["sink"]["create"] = True
     user.apply(manifest)
@@ -122,6 +124,47 @@ def test_a_driver_that_is_killed_for_memory_is_named_and_the_next_goes_on(user: 
     all_is_well(user)
     assert [attempt["cause"] for attempt in user.status()["attempts"]] == ["OOMKilled", "Completed"]
     assert user.rows_taken_over(2) >= ROWS // 4
+
+
+#: One row takes all the memory there is, each time.
+GREEDY = """
+import time
+
+def greedy(row):
+    time.sleep(0.02)
+    if row["id"] == 137:
+        eaten = []
+        while True:
+            eaten.append(bytearray(16 << 20))
+    return {"id": row["id"], "text": "done"}
+"""
+
+
+def test_a_row_that_takes_all_memory_of_its_container_is_found_and_the_others_are_done(user: User) -> None:
+    place = user.make_place("iceberg")
+    code = {"configMap": {"name": user.put_code(GREEDY)}}
+    manifest = user.write(user.put_rows("a.parquet", 0, ROWS), executors=1, code=code)
+    manifest["spec"]["steps"] = [{"call": "steps:greedy", "input": "row"}]
+    manifest["spec"]["onRowError"] = "Quarantine"
+
+    user.apply(manifest)
+
+    user.wait_for("Committed", 400)
+    assert user.ids() == [number for number in range(ROWS) if number != 137]
+    assert len(place.keys()) == 1
+    assert user.status()["rowsQuarantined"] == 1
+
+
+def test_an_executor_that_is_killed_amid_many_calls_at_once(user: User) -> None:
+    user.make_place("lance")
+    manifest = user.write(user.put_rows("a.parquet", 0, ROWS), 1.0, executors=1)
+    manifest["spec"]["steps"][0] |= {"call": "steps:waits", "concurrency": 16, "memo": True}
+    user.apply(manifest)
+    user.wait_until_sealed(1)
+
+    kill_9(user, user.pods("executor")[0]["metadata"]["name"])
+
+    all_is_well(user)
 
 
 def test_a_driver_whose_work_is_all_sealed_is_not_followed_by_another(user: User) -> None:
@@ -141,13 +184,23 @@ def test_a_driver_whose_work_is_all_sealed_is_not_followed_by_another(user: User
     assert user.status()["attempt"] == 1
 
 
-def test_the_operator_is_killed_in_the_middle_of_a_run(user: User) -> None:
-    begin(user)
+def test_the_operator_is_killed_in_the_middle_of_an_append_and_of_an_overwrite(users: Callable[[], User]) -> None:
+    appends, overwrites = users(), users()
+    apply(appends, "iceberg")
+    overwrites.make_place("iceberg")
+    manifest = overwrites.write(overwrites.put_rows("a.parquet", 0, ROWS), SECONDS)
+    manifest["spec"]["sink"]["mode"] = "OverwriteAll"
+    assert overwrites.place is not None
+    overwrites.place.append(pa.table({"id": [1_000_000], "text": ["a stranger's"]}, schema=SCHEMA))
+    overwrites.apply(manifest)
+    for user in (appends, overwrites):
+        wait_for_the_middle(user)
 
-    user.installation.kill_operator()
+    appends.installation.kill_operator()
 
-    all_is_well(user)
-    assert user.status()["attempt"] == 1, "a driver at work is not given up"
+    for user in (appends, overwrites):
+        all_is_well(user)
+        assert user.status()["attempt"] == 1, "a driver at work is not given up"
 
 
 @pytest.mark.parametrize("side", ["request", "answer"])

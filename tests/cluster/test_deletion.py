@@ -14,10 +14,10 @@ from tests.cluster.user import PATIENCE_S, User, is_commit
 ROWS, SECONDS = 400, 0.05
 
 
-def begin(user: User) -> str:
+def begin(user: User, executors: int = 0) -> str:
     user.make_place("iceberg")
     source = user.put_rows("a.parquet", 0, ROWS)
-    user.apply(user.write(source, SECONDS))
+    user.apply(user.write(source, SECONDS, executors=executors))
     user.wait_until_sealed(ROWS // 4)
     return source
 
@@ -50,7 +50,7 @@ def has_come_to(user: User, phase: str) -> bool:
 
 
 def test_a_write_that_is_deleted_while_it_runs_leaves_no_rows_no_pods_and_no_staged_files(user: User) -> None:
-    begin(user)
+    begin(user, executors=1)
     assert user.place is not None
 
     user.kubectl("delete", "cw", user.name, "-n", user.namespace, "--wait=false")

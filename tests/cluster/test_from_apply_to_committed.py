@@ -12,7 +12,7 @@ def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each
     both = {kind: users() for kind in ("iceberg", "lance")}
     for kind, user in both.items():
         user.make_place(kind)
-        manifest = user.write(user.put_rows("a.parquet", 0, 500))
+        manifest = user.write(user.put_rows("a.parquet", 0, 500), executors=1)
         if kind == "lance":
             # Nothing is said of executors, and there is little to read: the driver's own pod does it.
             del manifest["spec"]["executor"]["instances"]

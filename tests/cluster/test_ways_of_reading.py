@@ -31,7 +31,7 @@ def picky(row):
 def test_a_program_whose_driver_dies_goes_on_by_keys(user: User) -> None:
     user.make_place("lance")
     source = {"program": {"call": "steps:main", "keyColumns": ["id"]}}
-    manifest = user.write("", SECONDS, source=source)
+    manifest = user.write("", SECONDS, source=source, executors=1)
     user.put_code(SLOW + PROGRAM, f"{user.name}-code")
     user.apply(manifest)
     user.wait_until_sealed(ROWS // 4)
@@ -59,7 +59,7 @@ def test_a_file_that_is_mounted_into_the_pods_is_read_by_spark_with_sql(user: Us
         }
     }
     drop = {"call": "steps:without_key", "input": "row"}
-    manifest = user.write("", source=source, steps=[drop])
+    manifest = user.write("", source=source, executors=1, steps=[drop])
     user.put_code("def without_key(row):\n    return {'id': row['id'], 'text': row['text']}\n", f"{user.name}-code")
     for role in ("driver", "executor"):
         mount(manifest["spec"][role]["template"]["spec"], f"{user.name}-data")

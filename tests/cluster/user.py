@@ -92,8 +92,11 @@ class User:
         self.kubectl("apply", "-n", self.namespace, "-f", "-", manifest=json.dumps(body))
         return name
 
-    def write(self, source: str, /, seconds: float = 0.0, **spec: Any) -> dict[str, Any]:
-        """Return a manifest whose step takes so many seconds per row, in one executor of one core."""
+    def write(self, source: str, /, seconds: float = 0.0, *, executors: int = 0, **spec: Any) -> dict[str, Any]:
+        """Return a manifest whose step takes so many seconds per row, in two task slots.
+
+        `executors`: 0: the driver's own pod does the tasks, so that one Java starts for an attempt and not two.
+        """
         assert self.place is not None
         steps = [{"call": "steps:slowly", "input": "row", "arguments": {"seconds": seconds}}]
         sections = {
@@ -102,8 +105,8 @@ class User:
             "steps": steps,
             "sink": self.place.sink(),
             "checkpoint": {"uri": self.place.checkpoint_uri, "interval": "1s", "minimumBytes": "1"},
-            "driver": {"memory": "512Mi", "template": _small("driver")},
-            "executor": {"instances": 1, "memory": "512Mi", "cores": 2, "template": _small("executor")},
+            "driver": {"memory": "512Mi" if executors else "1Gi", "cores": 1 if executors else 2, "template": _small("driver")},
+            "executor": {"instances": executors, "memory": "512Mi", "cores": 2, "template": _small("executor")},
             "sparkConf": {
                 # One real core is asked for by two task slots: this machine is small.
                 "spark.kubernetes.executor.request.cores": "100m",

@@ -1,83 +1,46 @@
-"""What a new format of sinks has to touch: its own modules and a few lists, and mypy names each place that does not know it.
+"""What a new format of sinks takes: its own modules and one file that lists it; and mypy names each place that it forgot.
 
-On a copy of the product a fourth format is added to the lists of the protocol, and nothing else is done for it.
+The probe is a folder of Parquet files, put into a copy of the product.
 """
 
 from __future__ import annotations
 
-import re
+import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = ("protocol", "formats", "operator", "spark_app")
-
-RECORDS: Final = '''
-"""What records say of plain folders of Parquet files."""
-
-from __future__ import annotations
-
-from typing import Literal
-
-from checkpoint_protocol.records.base import Count, Part
-from checkpoint_protocol.records.output_places import Output
-
-
-class PlainTarget(Part):
-    """A folder."""
-
-    format: Literal["plain"] = "plain"
-    uri: str
-
-    @property
-    def title(self) -> str:
-        return self.uri
-
-    @property
-    def identity(self) -> str:
-        return self.uri
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        return (Output("the sink's folder", self.uri, ("0.parquet",)),)
-
-
-class PlainFile(Part):
-    """A Parquet file."""
-
-    format: Literal["plain"] = "plain"
-    path: str
-    size_bytes: Count
-    rows: Count
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (self.path,)
-
-    @property
-    def sizes_bytes(self) -> tuple[int, ...]:
-        return (self.size_bytes,)
-
-
-class PlainBase(Part):
-    """The folder as it was."""
-
-    format: Literal["plain"] = "plain"
-    uri: str
-
-    @property
-    def table_identity(self) -> str:
-        return self.uri
-
-    @property
-    def at(self) -> int | None:
-        return None
-'''
+#: What the format consists of, and where that lies.
+OWN: Final = {
+    "tables.py": "protocol/checkpoint_protocol/tables/plain.py",
+    "records.py": "protocol/checkpoint_protocol/records/plain.py",
+    "formats.py": "formats/checkpoint_formats/plain/__init__.py",
+    "sink_formats.py": "operator/checkpoint_operator/sink_formats/plain.py",
+}
+LIST: Final = "protocol/checkpoint_protocol/records/formats.py"
+LISTED: Final = (
+    (
+        "from checkpoint_protocol.tables.none import NoSink\n",
+        (
+            "from checkpoint_protocol.records.plain import PlainFile, PlainTarget\n"
+            "from checkpoint_protocol.tables.none import NoSink\n"
+            "from checkpoint_protocol.tables.plain import PlainSink\n"
+        ),
+    ),
+    ("LancePackTarget | NoTarget", "LancePackTarget | NoTarget | PlainTarget"),
+    ("IcebergDeletes | LanceFragment", "IcebergDeletes | LanceFragment | PlainFile"),
+    ("LanceSink | NoSink", "LanceSink | NoSink | PlainSink"),
+    ("    none: NoSink | None = None\n", "    none: NoSink | None = None\n    plain: PlainSink | None = None\n"),
+)
 
 
 def edit(path: Path, *changes: tuple[str, str]) -> None:
@@ -90,48 +53,68 @@ def edit(path: Path, *changes: tuple[str, str]) -> None:
 
 @pytest.fixture
 def product(tmp_path: Path) -> Path:
-    """A copy in which the protocol lists a fourth format."""
+    """A copy with the fourth format."""
     for name in PROGRAMS:
         shutil.copytree(ROOT / name, tmp_path / name, copy_function=shutil.copy2)
     shutil.copy2(ROOT / "pyproject.toml", tmp_path)
     if (ROOT / ".mypy_cache").is_dir():  # of the check before: else it takes a minute
         shutil.copytree(ROOT / ".mypy_cache", tmp_path / ".mypy_cache", copy_function=shutil.copy2)
-    protocol = tmp_path / "protocol" / "checkpoint_protocol"
-    (protocol / "records" / "plain.py").write_text(RECORDS.lstrip())
-    edit(
-        protocol / "records" / "formats.py",
-        (
-            "from checkpoint_protocol.records.no_table",
-            (
-                "from checkpoint_protocol.records.plain import PlainBase, PlainFile, PlainTarget\n"
-                "from checkpoint_protocol.records.no_table"
-            ),
-        ),
-        ("LanceTarget | NoTarget", "LanceTarget | NoTarget | PlainTarget"),
-        ("IcebergFile | LanceFragment", "IcebergFile | LanceFragment | PlainFile"),
-        ("IcebergBase | LanceBase", "IcebergBase | LanceBase | PlainBase"),
-    )
-    edit(
-        protocol / "sink.py",
-        ('"lance", "none")', '"lance", "none", "plain")'),
-        (
-            "SinkKind = IcebergSink",
-            'class PlainSink(Section):\n    """A folder."""\n\n    uri: Uri\n\n\nSinkKind = PlainSink | IcebergSink',
-        ),
-        ("    none: NoSink | None = None\n", "    none: NoSink | None = None\n    plain: PlainSink | None = None\n"),
-    )
+    for name, place in OWN.items():
+        path = tmp_path / place
+        assert not path.exists()
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy2(Path(__file__).parent / "plain_format" / name, path)
+    edit(tmp_path / LIST, *LISTED)
     return tmp_path
 
 
-def test_mypy_names_each_place_that_does_not_know_a_fourth_format(product: Path) -> None:
+def errors_of_mypy(product: Path) -> list[str]:
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", *PROGRAMS], cwd=product, capture_output=True, text=True, timeout=280, check=False
     )
+    assert checked.returncode in (0, 1), checked.stdout + checked.stderr
+    return [line for line in checked.stdout.splitlines() if ": error: " in line]
 
-    assert checked.returncode == 1, checked.stdout + checked.stderr
-    named = {found[1] for found in re.finditer(r"^([^:]+):\d+: error: ", checked.stdout, re.MULTILINE)}
-    assert named == {
-        # Beside the lists of the protocol: what stages its files, what opens its table, and nothing else.
+
+def test_a_fourth_format_takes_its_own_modules_and_one_line_in_one_list(product: Path, tmp_path: Path) -> None:
+    assert errors_of_mypy(product) == []
+
+    rows = pa.table({"id": pa.array(range(1000), pa.int64())})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    manifest = tmp_path / "write.yaml"
+    manifest.write_text(
+        "apiVersion: checkpointed.dev/v1alpha1\nkind: CheckpointedWrite\nmetadata: {name: plain}\n"
+        "spec:\n  source: {files: {format: parquet, paths: [rows.parquet]}}\n"
+        "  sink: {plain: {uri: folder}, create: true}\n  checkpoint: {uri: checkpoints}\n"
+    )
+    path = os.pathsep.join(str(product / name) for name in PROGRAMS)
+    command = [sys.executable, "-m", "checkpoint_operator.cli.main", "run", str(manifest)]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    run = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, cwd=elsewhere, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    (listed,) = (tmp_path / "folder").glob("_*.json")
+    written = pa.concat_tables(pq.read_table(file) for file in json.loads(listed.read_text()))
+    assert sorted(written["id"].to_pylist()) == list(range(1000))
+
+
+def test_mypy_names_each_place_that_asks_what_a_fourth_format_does_not_answer(product: Path) -> None:
+    edit(product / OWN["tables.py"], ("committed_by: ", "unasked: "), ("def title", "def a_title"), ("def uris", "def its_uris"))
+    edit(product / OWN["tables.py"], ("def with_uris", "def changed"), ("modes: ", "no_modes: "))
+    edit(product / OWN["records.py"], ("staged_by: ", "unasked: "), ("def outputs", "def its_outputs"))
+
+    named = {error.partition(":")[0] for error in errors_of_mypy(product)}
+
+    assert named >= {
+        "protocol/checkpoint_protocol/manifest.py",
+        "protocol/checkpoint_protocol/outputs.py",
+        "protocol/checkpoint_protocol/sink.py",
         "formats/checkpoint_formats/stagers.py",
+        "operator/checkpoint_operator/cli/files.py",
+        "operator/checkpoint_operator/cluster/own_disk.py",
         "operator/checkpoint_operator/sink_formats/registry.py",
-    }, checked.stdout
+        "operator/checkpoint_operator/table_facts.py",
+    }

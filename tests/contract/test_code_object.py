@@ -8,7 +8,7 @@ import obstore
 import pytest
 from pydantic import SecretStr
 
-from checkpoint_operator.code_archive import fetch_version, look_at
+from checkpoint_operator.code_archive import fetch_version, version_of
 from checkpoint_protocol import archives, reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
@@ -28,19 +28,25 @@ def test_a_version_is_known_by_its_head_and_no_other_is_taken_for_it(
     )
     settings, uri, store = StorageSettings(storage=(entry,)), f"s3://{bucket}/a/steps.zip", s3_server.store(bucket)
     with pytest.raises(NeedsChange, match="there is no object") as missing:
-        look_at(uri, settings)
+        version_of(uri, settings)
     assert missing.value.reason == reasons.CODE_MISSING
 
     obstore.put(store, "a/steps.zip", b"first")
-    first = look_at(uri, settings)
-    assert (first.size_bytes, bool(first.etag), look_at(uri, settings)) == (5, True, first)
+    first = version_of(uri, settings)
+    assert (first.size_bytes, bool(first.etag), version_of(uri, settings)) == (5, True, first)
     assert fetch_version(uri, settings, first) == b"first"
 
     obstore.put(store, "a/steps.zip", b"other")
-    assert look_at(uri, settings) != first
+    assert version_of(uri, settings) != first
     with pytest.raises(Retryable, match="was replaced"):
         fetch_version(uri, settings, first)
 
     monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 4)
     with pytest.raises(NeedsChange, match="4 are the most"):
-        look_at(uri, settings)
+        version_of(uri, settings)
+
+    obstore.put(store, "a/steps.zip", b"tiny")
+    assert version_of(uri, settings).size_bytes == 4
+
+    with pytest.raises(NeedsChange, match=r"put the file into an object store \(s3://, gs://, az://\)"):
+        version_of("/code/steps.zip", settings)

@@ -40,7 +40,7 @@ class World:
     def stage(self, *numbers: int, key: EpochKey = KEY) -> Results:
         """Launch an attempt, write a data file for each number, and seal it."""
         ledger = Ledger(self.store, key)
-        target = self.sink.describe()
+        target = self.sink.describe(key)
         ledger.attempts.put_launch(launch(target=target))
         files = [self._file(target, number, key) for number in numbers]
         for link, file in enumerate(files):
@@ -96,7 +96,8 @@ def test_a_claimed_write_is_buried_and_a_request_that_was_prepared_before_is_ref
     ledger = Ledger(world.store, KEY)
     late = world.sink.table
     look: Any = None
-    real_request = late.swap if hasattr(late, "swap") else late.append
+    # A Lance dataset has both: appends go by the latter.
+    real_request = late.append if hasattr(late, "append") else late.swap
 
     class Asleep(BaseException):
         """The committer falls asleep at its request."""

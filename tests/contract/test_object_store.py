@@ -322,9 +322,9 @@ def test_a_store_that_honours_put_if_absent_is_taken_and_left_as_it_was(store: O
     assert paths(store, "") == []
 
 
-@pytest.mark.parametrize("liar", [IgnoresTheCondition, IgnoresTheConditionAndSaysNo, SaysMade])
-def test_a_store_that_ignores_the_condition_is_refused_and_left_as_it_was(liar: Callable[[], ObjectStore]) -> None:
-    store = liar()
+@pytest.mark.parametrize("store_type", [IgnoresTheCondition, IgnoresTheConditionAndSaysNo, SaysMade])
+def test_a_store_that_ignores_the_condition_is_refused_and_left_as_it_was(store_type: Callable[[], ObjectStore]) -> None:
+    store = store_type()
 
     with pytest.raises(NeedsChange, match="does not honour put-if-absent") as caught:
         probe(store)
@@ -406,6 +406,9 @@ def test_a_bucket_that_is_not_there_is_for_a_person_and_never_an_absent_object(s
     assert isinstance(error, NeedsChange)
     assert "does not exist" in error.message
 
+    made = s3_server.make_bucket(f"made-{secrets.token_hex(6)}")
+    assert open_store(f"s3://{made}/cp", storage_for(s3_server, made)).get("x", 1) is None
+
 
 def test_a_store_that_nobody_serves_is_retryable_within_a_bounded_time() -> None:
     with socket.socket() as unused:
@@ -455,7 +458,7 @@ def test_a_checkpoint_uri_that_is_a_file_is_told_by_its_name(tmp_path: Path) -> 
         open_store(str(tmp_path / "cp"), StorageSettings())
 
 
-def test_a_full_disk_or_any_other_trouble_of_a_folder_is_never_an_absent_object(tmp_path: Path) -> None:
+def test_a_full_disk_or_any_other_error_of_a_folder_is_never_an_absent_object(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "cp"), StorageSettings())
     store.put_if_absent("a/b.json", b"1")
     (tmp_path / "cp" / "a" / "loop").symlink_to("loop")

@@ -22,6 +22,7 @@ from checkpoint_formats.files.buckets import Buckets
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.grants import Tenant
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.source_paths import locate
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
@@ -212,6 +213,43 @@ def test_text_rows_come_once(bucket: Bucket, format: str, gzipped: bool) -> None
     check_exactly_once(reader, file, schema, [1, 100_000, 200_001], [0.001, 1.0], rows)
 
 
+def test_whole_files_come_once_with_what_the_store_tells_of_them(bucket: Bucket) -> None:
+    contents = {"a/é #%20.png": b"\x89PNG\0", "b/empty": b"", "c.pdf": b"%PDF" * 1_000}
+    for key, content in contents.items():
+        bucket.put(key, content)
+    told = {meta["path"]: meta for listed in obstore.list(bucket.store) for meta in listed}
+    reader = open_reader("binary", bucket.settings())
+    files, schema = reader.describe([f"s3://{bucket.name}/"])
+
+    rows = read_whole(reader, files, schema)
+
+    assert {row["path"].removeprefix(f"s3://{bucket.name}/"): row["content"] for row in rows} == contents
+    for row, key in zip(rows, sorted(contents), strict=True):
+        assert (row["size"], row["modified"]) == (len(contents[key]), told[key]["last_modified"])
+        assert row["etag"] == (told[key]["e_tag"] or "").strip('"')
+
+
+def test_a_whole_file_that_was_replaced_or_removed_is_noticed_when_it_is_opened(bucket: Bucket) -> None:
+    path = bucket.put("x.png", b"1")
+    reader = open_reader("binary", bucket.settings(), columns=["path"])
+    (file,), schema = reader.describe([path])
+    bucket.put("x.png", b"2")
+    for _ in range(2):
+        with pytest.raises(NeedsChange) as noticed:
+            chunks_of(reader, file, whole(file), schema)
+        assert noticed.value.reason == reasons.SOURCE_CHANGED
+        obstore.delete(bucket.store, "x.png")
+
+
+def test_credentials_that_are_refused_altogether_fail_no_row_of_whole_files(bucket: Bucket) -> None:
+    path = bucket.put("x.png", b"1")
+    (file,), schema = open_reader("binary", bucket.settings()).describe([path])
+    reader = open_reader("binary", bucket.settings(secret_access_key="wrong"))
+    with pytest.raises(NeedsChange) as refused:
+        chunks_of(reader, file, whole(file), schema)
+    assert refused.value.reason == reasons.CREDENTIALS_REFUSED
+
+
 def test_many_files_are_described_in_order(bucket: Bucket) -> None:
     for number in range(40):
         bucket.put(f"data/{number:03}.parquet", parquet_bytes(table_of(number)))
@@ -266,3 +304,22 @@ def test_server_that_is_gone_is_worth_another_try(tmp_path: Path, monkeypatch: p
         assert path in failed.value.message
         server.start()
         assert sum(chunk.batch.num_rows for chunk in chunks_of(reader, file, whole(file), schema)) == rows
+
+
+def test_a_part_of_a_folder_that_is_granted_to_others_is_not_looked_at_through_the_folder(bucket: Bucket) -> None:
+    (whole_bucket,) = bucket.settings(namespaces=("*",)).storage
+    (part,) = bucket.settings(prefix=f"s3://{bucket.name}/ops/", namespaces=("ops",)).storage
+    settings = StorageSettings(storage=(whole_bucket, part))
+    bucket.put("in/a.csv", b"a")
+    bucket.put("ops/b.csv", b"b")
+
+    def found(namespace: str, path: str) -> list[str]:
+        files = SourceFiles(settings.used_by(Tenant(namespace)))
+        return sorted(file.path for file in files.find(f"s3://{bucket.name}/{path}"))
+
+    assert found("team-a", "in/*.csv") == [f"s3://{bucket.name}/in/a.csv"]
+    assert len(found("ops", "**/*.csv")) == 2
+    for path in ("**/*.csv", "ops/*.csv"):
+        with pytest.raises(NeedsChange) as refused:
+            found("team-a", path)
+        assert refused.value.reason == reasons.ACCESS_NOT_GRANTED

@@ -12,15 +12,18 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import obstore
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.transforms import (
     BucketTransform,
@@ -30,31 +33,42 @@ from pyiceberg.transforms import (
     MonthTransform,
     Transform,
     TruncateTransform,
+    VoidTransform,
     YearTransform,
 )
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_operator.catalogs import open_catalog
 from checkpoint_operator.commit import iceberg
+from checkpoint_operator.commit.changes import StagedChange
 from checkpoint_operator.commit.iceberg import IcebergState, IcebergTable
+from checkpoint_operator.commit.iceberg_manifest_list import read_with_row_ids
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected
 from checkpoint_operator.commit.staged_files import sizes_in
+from checkpoint_operator.sink_formats.registry import format_of
+from checkpoint_operator.source_tables import load_source
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange
+from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parallel import in_threads
-from checkpoint_protocol.records import Append, ClaimRecord, IcebergBase, IcebergFile, IcebergTarget
+from checkpoint_protocol.records import Append, ClaimRecord, IcebergBase, IcebergFile, IcebergTarget, OverwriteAll
 from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.source import IcebergSource
 from checkpoint_protocol.store import open_raw_store
+from checkpoint_spark.schema_cast import fit
 from devtools.s3_server import S3Server
-from tests.simulation.iceberg_table import IcebergPort, SimulatedIceberg
+from tests.simulation.iceberg_port import IcebergPort
+from tests.simulation.iceberg_table import SimulatedIceberg
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles
 from tests.support.places import IcebergPlace, on_disk, on_s3
 from tests.support.records import KEY, appended, iceberg_file, ledger_over
+from tests.support.rest_tables import ask, create_3
 from tests.support.stores import MemoryStore
 from tests.support.tables import FakeIceberg
 from tests.support.writes import SCHEMA, rows_of
@@ -823,8 +837,9 @@ FLAT = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringTyp
 @pytest.mark.parametrize(
     ("properties", "says"),
     [
-        ({"write.format.default": "orc"}, "orc"),
+        ({"write.format.default": "orc"}, "write.format.default is 'orc'"),
         ({"write.parquet.compression-codec": "lzo"}, "'lzo'"),
+        ({"write.target-file-size-bytes": "big"}, "write.target-file-size-bytes is 'big'"),
     ],
 )
 def test_a_table_with_a_feature_that_we_do_not_write_is_refused(bare: RealWorld, properties: dict[str, str], says: str) -> None:
@@ -841,34 +856,229 @@ def on_rest(tmp_path: Path, request: pytest.FixtureRequest) -> RealWorld:
     return made
 
 
-def test_a_table_of_format_version_3_is_refused(on_rest: RealWorld) -> None:
+# --- format version 3 -----------------------------------------------------------------------------------------------------
+
+
+def upgrade_to_3(world: RealWorld) -> None:
+    table = world.place.table()
+    table.catalog.commit_table(table, (), (UpgradeFormatVersionUpdate(**{"format-version": 3}),))
+
+
+def first_row_ids(world: RealWorld) -> list[tuple[int, int | None]]:
+    """Of each manifest of the head, in the list's order: its rows, and the id that these begin with."""
+    table = world.place.table()
+    head = table.current_snapshot()
+    assert head is not None
+    manifests = read_with_row_ids(head, open_file_io(table.metadata_location, world.place.settings))
+    return [((each.added_rows_count or 0) + (each.existing_rows_count or 0), each[15]) for each in manifests]
+
+
+def lineage(world: RealWorld) -> tuple[int | None, int | None, int | None]:
+    """Where the rows of the head begin, how many ids it took, and the next one that is free."""
+    metadata = world.place.table().metadata
+    head = metadata.current_snapshot()
+    assert head is not None
+    return head.first_row_id, head.added_rows, getattr(metadata, "next_row_id", None)
+
+
+def test_rows_of_a_table_of_format_version_3_get_ids_and_those_before_keep_theirs(on_rest: RealWorld) -> None:
     on_rest.create(FLAT, properties={"format-version": "3"})
+    on_rest.commit(1, 2, 3)
+    assert (lineage(on_rest), first_row_ids(on_rest)) == ((0, 3, 3), [(3, 0)])
 
-    assert "format version 3" in refused(on_rest)
+    on_rest.commit(4, 5, key=SECOND)
+
+    assert (lineage(on_rest), first_row_ids(on_rest)) == ((3, 2, 5), [(2, 3), (3, 0)])
+    assert on_rest.place.table().metadata.format_version == 3
+    assert on_rest.ids() == [1, 2, 3, 4, 5]
+    assert on_rest.loaded(SECOND)[1].committed == SECOND.snapshot_id
 
 
-def test_a_table_that_became_version_3_is_not_buried_in_and_a_person_is_told(on_rest: RealWorld) -> None:
+def test_rows_from_before_a_table_became_version_3_get_ids_with_the_first_commit_after(on_rest: RealWorld) -> None:
     on_rest.create(FLAT)
-    _, state = on_rest.loaded()
-    table = on_rest.place.table()
-    table.catalog.commit_table(table, (), (UpgradeFormatVersionUpdate(**{"format-version": 3}),))
+    on_rest.append_as_stranger()
+    upgrade_to_3(on_rest)
 
-    outcome = iceberg.block_commit(on_rest.port(), claimed_ledger(state), lambda _: None)
+    on_rest.commit(1, 2)
 
-    assert isinstance(outcome, Rejected)
-    assert outcome.reason == reasons.TABLE_UNSUPPORTED
-    assert on_rest.loaded()[1].head is None
+    assert (lineage(on_rest), first_row_ids(on_rest)) == ((0, 3, 3), [(2, 0), (1, 2)])
+    assert on_rest.ids() == [1, 2, 1_000_000]
 
 
-def test_a_table_that_became_version_3_while_the_write_was_running_is_refused(on_rest: RealWorld) -> None:
-    on_rest.create(FLAT)
-    target, files = on_rest.target(), on_rest.stage(1)
-    table = on_rest.place.table()
-    table.catalog.commit_table(table, (), (UpgradeFormatVersionUpdate(**{"format-version": 3}),))
+def test_a_tombstone_takes_no_ids_of_rows(on_rest: RealWorld) -> None:
+    on_rest.create(FLAT, properties={"format-version": "3"})
+    on_rest.commit(1, key=OTHER)
     port, state = on_rest.loaded()
 
-    with pytest.raises(NeedsChange, match="format version 3"):
-        port.find_incompatibility(state, [target], appended(files))
+    assert port.block_commit(state, KEY) == Landed(KEY.snapshot_id)
+
+    assert (lineage(on_rest), first_row_ids(on_rest)) == ((1, 0, 1), [(1, 0)])
+    assert on_rest.loaded()[1].is_tombstone
+    assert on_rest.ids() == [1]
+
+
+def test_a_table_that_became_version_3_while_the_write_was_running_takes_what_was_staged(on_rest: RealWorld) -> None:
+    on_rest.create(FLAT)
+    target, files = on_rest.target(), on_rest.stage(1)
+    upgrade_to_3(on_rest)
+    port, state = on_rest.loaded()
+
+    assert port.find_incompatibility(state, [target], appended(files)) is None
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
+    assert on_rest.ids() == [1]
+
+
+def test_a_change_that_was_packed_before_the_table_became_version_3_is_made_anew(on_rest: RealWorld) -> None:
+    on_rest.create(FLAT)
+    port = on_rest.port()
+    change = port.pack(Append(), KEY, [on_rest.target()], on_rest.stage(1))
+    upgrade_to_3(on_rest)
+    port.load(KEY)
+    state = port.load(KEY)
+    assert state is not None
+
+    with pytest.raises(Retryable, match="loaded again"):
+        port.find_incompatibility(state, [on_rest.target()], change)
+
+
+def test_rows_of_a_table_of_version_3_are_overwritten_and_the_new_ones_get_new_ids(on_rest: RealWorld) -> None:
+    on_rest.create(FLAT, properties={"format-version": "3"})
+    on_rest.commit(1, 2, 3)
+    target = on_rest.target()
+    port, state = on_rest.loaded(SECOND)
+    files = on_rest.stage(4)
+
+    assert isinstance(port.swap(state, SECOND, StagedChange(OverwriteAll(base=target.base), files)), Landed)
+
+    assert on_rest.ids() == [4]
+    assert lineage(on_rest) == (3, 1, 4)
+    assert first_row_ids(on_rest) == [(1, 3), (0, 4)], "of those that went none is given again"
+
+
+def test_a_table_of_version_3_in_a_catalog_whose_metadata_pyiceberg_writes_is_refused(on_rest: RealWorld, tmp_path: Path) -> None:
+    on_rest.create(FLAT, properties={"format-version": "3"})
+    folder = tmp_path / "sql"
+    folder.mkdir()
+    other = on_disk(folder, "iceberg")
+    assert isinstance(other, IcebergPlace)
+    catalog = other.opened()
+    catalog.create_namespace(other.name.split(".")[0])
+    catalog.register_table(other.name, on_rest.place.table().metadata_location)
+
+    message = refused(RealWorld(other))
+
+    assert "format version 3" in message
+    assert "REST" in message
+
+
+@pytest.mark.parametrize("kind", ["unknown", "geography"])
+def test_a_table_with_a_column_of_a_type_that_is_not_written_is_refused_with_the_column(on_rest: RealWorld, kind: str) -> None:
+    create_3(on_rest.place, {"name": "id", "type": "long"}, {"name": "what", "type": kind})
+
+    message = refused(on_rest)
+
+    assert f"the column 'what' of the type {kind}" in message
+
+
+@pytest.mark.parametrize("kind", ["variant", "geometry(srid:4326)"])
+def test_a_table_with_a_type_that_pyiceberg_does_not_know_is_refused_with_the_type_and_not_tried_again(
+    on_rest: RealWorld, kind: str
+) -> None:
+    create_3(on_rest.place, {"name": "id", "type": "long"}, {"name": "what", "type": kind})
+
+    assert kind in refused(on_rest)
+    source = IcebergSource(catalog=on_rest.place.catalog, table=on_rest.place.name)
+    with pytest.raises(NeedsChange) as caught:
+        load_source(source, on_rest.place.settings)
+    assert kind in caught.value.message
+
+
+_MOMENT = datetime.datetime.fromisoformat("2020-01-02T03:04:05.000006")
+#: Of each type of version 3 that has one: its default as the table's metadata have it, and as rows have it.
+DEFAULTS: dict[str, tuple[str, Any, Any]] = {
+    "flag": ("boolean", True, True),
+    "int": ("int", 5, 5),
+    "long": ("long", 1 << 40, 1 << 40),
+    "float": ("float", 1.5, 1.5),
+    "double": ("double", -2.5, -2.5),
+    "amount": ("decimal(9,2)", "14.20", Decimal("14.20")),
+    "day": ("date", "2020-02-03", datetime.date(2020, 2, 3)),
+    "time": ("time", "01:02:03.000004", datetime.time(1, 2, 3, 4)),
+    "at": ("timestamp", "2020-01-02T03:04:05.000006", _MOMENT),
+    "utc": (
+        "timestamptz",
+        "2020-01-02T03:04:05.000006+00:00",
+        datetime.datetime.fromisoformat("2020-01-02T03:04:05.000006+00:00"),
+    ),
+    "text": ("string", "größe", "größe"),
+    "uid": ("uuid", "f79c3e09-677c-4bbd-a479-3f349cb785e7", uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")),
+    "fixed": ("fixed[2]", "00FF", b"\x00\xff"),
+    "raw": ("binary", "00FF", b"\x00\xff"),
+}
+
+
+def test_columns_that_rows_lack_have_the_tables_default_and_those_without_one_are_null(on_rest: RealWorld) -> None:
+    place = {
+        "type": "struct",
+        "fields": [
+            {"id": 101, "name": "a", "type": "long", "required": False},
+            {"id": 102, "name": "b", "type": "long", "required": True, "initial-default": 8, "write-default": 9},
+        ],
+    }
+    create_3(
+        on_rest.place,
+        {"name": "id", "type": "long"},
+        {"name": "place", "type": place},
+        {"name": "must", "type": "int", "required": True, "initial-default": 1, "write-default": 2},
+        *(
+            {"name": name, "type": kind, "initial-default": default, "write-default": default}
+            for name, (kind, default, _) in DEFAULTS.items()
+        ),
+        {"name": "without", "type": "string"},
+    )
+    sink = Sink.model_validate(on_rest.place.sink())
+    needed = format_of(sink).examine(on_rest.place.settings).columns
+    assert needed is not None
+    assert not any(needed.values()), "validate asks for no column"
+    target = on_rest.target()
+    stager = IcebergStager(target, KEY, "1-0", 1 << 20, on_rest.place.settings.for_drivers())
+    given = pa.record_batch({"id": [1, 2], "place": [{"a": 7}, None]})
+    files = stager.stage(iter([fit(given, stager.arrow_schema)]))
+    port, state = on_rest.loaded()
+
+    assert port.find_incompatibility(state, [target], appended(files)) is None
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
+
+    defaults = {name: value for name, (_, _, value) in DEFAULTS.items()}
+    first, second = sorted(on_rest.place.rows(), key=lambda row: row["id"])
+    assert first == {"id": 1, "place": {"a": 7, "b": 9}, "must": 2, **defaults, "without": None}
+    assert second == {**first, "id": 2, "place": None}
+    assert pq.read_schema(files[0].path.removeprefix("file://")).field("must").metadata.keys() == {b"PARQUET:field_id"}
+
+
+def test_nanoseconds_are_kept_found_by_a_filter_and_partitioned_by_their_microseconds(on_rest: RealWorld) -> None:
+    create_3(
+        on_rest.place,
+        {"name": "id", "type": "long"},
+        {"name": "ns", "type": "timestamp_ns"},
+        {"name": "nstz", "type": "timestamptz_ns"},
+    )
+    with on_rest.place.table().update_spec() as update:
+        update.add_field("ns", HourTransform(), "h")
+        update.add_field("nstz", BucketTransform(4), "b")
+    values = [1_600_000_000_123_456_789, -1, None]
+    batch = pa.record_batch(
+        {"id": [1, 2, 3], "ns": pa.array(values, pa.timestamp("ns")), "nstz": pa.array(values, pa.timestamp("ns", "UTC"))}
+    )
+
+    files = on_rest.stage_batch(batch)
+    port, state = on_rest.loaded()
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
+
+    found = pa.concat_tables([pq.read_table(file.path.removeprefix("file://")) for file in files]).sort_by("id")
+    assert found["ns"].cast(pa.int64()).to_pylist() == found["nstz"].cast(pa.int64()).to_pylist() == values
+    hours = {task.file.partition[0] for task in on_rest.place.table().scan().plan_files()}
+    assert hours == {444_444, -1, None}
 
 
 @pytest.fixture
@@ -898,14 +1108,19 @@ def test_a_table_that_asks_for_a_class_to_be_imported_is_refused_and_nothing_is_
     assert not trace.exists()
 
 
-@pytest.mark.parametrize("transform", [BucketTransform(4), TruncateTransform(3)], ids=str)
-def test_a_table_partitioned_by_what_we_do_not_write_is_refused_and_the_supported_ones_are_listed(
-    bare: RealWorld, transform: Transform[Any, Any]
-) -> None:
-    message = refused(partitioned(bare, transform))
+def test_a_table_partitioned_by_a_transform_that_nobody_knows_is_refused_and_the_field_is_named(on_rest: RealWorld) -> None:
+    on_rest.create(FLAT)
+    field = {"source-id": 2, "field-id": 1000, "name": "z", "transform": "zorder"}
+    updates = [
+        {"action": "add-spec", "spec": {"spec-id": 1, "fields": [field]}},
+        {"action": "set-default-spec", "spec-id": -1},
+    ]
+    _, table = on_rest.place.name.split(".")
+    ask(on_rest.place, f"/{table}", {"requirements": [], "updates": updates})
 
-    assert str(transform) in message
-    assert "identity, year, month, day, hour" in message
+    message = refused(on_rest)
+
+    assert "'z'" in message
 
 
 @pytest.mark.parametrize(
@@ -929,6 +1144,86 @@ def test_data_goes_where_the_table_wants_it(bare: RealWorld) -> None:
     assert port.find_incompatibility(state, [bare.target()], appended([staged])) is None
     assert isinstance(port.swap(state, KEY, appended([staged])), Landed)
     assert bare.ids() == [1]
+
+
+@pytest.mark.parametrize(
+    ("properties", "folder"),
+    [
+        ({"write.object-storage.enabled": "true"}, None),
+        ({"write.object-storage.enabled": "true", "write.object-storage.path": "objects"}, "objects"),
+        ({"write.object-storage.path": "objects"}, None),
+        ({"write.folder-storage.path": "folders"}, "folders"),
+        ({"write.object-storage.enabled": "true", "write.folder-storage.path": "folders"}, "folders"),
+        ({"write.data.path": "data-path", "write.folder-storage.path": "folders"}, "data-path"),
+    ],
+)
+def test_data_goes_below_the_folder_that_iceberg_would_choose_whatever_its_layout(
+    bare: RealWorld, properties: dict[str, str], folder: str | None
+) -> None:
+    place = f"file://{bare.place.folder}"
+    bare.create(FLAT, properties={n: f"{place}/{v}" if n.endswith(".path") else v for n, v in properties.items()})
+
+    table = bare.place.table().location()
+    assert bare.target().data_location == (f"{table.rstrip('/')}/data" if folder is None else f"{place}/{folder}")
+    bare.commit(1, 2)
+    assert bare.ids() == [1, 2]
+
+
+def test_the_properties_that_files_are_written_by_are_told_to_the_stagers_and_others_are_not(bare: RealWorld) -> None:
+    own = {"write.metadata.metrics.default": "counts", "write.parquet.row-group-size-bytes": "1000000"}
+    bare.create(FLAT, properties={**own, "write.target-file-size-bytes": "4000000", "owner": "somebody"})
+
+    target = bare.target()
+    (file,) = bare.stage(1)
+
+    assert dict(target.write_properties) == own
+    assert target.target_file_size_bytes == 4_000_000
+    assert all(metrics[5] is None for metrics in file.metrics), "no bounds"
+
+
+def sorted_by(bare: RealWorld, *fields: SortField) -> RealWorld:
+    catalog = bare.place.opened()
+    catalog.create_namespace_if_not_exists(bare.place.name.split(".")[0])
+    catalog.create_table(bare.place.name, FLAT, sort_order=SortOrder(*fields))
+    return bare
+
+
+def test_rows_of_a_sorted_table_are_sorted_and_the_manifest_names_the_order(real: RealWorld) -> None:
+    real.place.opened().drop_table(real.place.name)
+    world = sorted_by(real, SortField(source_id=1, transform=IdentityTransform(), direction=SortDirection.DESC))
+
+    world.commit(2, 9, 4, 7)
+
+    table = world.place.table()
+    assert [row["id"] for row in world.place.rows()] == [9, 7, 4, 2]
+    (task,) = table.scan().plan_files()
+    assert task.file.sort_order_id == table.sort_order().order_id == 1
+
+
+def test_a_seal_that_names_a_sort_order_that_the_table_has_not_is_refused(bare: RealWorld) -> None:
+    bare.create(FLAT)
+    (honest,) = bare.stage(1)
+    port, state = bare.loaded()
+
+    refused = port.find_incompatibility(state, [bare.target()], appended([changed(honest, sort_order_id=7)]))
+
+    assert isinstance(refused, Rejected)
+    assert refused.reason == reasons.STAGED_RESULT_REFUSED
+    assert "unknown sort order 7" in refused.message
+
+
+def test_files_that_were_staged_before_the_sort_order_changed_are_committed_under_their_own(bare: RealWorld) -> None:
+    world = sorted_by(bare, SortField(source_id=1, transform=IdentityTransform()))
+    target, files = world.target(), world.stage(3, 1)
+    with world.place.table().update_sort_order() as update:
+        update.desc("id", IdentityTransform())
+    later, more = world.target(), world.stage(2, 4)
+    port, state = world.loaded()
+
+    assert port.find_incompatibility(state, [target, later], appended([*files, *more])) is None
+    assert isinstance(port.swap(state, KEY, appended([*files, *more])), Landed)
+    assert [file.sort_order_id for file in (*files, *more)] == [1, 2]
+    assert world.ids() == [1, 2, 3, 4]
 
 
 def test_a_catalog_that_is_not_in_the_settings_is_named_with_those_that_are(bare: RealWorld) -> None:
@@ -960,13 +1255,19 @@ COLUMNS: dict[str, pa.Array] = {
     "utc": pa.array([*MOMENTS, None, None], pa.timestamp("us")).cast(pa.timestamp("us", "UTC")),
     "amount": pa.array(["1.10", "-1.10", "0.00", "99999999.99", None, "0.01", "1.10", "2.00"]).cast(pa.decimal128(10, 2)),
     "ratio": pa.array([1.5, -1.5, 0.0, None, 2.25, 1.5, 0.1, 1e300], pa.float64()),
-    "raw": pa.array([b"a", b"", b"\x00\xff", None, b"a", b"b", b"c", b"d"], pa.binary()),
+    "raw": pa.array([b"a", b"", b"\x00\xff", None, b"a", b"b\x00", b"c", b"d"], pa.binary()),
+    "time": pa.array([datetime.time(1, 2, 3, 4), datetime.time(), None, datetime.time(23, 59, 59, 999999)] * 2, pa.time64("us")),
+    "uid": pa.array([uuid.UUID(int=number).bytes if number else None for number in (1, 1 << 127, 0, 5) * 2], pa.uuid()),
+    "fixed": pa.array([b"abcd", b"\xff\xff\xff\xff", None, b"\x00\x00\x00\x00"] * 2, pa.binary(4)),
 }
 
 equal: Any = EqualTo
 _DATES: tuple[Transform[Any, Any], ...] = (YearTransform(), MonthTransform(), DayTransform())
 PARTITIONS: list[tuple[str, Transform[Any, Any]]] = [
-    *((name, IdentityTransform()) for name in ("text", "long", "flag", "day", "at", "utc", "amount", "ratio", "raw")),
+    *((name, IdentityTransform()) for name in COLUMNS),
+    *((name, BucketTransform(4)) for name in COLUMNS if name not in {"flag", "ratio"}),
+    *((name, TruncateTransform(2)) for name in ("text", "long", "amount", "raw")),
+    *((name, VoidTransform()) for name in ("text", "fixed")),
     *((name, transform) for name in ("day", "at", "utc") for transform in _DATES),
     *((name, HourTransform()) for name in ("at", "utc")),
 ]
@@ -994,8 +1295,10 @@ def test_rows_of_a_partitioned_table_are_read_back_right_and_found_by_their_part
     assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == data.to_pylist()
     assert len(files) == len({file.partition for file in files}), "one file for each partition value"
     assert table.scan(row_filter=f"{column} is null").to_arrow().num_rows == COLUMNS[column].null_count
-    if column == "ratio":
-        return  # pyiceberg 0.12 reads doubles of manifests as 32 bits (its compiled Avro decoder); what lies there is right
+    if column in {"ratio", "uid"}:
+        # pyiceberg 0.12 reads doubles of manifests as 32 bits (its compiled Avro decoder), and cannot compare UUIDs; what lies
+        # there is right.
+        return
     for value in {value for value in COLUMNS[column].to_pylist() if value is not None}:
         found = table.scan(row_filter=equal(column, value)).to_arrow()
         assert sorted(found["id"].to_pylist()) == [row for row, given in enumerate(COLUMNS[column].to_pylist()) if given == value]
@@ -1039,6 +1342,67 @@ def test_a_partition_field_that_was_dropped_is_void_and_the_table_is_still_writt
     bare.commit(1, 2)
 
     assert bare.ids() == [1, 2]
+
+
+@pytest.mark.parametrize("then", ["required", "dropped"])
+def test_a_void_partition_field_of_a_required_or_dropped_column_stands_for_null(bare: RealWorld, then: str) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType(), required=then == "required"))
+    spec = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="t"))
+    bare.create(schema, spec, {"format-version": "1"})
+    with bare.place.table().update_spec() as update:
+        update.remove_field("t")
+    if then == "dropped":
+        with bare.place.table().update_schema() as change:
+            change.delete_column("text")
+    target = bare.target()
+    stager = IcebergStager(target, KEY, "1-0", 1 << 20, bare.place.settings.for_drivers())
+    files = stager.stage(iter([rows_of([1, 2]).select(stager.arrow_schema.names).cast(stager.arrow_schema).to_batches()[0]]))
+    port, state = bare.loaded()
+
+    assert port.find_incompatibility(state, [target], appended(files)) is None
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
+
+    assert [file.partition for file in files] == [(None,)]
+    assert bare.ids() == [1, 2]
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_table_whose_columns_partitions_and_order_were_changed_is_written_by_field_ids(bare: RealWorld, version: str) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "gone", StringType()),
+        NestedField(3, "n", IntegerType()),
+        NestedField(4, "text", StringType()),
+    )
+    spec = PartitionSpec(PartitionField(source_id=4, field_id=1000, transform=IdentityTransform(), name="t"))
+    bare.create(schema, spec, {"format-version": version})
+    bare.place.append(pa.table({"id": [1], "gone": ["x"], "n": pa.array([7], pa.int32()), "text": ["old"]}))
+    with bare.place.table().update_schema() as change:
+        change.delete_column("gone")
+        change.update_column("n", LongType())
+        change.rename_column("text", "label")
+        change.add_column("gone", IntegerType())  # again, under another id
+        change.move_first("text")
+    with bare.place.table().update_spec() as update:
+        update.remove_field("t")
+        update.add_field("label", BucketTransform(8), "b")
+        update.add_field("n", TruncateTransform(100), "h")
+    with bare.place.table().update_sort_order() as order:
+        order.desc("n", IdentityTransform())
+    rows = [{"label": f"l{number % 3}", "id": 10 + number, "n": 1 << 40 | number, "gone": number} for number in range(6)]
+    stager = IcebergStager(bare.target(), KEY, "1-0", 1 << 20, bare.place.settings.for_drivers())
+
+    files = stager.stage(iter([pa.RecordBatch.from_pylist(rows, stager.arrow_schema)]))
+    port, state = bare.loaded()
+    assert port.find_incompatibility(state, [bare.target()], appended(files)) is None
+    assert isinstance(port.swap(state, KEY, appended(files)), Landed)
+
+    before = {"label": "old", "id": 1, "n": 7, "gone": None}
+    assert sorted(bare.place.rows(), key=lambda row: row["id"]) == [before, *rows]
+    table = bare.place.table()
+    assert table.scan(row_filter=equal("label", "l1")).to_arrow().num_rows == 2
+    assert table.scan(row_filter=f"n >= {1 << 40}").to_arrow().num_rows == 6
+    assert table.scan(row_filter="n == 7").to_arrow().num_rows == 1
 
 
 def test_the_uid_of_every_write_has_a_folder_of_its_own(bare: RealWorld) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import shutil
+import subprocess
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +19,10 @@ import lance
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.lance.stager import LanceStager
-from checkpoint_operator.arrow_schema import encode_schema
 from checkpoint_operator.commit import lance as lance_protocol
-from checkpoint_operator.commit.lance import LanceState, LanceTable
+from checkpoint_operator.commit.lance_port import LanceState, LanceTable
 from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected, RequestOutcome
@@ -29,7 +31,8 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
-from checkpoint_protocol.sink import LanceSink, Sink
+from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.tables.lance import LanceSink
 from devtools.s3_server import S3Server
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.scheduler import Scheduler
@@ -735,8 +738,16 @@ def test_a_dataset_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: 
 # --- the rule that all of this rests on ------------------------------------------------------------------------------------
 
 
-def test_the_installed_lance_keeps_the_rule_of_fences() -> None:
-    refuse_lance_without_fences()
+def test_the_installed_lance_keeps_the_rules_and_says_nothing_of_the_trials() -> None:
+    trials = (
+        "from checkpoint_operator.commit import lance_probe\n"
+        "lance_probe.refuse_lance_without_fences()\n"
+        "lance_probe.refuse_lance_that_replaces_twice()\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", trials], capture_output=True, text=True, timeout=120, check=False)
+
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_a_lance_in_which_a_fence_stops_nothing_is_refused() -> None:
@@ -747,3 +758,9 @@ def test_a_lance_in_which_a_fence_stops_nothing_is_refused() -> None:
         refuse_lance_without_fences(harmless)
     assert refused.value.reason == reasons.STORE_UNSAFE
     assert lance.__version__ in refused.value.message
+
+
+def test_a_lance_in_which_an_overwrite_lands_on_what_it_has_not_seen_is_refused() -> None:
+    with pytest.raises(NeedsChange, match="an overwrite without retries land") as refused:
+        refuse_lance_without_fences(retries=5)
+    assert refused.value.reason == reasons.STORE_UNSAFE

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.cluster.config import OperatorConfig
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import validate_model
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.sink import Sink
 from tests.controller.harness import WORKLOADS, World
 from tests.support.places import IcebergPlace, Place, on_disk
-from tests.support.writes import SCHEMA
+from tests.support.writes import SCHEMA, rows_of
 
 #: Nothing answers there: whoever is refused in time does not ask.
 DEAD = "http://127.0.0.1:9"
@@ -77,6 +80,21 @@ def test_a_grant_of_namespaces_and_tables_lets_a_write_commit(iceberg: IcebergPl
     world.until_committed()
 
 
+def test_what_is_granted_later_is_used_within_minutes(iceberg: IcebergPlace, source: Path) -> None:
+    world = world_of(iceberg)
+    world.apply(source)
+    world.until_stalled()
+    refusal(world)
+
+    # The operator begins anew with other settings, as after `helm upgrade`.
+    world.place = world_of(iceberg, catalog={"grants": [{"namespaces": ["default"]}]}).place
+    world.restart_operator()
+    world.pass_time(300)
+
+    assert world.is_true("Committed")
+    assert len(iceberg.rows()) == 200
+
+
 @pytest.mark.parametrize("grant", [{"namespaces": ["team-b"]}, {"namespaces": ["default"], "tables": ["db*.row", "d.*"]}])
 def test_a_grant_of_others_or_of_other_tables_is_none(iceberg: IcebergPlace, source: Path, grant: dict[str, Any]) -> None:
     world = world_of(iceberg, catalog={"grants": [grant]})
@@ -85,6 +103,72 @@ def test_a_grant_of_others_or_of_other_tables_is_none(iceberg: IcebergPlace, sou
     world.until_stalled()
 
     refusal(world)
+
+
+def test_a_grant_that_says_nothing_of_overwrites_lets_nobody_remove_rows_of_others(iceberg: IcebergPlace, source: Path) -> None:
+    iceberg.append(rows_of(range(1000, 1003)))
+    world = world_of(iceberg, catalog={"grants": [{"namespaces": ["default"]}]})
+
+    world.apply(source, sink={**iceberg.sink(), "mode": "OverwriteAll"})
+    world.until_stalled()
+
+    assert f"may not overwrite the table {iceberg.name}" in refusal(world)
+    assert f"{{namespaces: [default], tables: [{iceberg.name}], overwrites: true}}" in refusal(world), "the way out"
+    assert len(iceberg.rows()) == 3
+    assert world.api.pods == {}
+
+
+def test_a_grant_of_overwrites_lets_a_write_commit_one(iceberg: IcebergPlace, source: Path) -> None:
+    iceberg.append(rows_of(range(1000, 1003)))
+    grants = [{"namespaces": ["*"]}, {"namespaces": ["default"], "tables": ["db*.rows"], "overwrites": True}]
+    world = world_of(iceberg, catalog={"grants": grants})
+
+    world.apply(source, sink={**iceberg.sink(), "mode": "OverwriteAll"})
+    world.until_committed()
+
+    assert len(iceberg.rows()) == 200
+
+
+def test_a_storage_entry_that_says_nothing_of_overwrites_lets_nobody_overwrite_a_dataset_in_it(
+    iceberg: IcebergPlace, source: Path
+) -> None:
+    world = world_of(iceberg, storage=[bucket(["default"])])
+
+    world.apply(source, sink={"lance": {"uri": "s3://lake/days.lance"}, "mode": "OverwriteAll"})
+    world.until_stalled()
+
+    assert "may not overwrite s3://lake/days.lance: the storage entry s3://lake/ is granted" in refusal(world)
+    assert "overwrites: true in it, or in one with a longer prefix" in refusal(world), "the way out"
+    assert world.api.pods == {}
+
+
+@pytest.mark.parametrize(
+    ("entries", "namespaces"),
+    [
+        ([bucket(["default"]) | {"overwrites": True}], ("default", "team-b")),
+        ([bucket(["default"]), {**bucket(["default"]), "prefix": "s3://lake/days.lance/", "overwrites": True}], ("default",)),
+        ([bucket([])], ("default",)),
+    ],
+    ids=["said in the entry", "said in a longer one", "the only namespace's"],
+)
+def test_a_dataset_is_overwritten_where_its_entry_says_so_or_there_is_nobody_else(
+    entries: list[dict[str, Any]], namespaces: tuple[str, ...]
+) -> None:
+    config = OperatorConfig(namespaces=namespaces, workloads=WORKLOADS)
+    settings = validate_model(Settings, {"storage": entries}).used_by(config.tenant("default"))
+    sink = Sink.model_validate({"lance": {"uri": "s3://lake/days.lance"}, "mode": "OverwriteAll"})
+
+    assert open_sink(sink, settings).title == "s3://lake/days.lance"
+
+
+def test_the_longest_prefix_decides_on_overwrites_too() -> None:
+    entries = [bucket(["default"]) | {"overwrites": True}, {**bucket(["default"]), "prefix": "s3://lake/kept/"}]
+    config = OperatorConfig(namespaces=("default", "team-b"), workloads=WORKLOADS)
+    settings = validate_model(Settings, {"storage": entries}).used_by(config.tenant("default"))
+    sink = Sink.model_validate({"lance": {"uri": "s3://lake/kept/days.lance"}, "mode": "OverwriteAll"})
+
+    with pytest.raises(NeedsChange, match="the storage entry s3://lake/kept/ is granted to it for appends only"):
+        open_sink(sink, settings)
 
 
 def test_a_source_table_is_not_read_without_a_grant(tmp_path: Path, iceberg: IcebergPlace) -> None:

@@ -1,17 +1,18 @@
-"""The table is dropped while a write is not committed yet: nothing is computed for nothing."""
+"""The table is dropped while a write is not committed yet, or between two epochs: nothing is computed for nothing."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_protocol import reasons
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
 from tests.support.places import IcebergPlace, LancePlace, Place, on_disk
-from tests.support.writes import SCHEMA
+from tests.support.writes import SCHEMA, rows_of
 
 
 def drop(place: Place) -> None:
@@ -65,3 +66,52 @@ def test_where_nothing_was_sealed_for_the_dropped_table_the_new_one_is_taken(
 
     assert sorted(row["id"] for row in world.place.rows()) == list(range(200))
     assert world.kubelet.drivers_run == 2
+
+
+# --- between two epochs -----------------------------------------------------------------------------------------------------
+
+
+def drop_after_a_commit(world: World, source: Path) -> None:
+    """The first epoch is committed, its table dropped, and files come for another epoch."""
+    world.apply(source, sink={**world.place.sink(), "create": True})
+    world.until_committed()
+    drop(world.place)
+    pq.write_table(rows_of(range(200, 250)), source / "later.parquet")
+    world.edit(runNonce="2")
+
+
+def test_no_table_is_made_of_the_new_rows_alone_where_the_one_with_the_rows_before_was_dropped(
+    world: World, source: Path
+) -> None:
+    drop_after_a_commit(world, source)
+
+    world.until_stalled()
+
+    assert world.status.reason == reasons.TABLE_MISSING
+    assert "is gone, and with it" in (world.status.message or "")
+    assert "epoch 1: 200 rows" in (world.status.message or "")
+    assert world.kubelet.drivers_run == 1
+
+
+def test_one_that_is_made_by_hand_then_as_the_message_says_gets_the_new_rows(world: World, source: Path) -> None:
+    drop_after_a_commit(world, source)
+    world.until_stalled()
+
+    world.place.create(SCHEMA)
+    world.until(lambda: world.status.epoch == 2 and world.is_true("Committed"))
+
+    assert sorted(row["id"] for row in world.place.rows()) == list(range(200, 250))
+
+
+@pytest.mark.parametrize("mode", ["OverwriteAll", "OverwritePartitions"])
+def test_an_epoch_that_reads_the_whole_source_makes_a_table_that_is_gone_anew(source: Path, tmp_path: Path, mode: str) -> None:
+    world = World(on_disk(tmp_path, "iceberg"))
+    world.apply(source, sink={**world.place.sink(), "create": True, "mode": mode})
+    world.until_committed()
+    drop(world.place)
+    pq.write_table(rows_of(range(200, 250)), source / "later.parquet")
+
+    world.edit(runNonce="2")
+    world.until(lambda: world.status.epoch == 2 and world.is_true("Committed"))
+
+    assert sorted(row["id"] for row in world.place.rows()) == list(range(250))

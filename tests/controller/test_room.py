@@ -118,6 +118,64 @@ def test_executors_that_a_quota_refuses_are_told_with_its_words(world: World, so
     assert (world.status.phase, world.status.reason) == ("Running", reasons.EXECUTORS_REFUSED)
     assert "exceeded quota: two-pods" in (world.status.message or "")
 
+    # The quota is raised.
+    world.api.refuse_pods = None
+    world.pass_time(60)
+    assert (world.status.phase, world.status.reason) == ("Running", None)
+
+
+def seal_nothing(world: World) -> None:
+    """Drivers plan a task, and have it at work. The quota takes no more pods."""
+
+    def plan_and_work(pod: dict[str, Any]) -> None:
+        key = EpochKey(pod["metadata"]["labels"][UID_LABEL], 1)
+        tasks = ((Range(file=0, start=0, end=50),),)
+        plan = PlanRecord(token=new_token(), attempt=1, tasks=tasks, done_files=0, done_rows=0)
+        Ledger(world.store(), key).plans.put_plan(plan)
+        world.api.set_pod_status(pod, {"phase": "Running"})
+        world.api.refuse_pods = 'pods "x" is forbidden: exceeded quota: two-pods'
+
+    world.api.on_pod = plan_and_work
+
+
+BY_NEED = {"minInstances": 0, "instances": 8}
+
+
+def test_a_driver_that_keeps_one_of_eight_executors_has_enough(world: World, source: Path) -> None:
+    seal_nothing(world)
+    world.apply(source, executor=BY_NEED)
+    world.pass_time(5)
+    (driver,) = list(world.api.pods.values())
+    add_executor(world, driver, {"phase": "Running"})
+
+    world.pass_time(300)
+
+    assert (world.status.phase, world.status.reason) == ("Running", None)
+    assert world.api.warnings == []
+
+
+def test_a_pod_that_is_given_up_before_it_ran_waits_for_no_room(world: World, source: Path) -> None:
+    seal_nothing(world)
+    world.apply(source, executor=BY_NEED)
+    world.pass_time(5)
+    (driver,) = list(world.api.pods.values())
+    add_executor(world, driver, NO_ROOM)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    world.pass_time(60)
+
+    assert world.status.reason != reasons.EXECUTORS_PENDING
+
+
+def test_a_driver_that_may_do_without_executors_and_has_work_for_one_is_starved_where_none_comes(
+    world: World, source: Path
+) -> None:
+    seal_nothing(world)
+    world.apply(source, executor=BY_NEED)
+
+    world.pass_time(60)
+
+    assert (world.status.phase, world.status.reason) == ("Running", reasons.EXECUTORS_REFUSED)
+
 
 def test_a_busy_driver_costs_no_questions_about_its_executors(world: World, source: Path) -> None:
     asked: list[str] = []

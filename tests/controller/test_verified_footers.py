@@ -11,6 +11,7 @@ import pytest
 from lance.file import LanceFileWriter
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.sink import Sink
 from tests.controller.harness import World
 from tests.support.writes import SCHEMA
 
@@ -60,6 +61,39 @@ def test_files_that_are_as_their_seals_say_are_committed(world: World, source: P
     world.until_committed()
 
     assert len(world.place.rows()) == 200
+
+
+@pytest.mark.parametrize("said", [{}, {"verify": "Seals"}, {"verify": "SampledFooters"}], ids=["nothing", "less", "samples"])
+def test_by_default_no_write_of_a_cluster_commits_a_file_with_other_rows_than_its_seal_says(
+    world: World, source: Path, said: dict[str, str]
+) -> None:
+    world.kubelet.after_all = lambda: replace_all(world)
+    world.apply(source, sink={**world.place.sink(), **said})
+
+    world.until_stalled()
+
+    assert world.status.reason == reasons.STAGED_RESULT_REFUSED
+    assert world.place.rows() == []
+
+
+def test_whoever_installed_the_operator_may_go_by_the_seals(world: World, source: Path) -> None:
+    """And a wrong count is committed, as the values say."""
+    world = World(world.place, config=world.config.model_copy(update={"verify": "Seals"}))
+    world.kubelet.after_all = lambda: replace_all(world)
+    world.apply(source)
+
+    world.until(lambda: world.is_true("Committed") or world.is_true("Stalled"))
+
+    # A file of Lance has another size then.
+    is_parquet = world.place.sink().keys() == {"iceberg"}
+    assert world.is_true("Committed") == is_parquet
+
+
+def test_a_manifest_may_ask_for_more_than_the_least() -> None:
+    asked = Sink.model_validate({"lance": {"uri": "s3://bucket/rows.lance"}, "verify": "Footers"})
+
+    assert asked.verified_at_least("SampledFooters").verify == "Footers"
+    assert Sink.model_validate({"none": {}}).verified_at_least("Footers").verify == "Seals"
 
 
 def test_a_file_that_cannot_be_read_stops_the_write(world: World, source: Path) -> None:

@@ -137,7 +137,7 @@ def test_a_driver_whose_end_was_asked_for_in_vain_is_asked_to_end_again(world: W
     assert refused
 
 
-def test_an_edit_after_the_backoff_was_exhausted_counts_whatever_trouble_follows(world: World, source: Path) -> None:
+def test_an_edit_after_the_backoff_was_exhausted_counts_whatever_error_follows(world: World, source: Path) -> None:
     fail_before_the_first_seal(world, drivers=2)
     world.apply(source, backoffLimit=1)
     world.until_stalled()
@@ -244,7 +244,7 @@ def test_a_commit_that_waits_for_its_turn_says_so_once(world: World, source: Pat
 
 
 @pytest.mark.parametrize("nothing", ["labels", "annotations"])
-def test_an_empty_field_of_a_pod_template_is_no_wish(world: World, source: Path, nothing: str) -> None:
+def test_an_empty_field_of_a_pod_template_asks_for_nothing(world: World, source: Path, nothing: str) -> None:
     world.apply(source, driver={"template": {"metadata": {nothing: None}}})
 
     world.until_committed()

@@ -128,14 +128,14 @@ def test_an_archive_that_is_not_there_is_named(name: str, tmp_path: Path, reques
 
 
 @pytest.mark.parametrize(
-    ("spec", "reason", "way_out"),
+    ("spec", "reason", "remedy"),
     [
         ({"suspend": True}, "WriteSuspended", "take it out"),
         ({"code": {"configMap": {"name": "flights"}}}, "ManifestInvalid", "code.path"),
     ],
 )
 def test_what_is_for_a_cluster_is_refused_with_a_way_out(
-    spec: dict[str, Any], reason: str, way_out: str, lance_place: Place, tmp_path: Path
+    spec: dict[str, Any], reason: str, remedy: str, lance_place: Place, tmp_path: Path
 ) -> None:
     lance_place.create(SCHEMA)
     manifest = manifest_for(lance_place, write_inputs(tmp_path / "in"), **spec)
@@ -145,5 +145,5 @@ def test_what_is_for_a_cluster_is_refused_with_a_way_out(
 
     assert code == 2
     assert reason in output
-    assert way_out in output
+    assert remedy in output
     assert command.ledger() is None

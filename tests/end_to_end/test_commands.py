@@ -45,13 +45,13 @@ def test_a_missing_table_is_one_line_with_the_way_out(disk_place: Place, tmp_pat
 
 def test_a_wrong_manifest_lists_each_problem_with_its_field_and_exits_with_2(disk_place: Place, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "cli", disk_place, manifest_for(disk_place, tmp_path))
-    command.file.write_text(command.file.read_text().replace("backoffLimit", "backofLimit").replace("Append", "Upsert"))
+    command.file.write_text(command.file.read_text().replace("backoffLimit", "backofLimit").replace("Append", "Merge"))
 
     code, output = command.run()
 
     assert code == 2
     assert any("spec.backofLimit" in line and "'backoffLimit'" in line for line in errors_in(output)), output
-    assert any("spec.sink.mode" in line and "'Append' is expected" in line for line in errors_in(output)), output
+    assert any("spec.sink.mode" in line and "'Append', 'OverwriteAll'" in line for line in errors_in(output)), output
 
 
 def test_a_changed_identity_is_refused(disk_place: Place, tmp_path: Path) -> None:

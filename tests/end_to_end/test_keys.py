@@ -18,7 +18,7 @@ from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.dataframes import anti_join
-from checkpoint_spark.dataframes.attempt import Skipped
+from checkpoint_spark.dataframes.skipped import Skipped
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
@@ -182,9 +182,15 @@ def test_every_strategy_skips_exactly_what_is_sealed(
 def test_a_null_key_is_refused_with_its_row(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
     table = pa.table({"id": [1, None, 3], "text": ["a", "the one without", "c"]}, schema=TEXTS)
     iceberg_place.create(TEXTS)
-    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(write_orc(table, tmp_path / "in", 1)))
+    folder = write_orc(table, tmp_path / "in", 1)
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(folder))
 
     write.stall(reasons.KEYS_UNSUITABLE, "'id' is NULL", "the one without")
+
+    # The way out: such rows are left out.
+    write.source = orc_source(folder, sql="SELECT * FROM input WHERE id IS NOT NULL")
+    write.finish()
+    assert_exactly_once(iceberg_place, [1, 3])
 
 
 def test_a_key_that_comes_twice_in_a_task_is_refused_with_an_example(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
@@ -193,6 +199,11 @@ def test_a_key_that_comes_twice_in_a_task_is_refused_with_an_example(session: An
     write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(source))
 
     write.stall(reasons.KEYS_NOT_UNIQUE, "id=2")
+
+    # The way out: the source without them.
+    write_orc(numbered(1, 2, 3, 5), tmp_path / "in", 1)
+    write.finish()
+    assert_exactly_once(iceberg_place, [1, 2, 3, 5])
 
 
 def test_a_key_of_a_sealed_row_that_comes_again_elsewhere_stops_the_resume_before_any_work(
@@ -226,6 +237,22 @@ def test_columns_that_cannot_be_keys_are_refused(
     write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(write_orc(table, tmp_path / "in", 1), *keys))
 
     write.stall(reasons.KEYS_UNSUITABLE, *words)
+
+
+def test_what_combines_rows_is_computed_first_and_read_from_there(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
+    iceberg_place.create(TEXTS)
+    folder = write_orc(pa.concat_tables([numbered(1, 2), numbered(2, 3)]), tmp_path / "in", 1)
+    largest = "SELECT id, max(text) AS text FROM input GROUP BY id"
+    write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(folder, sql=largest))
+    write.stall(reasons.PLAN_NOT_MAP_ONLY)
+
+    first = tmp_path / "first"
+    session.read.orc(str(folder)).createOrReplaceTempView("input")
+    session.sql(largest).write.orc(str(first))
+    write.source = orc_source(first)
+    write.finish()
+
+    assert_exactly_once(iceberg_place, [1, 2, 3])
 
 
 # --- sources that change --------------------------------------------------------------------------------------------------
@@ -603,3 +630,7 @@ def test_rows_that_sql_makes_several_of_cannot_be_set_apart_so_it_is_refused(
 
     write.stall(reasons.PLAN_NOT_MAP_ONLY, "do that in a step that gives several rows")
     assert iceberg_place.rows() == []
+
+    write.more, write.steps = {"onRowError": "Fail"}, []
+    write.finish()
+    assert len(iceberg_place.rows()) == 18

@@ -18,11 +18,14 @@ from checkpoint_operator.progress import measure
 from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol.positions import Range
 from checkpoint_spark.rows_by_position import ranges_of
+from devtools.kafka_broker import KafkaBroker
 from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
-from tests.support.places import Place
+from tests.support.kafka import Topic
+from tests.support.places import LancePlace, Place, on_disk
 from tests.support.source_places import source_beside
+from tests.support.vectors import make_dataset
 from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -31,6 +34,8 @@ ROWS = 400
 GATED = """
 import os, time
 seen = 0
+def parse(row):
+    return {{"id": int(row["content"]), "text": "zeile " + row["content"].decode()}}
 def work(row):
     # Each task process does some rows, and the rest when the gate is open: what is killed then is surely in the middle.
     global seen
@@ -59,7 +64,7 @@ class Gated:
         wait_until(lambda: self.command.seals(1) >= 2, "two seals")
 
 
-def gated_write(place: Place, folder: Path, source: dict[str, Any] | None = None) -> Gated:
+def gated_write(place: Place, folder: Path, source: dict[str, Any] | None = None, before: Sequence[str] = ()) -> Gated:
     log, gate = folder / "rows.log", folder / "gate"
     code = folder / "code"
     code.mkdir()
@@ -68,11 +73,35 @@ def gated_write(place: Place, folder: Path, source: dict[str, Any] | None = None
     manifest = manifest_for(
         place,
         source or write_inputs(folder / "in"),
-        steps=[{"call": "gated:work", "input": "row"}],
+        steps=[{"call": f"gated:{call}", "input": "row"} for call in (*before, "work")],
         code={"path": str(code)},
         checkpoint={"uri": place.checkpoint_uri, "interval": "0.05s", "minimumBytes": "1"},
     )
     return Gated(CommandLine(folder / "cli", place, manifest), log, gate)
+
+
+def test_records_of_kafka_that_a_killed_driver_has_sealed_are_not_read_again(
+    iceberg_place: Place, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = Topic(kafka_broker, partitions=2)
+    topic.send(range(ROWS // 2), partition=0)
+    topic.send(range(ROWS // 2, ROWS), partition=1)
+    write = gated_write(iceberg_place, tmp_path, topic.section())
+    command, log = write.command, write.log
+    runner = command.start()
+    write.wait_for_seals()
+
+    kill(driver_of(runner))
+    topic.send(range(ROWS, ROWS + 100))  # for the next epoch
+    write.open_gate()
+    code, output = wait_for_end(runner)
+
+    assert code == 0, output
+    assert_exactly_once(iceberg_place, range(ROWS))
+    sealed = sealed_rows(command, 1)
+    assert sealed > 0
+    assert sealed_rows(command, 2) == ROWS - sealed
+    assert len(computed(log)) <= ROWS + (ROWS - sealed)
 
 
 def computed(log: Path) -> list[int]:
@@ -83,6 +112,41 @@ def sealed_rows(command: CommandLine, attempt: int) -> int:
     ledger = command.ledger()
     assert ledger is not None
     return sum(seal.rows_read for seal in ledger.chains.counted_seals([attempt]))
+
+
+def test_columns_of_a_dataset_are_computed_once_though_the_driver_is_killed_in_the_middle(tmp_path: Path) -> None:
+    place = on_disk(tmp_path / "place", "lance")
+    assert isinstance(place, LancePlace)
+    make_dataset(place, ROWS, per_fragment=100)
+    log, gate, code = tmp_path / "rows.log", tmp_path / "gate", tmp_path / "code"
+    code.mkdir()
+    (code / "gated.py").write_text(
+        GATED.format(log=str(log), gate=str(gate)) + "\ndef double(row):\n    return {'twice': 2 * work(row)['id']}\n"
+    )
+    manifest = manifest_for(
+        place,
+        {"lance": {"uri": place.uri}},
+        steps=[{"call": "gated:double", "input": "row", "output": {"twice": "int64"}}],
+        code={"path": str(code)},
+        sink={"mode": "AddColumns", "columns": ["twice"]},
+        checkpoint={"uri": place.checkpoint_uri, "interval": "0.05s", "minimumBytes": "1"},
+    )
+    write = Gated(CommandLine(tmp_path / "cli", place, manifest), log, gate)
+    runner = write.command.start()
+    write.wait_for_seals()
+
+    kill(driver_of(runner))
+    place.dataset().optimize.compact_files(target_rows_per_fragment=1_000)
+    write.open_gate()
+    code_of_exit, output = wait_for_end(runner)
+
+    assert code_of_exit == 0, output
+    assert {row["id"]: row["twice"] for row in place.rows()} == {number: 2 * number for number in range(ROWS)}
+    assert len(place.keys()) == 1
+    sealed = sealed_rows(write.command, 1)
+    assert sealed > 0
+    assert sealed_rows(write.command, 2) == ROWS - sealed
+    assert len(computed(log)) <= ROWS + (ROWS - sealed)
 
 
 def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_computes_only_the_rest(
@@ -133,6 +197,29 @@ def test_a_killed_reader_of_a_table_is_followed_by_one_that_reads_the_rest_of_th
     sealed = sealed_rows(command, 1)
     assert sealed > 0
     assert sealed_rows(command, 2) == ROWS - 1 - sealed
+
+
+def test_a_killed_reader_of_whole_files_is_followed_by_one_that_opens_only_the_rest(lance_place: Place, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(ROWS):
+        (tmp_path / "in" / f"{number:03}.txt").write_text(str(number))
+    source = {"files": {"format": "binary", "paths": [str(tmp_path / "in")]}}
+    write = gated_write(lance_place, tmp_path, source, before=["parse"])
+    command = write.command
+    runner = command.start()
+    write.wait_for_seals()
+
+    kill(driver_of(runner))
+    (tmp_path / "in" / "later.txt").write_text("1000")
+    write.open_gate()
+    code, output = wait_for_end(runner)
+
+    assert code == 0, output
+    assert_exactly_once(lance_place, range(ROWS))
+    assert len(lance_place.keys()) == 1
+    sealed = sealed_rows(command, 1)
+    assert sealed > 0
+    assert sealed_rows(command, 2) == ROWS - sealed
 
 
 def test_a_runner_killed_after_some_seals_is_resumed_by_the_next_run(lance_place: Place, tmp_path: Path) -> None:

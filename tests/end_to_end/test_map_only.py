@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -68,6 +69,90 @@ KEYS_LOST = {
     "under another name": "SELECT id AS number FROM input",
     "made by chance": "SELECT monotonically_increasing_id() AS id FROM input",
     "lost in one branch": "SELECT id FROM input UNION ALL SELECT id + 1 FROM other",
+}
+
+
+def _same(batches: Any) -> Any:
+    yield from batches
+
+
+def sql(query: str) -> Callable[[Any], Any]:
+    return lambda session: session.sql(query)
+
+
+def of_groups(session: Any, *, in_arrow: bool) -> Any:
+    groups = session.table("input").groupBy("id")
+    return groups.applyInArrow(lambda rows: rows, "id bigint") if in_arrow else groups.applyInPandas(_same, "id bigint")
+
+
+ALL = sql("SELECT * FROM input")
+ARROW = lambda session: session.table("input").mapInArrow(_same, session.table("input").schema)  # noqa: E731
+PANDAS = lambda session: session.table("input").mapInPandas(_same, session.table("input").schema)  # noqa: E731
+#: What is said, of what, and what is written in its place.
+WAYS_OUT: dict[str, tuple[Callable[[Any], Any], list[Callable[[Any], Any]]]] = {
+    "look values up in a step instead, or {}": (sql(REFUSED["a join"][0]), [sql("SELECT id, text FROM input")]),
+    "use LATERAL VIEW or explode() of the row's own columns": (
+        sql("SELECT i.id, o.text FROM input i, LATERAL (SELECT text FROM other WHERE other.id = i.id) o"),
+        [sql(ACCEPTED["lateral view"][0]), sql(ACCEPTED["explode"][0])],
+    ),
+    "leave it out: a table has no order; sort when reading": (sql(REFUSED["ORDER BY"][0]), [ALL]),
+    "use WHERE on the key columns": (sql(REFUSED["LIMIT"][0]), [sql("SELECT * FROM input WHERE id <= 3")]),
+    "use WHERE on a hash of the key columns, e.g. pmod(xxhash64(id), 100) < 5": (
+        sql(REFUSED["a sample"][0]),
+        [sql("SELECT * FROM input WHERE pmod(xxhash64(id), 100) < 5")],
+    ),
+    "leave it out; set the number of tasks by source.spark.options or sparkConf": (
+        sql(REFUSED["a repartition hint"][0]),
+        [ALL],
+    ),
+    "leave it out; set the number of tasks by sparkConf": (sql(REFUSED["DISTRIBUTE BY"][0]), [ALL]),
+    "use WHERE": (sql(REFUSED["EXCEPT"][0]), [sql("SELECT id FROM input WHERE id <> 3")]),
+    "use explode() of an array of structs": (
+        sql("SELECT * FROM (SELECT id, text, upper(text) AS large FROM input) UNPIVOT (value FOR name IN (text, large))"),
+        [
+            sql(
+                "SELECT id, pair.name, pair.value FROM (SELECT id, explode(array(struct('text' AS name, text AS value), "
+                "struct('large' AS name, upper(text) AS value))) AS pair FROM input)"
+            )
+        ],
+    ),
+    "write the named query as a subquery: SELECT ... FROM (SELECT ... FROM input)": (
+        sql(REFUSED["WITH"][0]),
+        [sql("SELECT * FROM (SELECT * FROM input)")],
+    ),
+    "use a batch function (mapInPandas), or a step": (lambda session: of_groups(session, in_arrow=False), [PANDAS, ALL]),
+    "use a batch function (mapInArrow), or a step": (lambda session: of_groups(session, in_arrow=True), [ARROW, ALL]),
+    "select it unchanged: SELECT {}, ... FROM input": (
+        sql(KEYS_LOST["cast"]),
+        [sql("SELECT id, CAST(id AS INT) AS number FROM input")],
+    ),
+    "read only what is declared as source: in sql from input, in a program through job.read": (
+        sql(REFUSED["rows from beside"][0]),
+        [ALL],
+    ),
+    "use projections, filters, explode, union and batch functions (mapInArrow, mapInPandas), or a step": (
+        sql("SELECT TRANSFORM(id, text) USING 'cat' AS (id bigint, text string) FROM input"),
+        [sql(ACCEPTED[name][0]) for name in ("a projection", "a filter", "explode", "union of two sources")] + [ARROW, PANDAS],
+    ),
+    "write fixed values, or filter by a hash of the key columns": (
+        sql(REFUSED["the time in a filter"][0]),
+        [
+            sql("SELECT * FROM input WHERE DATE '2026-01-31' > '2020-01-01'"),
+            sql("SELECT * FROM input WHERE pmod(xxhash64(id), 2) = 0"),
+        ],
+    ),
+    "what it gives may change between attempts; look values up in a step instead, or {}": (
+        sql(REFUSED["IN a subquery"][0]),
+        [ALL],
+    ),
+    "read it once, and use explode() of an array to make several rows of one": (
+        sql(REFUSED["itself twice"][0]),
+        [sql("SELECT input.*, explode(array(1, 2)) AS copy FROM input")],
+    ),
+    "as another type it would not be known again; declare it as {}": (
+        lambda session: session.table("input").mapInPandas(_same, "id string, text string"),
+        [lambda session: session.table("input").mapInPandas(_same, "id bigint, text string")],
+    ),
 }
 
 
@@ -147,8 +232,18 @@ def test_a_filter_over_what_an_explode_makes_of_chance_is_refused(
         checked(session, views, f"SELECT * FROM ({exploded}) WHERE made IS NOT NULL")
 
 
-def _same(batches: Any) -> Any:
-    yield from batches
+@pytest.mark.parametrize("says", WAYS_OUT)
+def test_what_is_written_in_its_place_as_the_message_says_is_accepted(
+    session: Any, views: dict[str, tuple[str, ...]], says: str
+) -> None:
+    refused, instead = WAYS_OUT[says]
+
+    with pytest.raises(NeedsChange) as caught:
+        check_map_only(refused(session), views)
+    assert all(part in caught.value.message for part in says.split("{}"))
+
+    for made in instead:
+        check_map_only(made(session), views)
 
 
 def test_batch_functions_are_accepted_and_take_keys_at_their_names(session: Any, views: dict[str, tuple[str, ...]]) -> None:

@@ -114,6 +114,24 @@ def test_rows_that_fail_are_named_and_the_others_are_shown(folder: Path) -> None
     assert found.failed[0].row.startswith("row 3 of ")
 
 
+def test_whole_files_are_read_too_and_a_content_is_shown_by_its_beginning(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "images").mkdir()
+    for number in range(4):
+        (folder / "images" / f"{number}.png").write_bytes(bytes([number]) * (1 << 20))
+    source = {"files": {"format": "binary", "paths": [str(folder / "images")]}, "columns": ["size", "content"]}
+    place, file = on_disk(folder, "lance"), folder / "write.yaml"
+    file.write_text(yaml.safe_dump(manifest_for(place, source).model_dump(mode="json", by_alias=True)))
+
+    assert preview_command(file, None, "table", 3) == 0
+    shown = capsys.readouterr()
+
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["size", "int64", *["1048576"] * 3]
+    assert "020202" in shown.out
+    assert max(map(len, shown.out.splitlines())) < 200
+
+
 @pytest.mark.parametrize("kind", ["iceberg", "lance"])
 def test_tables_are_read_too(folder: Path, kind: str) -> None:
     place = on_disk(folder / "tables", kind)

@@ -18,8 +18,9 @@ import pytest
 
 from checkpoint_operator.core.actions import Finish
 from devtools.spark_iceberg import iceberg_spark_runtime
-from tests.support.places import IcebergPlace, Place
-from tests.support.writes import drive, manifest_for, reconciler_for
+from tests.support.command_line import CommandLine
+from tests.support.places import IcebergPlace, Place, on_disk
+from tests.support.writes import drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 SPARK_READER = """
 import json, sys
@@ -146,3 +147,31 @@ def test_a_partitioned_table_prunes_by_the_partitions_that_were_staged(iceberg_p
     assert len(files) == 1
     assert files[0].file.record_count == 1
     assert files[0].file.partition[0] == -70
+
+
+def test_a_run_writes_a_branch_of_a_table_that_it_makes_and_says_so_and_a_later_run_goes_on_there(tmp_path: Path) -> None:
+    place = on_disk(tmp_path / "place", "iceberg")
+    assert isinstance(place, IcebergPlace)
+    iceberg = {**place.sink()["iceberg"], "branch": "staging", "tag": "run-{epoch}", "snapshotProperties": {"owner": "team-a"}}
+    inputs = write_inputs(tmp_path / "in", files=1, rows=3)
+    manifest = manifest_for(place, inputs, sink={"iceberg": iceberg, "create": True})
+    command = CommandLine(tmp_path / "cli", place, manifest)
+
+    code, output = command.run()
+
+    assert code == 0, output
+    assert f"{place.name}@staging" in output
+    assert f"{place.name}@staging" in command.say("status", str(command.file))
+    pq.write_table(rows_of(range(10, 12)), inputs / "more.parquet")
+    later = manifest_for(place, inputs, sink={"iceberg": iceberg, "create": True}, runNonce="2")
+    drive(reconciler_for(later, place))
+    table = place.table()
+    read = {name: sorted(table.scan().use_ref(name).to_arrow()["id"].to_pylist()) for name in table.metadata.refs}
+    assert read == {"main": [], "staging": [0, 1, 2, 10, 11], "run-1": [0, 1, 2], "run-2": [0, 1, 2, 10, 11]}
+    head = table.metadata.snapshot_by_name("staging")
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.additional_properties["owner"] == "team-a"
+    table.manage_snapshots().remove_branch("staging").commit()
+    command = CommandLine(tmp_path / "later", place, later)
+    assert json.loads(command.say("status", str(command.file), "--output", "json"))["table"] == "BranchDropped"

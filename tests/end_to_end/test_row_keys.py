@@ -142,6 +142,9 @@ def test_where_there_is_no_source_row_that_is_said(folder: Path, steps: list[dic
     assert isinstance(ended, Stall)
     assert words in ended.message
 
+    # Asked for in a row step before, and handed on.
+    assert keys(folder, step("plain"), step("passed_on", input="arrow"))
+
 
 def test_outside_of_a_step_there_is_no_row() -> None:
     current.set(None)

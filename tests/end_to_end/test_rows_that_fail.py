@@ -302,7 +302,7 @@ def test_rows_of_a_file_that_is_gone_stop_a_retry_that_would_lose_them_silently(
     iceberg_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in")
     finished(run(iceberg_place, source, code(poison(3, 250))))
-    (source / "part-0.parquet").unlink()
+    taken = (source / "part-0.parquet").rename(tmp_path / "taken")
 
     ended = run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Also"})
 
@@ -310,6 +310,9 @@ def test_rows_of_a_file_that_is_gone_stop_a_retry_that_would_lose_them_silently(
     assert ended.outcome.reason == reasons.SOURCE_CHANGED
     assert "1 quarantined rows" in ended.outcome.message
     assert "not there any more" in ended.outcome.message
+
+    taken.rename(source / "part-0.parquet")
+    finished(run(iceberg_place, source, code(poison()), runNonce="2", quarantine={"retry": "Also"}))
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.json", "in.csv.gz"])
@@ -344,6 +347,9 @@ def test_a_missing_record_of_an_earlier_epoch_stops_a_retry_rather_than_doubling
 
     assert isinstance(ended.outcome, Stall)
     assert "is gone" in ended.outcome.message
+    # What was taken is known without it, and nothing more is asked for where nothing is tried again.
+    finished(run(iceberg_place, source, code(poison()), runNonce="3", quarantine={"retry": "Never"}))
+    assert_exactly_once(iceberg_place, (number for number in range(ROWS) if number != 3))
 
 
 # --- many, and shown ------------------------------------------------------------------------------------------------------

@@ -112,6 +112,11 @@ def test_a_change_that_staged_files_do_not_fit_is_refused_with_its_reason(disk_p
     assert len(disk_place.rows()) == before
     assert disk_place.keys() == []
 
+    if reason == reasons.TABLE_REPLACED:
+        again = drive(reconciler_for(manifest_for(disk_place, tmp_path / "in", name="again"), disk_place))
+        assert isinstance(again.outcome, Finish)
+        assert len(disk_place.rows()) > before
+
 
 def test_a_required_column_that_is_new_is_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     from tests.end_to_end.conftest import make_place
@@ -162,6 +167,10 @@ def test_a_staged_file_that_a_cleaner_removed_is_named_and_nothing_is_committed(
     assert ended.outcome.reason == reasons.STAGED_FILE_MISSING
     assert staged[0].name in ended.outcome.message
     assert disk_place.rows() == []
+
+    again = drive(reconciler_for(manifest_for(disk_place, tmp_path / "in", name="again"), disk_place))
+    assert isinstance(again.outcome, Finish)
+    assert len(disk_place.rows()) > 0
 
 
 def test_a_staged_file_that_was_written_over_is_refused(disk_place: Place, tmp_path: Path) -> None:

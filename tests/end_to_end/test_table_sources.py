@@ -113,12 +113,12 @@ def test_a_resume_reads_only_what_is_missing_and_opens_no_file_that_is_done(
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert_exactly_once(place, range(400))
     ledger = ledger_of(place, ended)
-    plan, standing = ledger.plans.read_plan(2), ledger.inputs.read_input()
+    plan, recorded = ledger.plans.read_plan(2), ledger.inputs.read_input()
     assert plan is not None
-    assert standing is not None
+    assert recorded is not None
     assert plan.done_files > 0
     assert plan.done_rows > 0
-    missing = {standing.files[piece.file].path for task in plan.tasks for piece in task}
+    missing = {recorded.files[piece.file].path for task in plan.tasks for piece in task}
     assert set(opened) == missing
     assert len(first - missing) == plan.done_files
 
@@ -163,10 +163,10 @@ def test_where_and_columns_are_pushed_into_the_table(disk_place: Place, kind: st
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert sorted(row["text"] for row in disk_place.rows()) == sorted(f"zeile {n}" for n in (*range(150, 160), 399))
     assert ended.commit.rows_read == 11
-    standing = ledger_of(disk_place, ended).inputs.read_input()
-    assert standing is not None
+    recorded = ledger_of(disk_place, ended).inputs.read_input()
+    assert recorded is not None
     if kind == "iceberg":  # by the manifests' statistics two of the four files cannot have such rows
-        assert len(standing.files) == len(opened) == 2
+        assert len(recorded.files) == len(opened) == 2
 
 
 def test_an_empty_table_is_committed_without_a_version(disk_place: Place, kind: str) -> None:
@@ -209,6 +209,8 @@ def test_what_a_person_must_change_is_said(disk_place: Place, kind: str) -> None
     assert_stalled(broken, reasons.MANIFEST_INVALID, "spec.source.where", "at the end")
     assert disk_place.rows() == []
 
+    assert isinstance(run(disk_place, source.section(), name="missing").outcome, Finish), "it was made"
+
 
 def test_a_driver_is_told_of_the_table_without_its_catalog(iceberg_place: Place) -> None:
     iceberg_place.create(SCHEMA)
@@ -218,11 +220,11 @@ def test_a_driver_is_told_of_the_table_without_its_catalog(iceberg_place: Place)
     ended = run(iceberg_place, source.section())
 
     ledger = ledger_of(iceberg_place, ended)
-    launch, standing = ledger.attempts.read_launch(1), ledger.inputs.read_input()
+    launch, recorded = ledger.attempts.read_launch(1), ledger.inputs.read_input()
     assert launch is not None
-    assert standing is not None
-    assert launch.source_tables == standing.tables
-    assert isinstance(standing.tables[0], PinnedIceberg)
+    assert recorded is not None
+    assert launch.source_tables == recorded.tables
+    assert isinstance(recorded.tables[0], PinnedIceberg)
     assert "sqlite" not in launch.model_dump_json()
 
 
@@ -287,9 +289,9 @@ def test_a_named_version_of_a_dataset_is_read(lance_place: Place) -> None:
 
     assert isinstance(ended.outcome, Finish), ended.outcome
     assert_exactly_once(lance_place, range(200))
-    standing = ledger_of(lance_place, ended).inputs.read_input()
-    assert standing is not None
-    assert standing.tables == (PinnedLance(uri=source.uri, at_version=2),)
+    recorded = ledger_of(lance_place, ended).inputs.read_input()
+    assert recorded is not None
+    assert recorded.tables == (PinnedLance(uri=source.uri, at_version=2),)
     assert_stalled(unknown, reasons.SOURCE_MISSING, "version 99")
 
 
@@ -310,6 +312,10 @@ def test_files_of_an_expired_snapshot_that_are_gone_stop_the_write_and_are_named
     assert_stalled(ended, reasons.SOURCE_CHANGED, str(snapshot.snapshot_id), "/data/", "expire_snapshots")
     assert iceberg_place.rows() == []
 
+    source.catalog.drop_table(source.name)
+    fill(source, files=1)
+    assert isinstance(run(iceberg_place, source.section(), name="again").outcome, Finish)
+
 
 def test_a_version_that_was_cleaned_up_stops_the_write_and_is_named(lance_place: Place) -> None:
     lance_place.create(SCHEMA)
@@ -326,6 +332,8 @@ def test_a_version_that_was_cleaned_up_stops_the_write_and_is_named(lance_place:
     assert_stalled(ended, reasons.SOURCE_CHANGED, f"version {version}", source.uri, "cleanup_old_versions")
     assert lance_place.rows() == []
 
+    assert isinstance(run(lance_place, source.section(), name="again").outcome, Finish)
+
 
 def test_files_that_are_gone_after_all_their_rows_were_sealed_do_not_matter(disk_place: Place) -> None:
     disk_place.create(SCHEMA)
@@ -336,16 +344,16 @@ def test_files_that_are_gone_after_all_their_rows_were_sealed_do_not_matter(disk
     store = open_store(disk_place.checkpoint_uri, disk_place.settings)
     reconciler = reconciler_for(manifest_for(disk_place, source.section()), disk_place, DirectDrivers(store, disk_place.settings))
     ledger = reconciler.current_ledger()
-    standing = ledger.inputs.read_input()
-    assert standing is not None
+    recorded = ledger.inputs.read_input()
+    assert recorded is not None
     ledger.chains.close(1)
     covered = merge(piece for seal in ledger.chains.counted_seals([1]) for piece in ranges_of(seal))
     whole = [
-        n for n, file in enumerate(standing.files) if any(p.file == n and (p.start, p.end) == (0, file.end) for p in covered)
+        n for n, file in enumerate(recorded.files) if any(p.file == n and (p.start, p.end) == (0, file.end) for p in covered)
     ]
     assert whole
     for number in whole:
-        Path(standing.files[number].path.removeprefix("file://")).unlink()
+        Path(recorded.files[number].path.removeprefix("file://")).unlink()
 
     ended = run(disk_place, source.section())
 
@@ -378,6 +386,10 @@ def test_a_dataset_that_is_the_sink_by_another_spelling_is_refused(lance_place: 
     ended = run(lance_place, {"lance": {"uri": f"{uri}/"}})
 
     assert_stalled(ended, reasons.MANIFEST_INVALID, "source and sink are one table")
+
+    another = source_beside(lance_place, "lance")
+    fill(another, files=1)
+    assert isinstance(run(lance_place, another.section()).outcome, Finish)
 
 
 # --- later epochs ---------------------------------------------------------------------------------------------------------
@@ -422,6 +434,26 @@ def test_rows_that_were_moved_since_the_last_epoch_are_not_taken_twice(disk_plac
 
     assert_stalled(ended, reasons.SOURCE_CHANGED, name, "onReplaced")
     assert_exactly_once(disk_place, range(200))
+
+
+def test_a_compaction_of_an_iceberg_source_passes_without_a_loss_and_without_a_double(iceberg_place: Place) -> None:
+    iceberg_place.create(SCHEMA)
+    source = source_beside(iceberg_place, "iceberg")
+    assert isinstance(source, IcebergSourceTable)
+    fill(source, files=2)
+    run(iceberg_place, source.section())
+    fill(source, files=1, rows=50, first=200)
+    source.compact()  # old and new rows lie in one file now
+    fill(source, files=1, rows=50, first=250)
+
+    ended = run(iceberg_place, source.section(), runNonce="2")
+    assert isinstance(ended.outcome, Finish), ended.outcome
+    assert ended.commit.rows_read == 100
+    source.compact()
+    again = run(iceberg_place, source.section(), runNonce="3")
+
+    assert again.commit.rows_read == 0
+    assert_exactly_once(iceberg_place, range(300))
 
 
 def test_with_skip_only_what_was_appended_is_taken_although_files_were_rewritten(disk_place: Place) -> None:
@@ -469,6 +501,9 @@ def test_a_history_that_no_longer_reaches_back_to_the_last_epoch_stops_the_next_
     assert_stalled(ended, reasons.SOURCE_CHANGED, "dropped and made again")
     assert_exactly_once(iceberg_place, range(100))
 
+    assert isinstance(run(iceberg_place, source.section(), name="again").outcome, Finish)
+    assert len(iceberg_place.rows()) == 200
+
 
 def test_a_dataset_that_was_made_again_is_told_from_the_one_that_was_read(lance_place: Place) -> None:
     lance_place.create(SCHEMA)
@@ -482,3 +517,5 @@ def test_a_dataset_that_was_made_again_is_told_from_the_one_that_was_read(lance_
     ended = run(lance_place, source.section())
 
     assert_stalled(ended, reasons.SOURCE_CHANGED, "made again")
+
+    assert isinstance(run(lance_place, source.section(), name="again").outcome, Finish)

@@ -117,6 +117,9 @@ def test_a_file_that_two_sources_mean_under_two_names_is_refused(disk_place: Pla
     assert "the sources 1 and 2 both have the file" in ended.outcome.message
     assert disk_place.rows() == []
 
+    del source["union"][-1]
+    assert isinstance(run(disk_place, source).outcome, Finish)
+
 
 def test_sources_that_cannot_be_united_are_both_named(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
@@ -129,3 +132,8 @@ def test_sources_that_cannot_be_united_are_both_named(disk_place: Place, tmp_pat
     assert "a.csv has string in the column 'id'" in ended.outcome.message
     assert "part-0.parquet has int64 in the column 'id'" in ended.outcome.message
     assert "source.files.types" in ended.outcome.message
+
+    for member in source["union"]:
+        if member.get("files", {}).get("format") == "csv":
+            member["files"]["types"] = {"id": "int64"}
+    assert isinstance(run(disk_place, source).outcome, Finish)

@@ -11,19 +11,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from checkpoint_protocol.kafka_source import KafkaSource
 from checkpoint_protocol.manifest import Quarantine
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
+    AddColumns,
+    Began,
     BundleRecord,
     CheckedBundle,
     ClaimRecord,
+    CleanedRecord,
     ClosedRecord,
+    ColumnRows,
     CommitRecord,
+    CsvDialect,
     DeletedRecord,
     DeleteFile,
+    DrivenBy,
     FailureRecord,
     FieldMetrics,
+    Grouping,
     IcebergBase,
+    IcebergDeletes,
     IcebergFile,
     IcebergSourceFile,
     IcebergTarget,
@@ -31,20 +40,36 @@ from checkpoint_protocol.records import (
     InputPartRecord,
     InputRecord,
     InputTotals,
+    KafkaPartition,
     KeyColumn,
     KeysCovered,
     KeySet,
     KeysObject,
     LanceBase,
+    LanceColumnFile,
     LanceDataFile,
+    LanceDeletes,
     LanceField,
     LanceFragment,
+    LanceOrigin,
+    LancePack,
+    LancePackTarget,
     LanceTarget,
     LaunchRecord,
+    Merge,
+    MergeKeysPart,
+    MergeKeysRecord,
     NameRecord,
     NoTarget,
     OutputRecord,
+    OutstandingRows,
+    OverwriteAll,
+    OverwritePartitions,
+    OverwriteWhere,
+    PackedColumns,
+    PackedPiece,
     PinnedIceberg,
+    PinnedKafka,
     PinnedLance,
     PlanPartRecord,
     PlanRecord,
@@ -59,8 +84,18 @@ from checkpoint_protocol.records import (
     RowPosition,
     Seal,
     SourceFile,
+    StagedColumns,
+    StageFile,
+    StageIdentity,
+    StageTarget,
     StoredPart,
+    TakenFile,
+    TakenKeys,
+    TakenPartition,
+    TakenPartRecord,
+    TakenRecord,
     TargetRecord,
+    Upsert,
     WriteRecord,
     encode,
 )
@@ -75,6 +110,8 @@ from checkpoint_protocol.source import (
     UnionMember,
 )
 from checkpoint_protocol.steps import Step
+from checkpoint_protocol.stream_source import ProgramStream
+from checkpoint_protocol.trigger import AtMost
 
 FOLDER: Final = Path(__file__).with_name("records")
 #: What releases before stored of kinds that have another version by now.
@@ -94,6 +131,9 @@ _ICEBERG = IcebergTarget(
     partition_spec_json='{"spec-id":0,"fields":[]}',
     codec="zstd",
     codec_level=3,
+)
+_STAGE_RESULT = StageTarget(
+    folder="s3://b/cw/staged/0123456789abcdef/1/stages/parse-0123456789abcdef-1/rows", arrow_schema=_SCHEMA
 )
 _LANCE = LanceTarget(
     uri="s3://lake/flights.lance",
@@ -117,6 +157,7 @@ _PINNED = PinnedIceberg(
     partition_specs_json=('{"spec-id":0,"fields":[]}', '{"spec-id":1,"fields":[]}'),
     name_mapping_json='[{"field-id":1,"names":["id"]}]',
 )
+_EMPTY_BASE = IcebergBase(table_uuid=_ICEBERG.table_uuid, snapshot_id=None)
 _LAUNCH = LaunchRecord(
     token=_TOKEN,
     attempt=2,
@@ -207,6 +248,14 @@ SAMPLES: Final[dict[str, Record]] = {
         ),
         arrow_schema=_SCHEMA,
     ),
+    "input-of-whole-files": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(path="/in/a.png", etag="abc-1", size_bytes=0, unit="rows", end=1, modified_us=-1),
+            SourceFile(path="s3://in/größe.pdf", etag="d", size_bytes=9, unit="rows", end=1, modified_us=1_764_000_000_123_456),
+        ),
+        arrow_schema=_SCHEMA,
+    ),
     "input-in-parts": InputIndexRecord(
         token=_TOKEN,
         parts=(StoredPart(token=_TOKEN, count=2, digest="3a" * 32), StoredPart(token=_TOKEN[::-1], count=1, digest="4b" * 32)),
@@ -260,6 +309,22 @@ SAMPLES: Final[dict[str, Record]] = {
         arrow_schema=_SCHEMA,
         tables=(_PINNED,),
     ),
+    "input-kafka": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(
+                path="topic orders partition 0",
+                etag="sF6/J+aAT1SleBWWyJAywg",
+                size_bytes=7700,
+                unit="rows",
+                start=17,
+                end=94,
+                kafka=KafkaPartition(topic="orders", partition=0),
+            ),
+        ),
+        arrow_schema=_SCHEMA,
+        tables=(PinnedKafka(cluster_id="M6B28QcOzXTu5IgMwxVgQg"),),
+    ),
     "input-lance": InputRecord(
         token=_TOKEN,
         files=(
@@ -277,6 +342,30 @@ SAMPLES: Final[dict[str, Record]] = {
                 where="größe >= 1 and x = 'a'",
             ),
             "source_tables": (_PINNED.model_copy(update={"snapshot_id": None, "name_mapping_json": None}),),
+        }
+    ),
+    "launch-from-kafka": _LAUNCH.model_copy(
+        update={
+            "source": Source(
+                kafka=KafkaSource(
+                    bootstrap_servers=("broker-1:9092",),
+                    topics=("orders",),
+                    starting_offsets="Latest",
+                    format="json",
+                    types={"at": "timestamp[us]"},
+                    metadata=("offset",),
+                    max_offsets=1000,
+                    on_lost="Skip",
+                )
+            )
+        }
+    ),
+    "launch-audit": _LAUNCH.model_copy(
+        update={
+            "source": Source(iceberg=IcebergSource(catalog="local", table="db.flüge", snapshot_id=7)),
+            "steps": (),
+            "target": NoTarget(),
+            "audit": "checks.flights:no_gaps",
         }
     ),
     "launch-from-lance": _LAUNCH.model_copy(update={"source": Source(lance=LanceSource(uri="s3://lake/in.lance", version=4))}),
@@ -327,6 +416,14 @@ SAMPLES: Final[dict[str, Record]] = {
     "launch-program": _LAUNCH.model_copy(
         update={"source": Source(program=ProgramSource(call="jobs.nightly:main", key_columns=("id", "day")))}
     ),
+    "launch-of-a-stream": _LAUNCH.model_copy(
+        update={
+            "source": Source(
+                program=ProgramSource(call="jobs.stream:main", stream=ProgramStream(output_mode="Update", update_as="Append"))
+            ),
+            "driven_by": DrivenBy(epoch=3, attempt=2),
+        }
+    ),
     "launch-table": _LAUNCH.model_copy(
         update={
             "source": Source(
@@ -360,6 +457,16 @@ SAMPLES: Final[dict[str, Record]] = {
     "launch-before-the-table": _LAUNCH.model_copy(update={"target": None}),
     "output": OutputRecord(token=_TOKEN, arrow_schema=_SCHEMA),
     "target-iceberg": TargetRecord(token=_TOKEN, target=_ICEBERG.model_copy(update={"codec_level": None})),
+    "target-iceberg-sorted": TargetRecord(
+        token=_TOKEN,
+        target=_ICEBERG.model_copy(
+            update={
+                "sort_order_json": '{"order-id":1,"fields":[]}',
+                "write_properties": (("write.metadata.metrics.default", "counts"),),
+                "target_file_size_bytes": 536870912,
+            }
+        ),
+    ),
     "target-lance": TargetRecord(token=_TOKEN, target=_LANCE),
     "target-none": TargetRecord(token=_TOKEN, target=NoTarget()),
     "plan": PlanRecord(
@@ -390,6 +497,10 @@ SAMPLES: Final[dict[str, Record]] = {
         partitions=7,
         skipped=KeySet(rows=12345, fingerprint="00000000000000ffffeeddccbbaa9988"),
     ),
+    "plan-of-a-micro-batch": PlanRecord(
+        token=_TOKEN, attempt=2, tasks=(), done_files=0, done_rows=0, partitions=6, offsets="ab" * 32
+    ),
+    "input-of-a-micro-batch": InputRecord(token=_TOKEN, files=(), arrow_schema=_SCHEMA, batch=7),
     "plan-empty": PlanRecord(token=_TOKEN, attempt=1, tasks=(), done_files=0, done_rows=0),
     "failure": FailureRecord(
         token=_TOKEN,
@@ -399,6 +510,9 @@ SAMPLES: Final[dict[str, Record]] = {
         message="step 'größe' raised on row 7: KeyError: \"x\"\n",
     ),
     "seal-iceberg": _SEAL,
+    "seal-iceberg-sorted": _SEAL.model_copy(
+        update={"files": tuple(file.model_copy(update={"sort_order_id": 1}) for file in _SEAL.files)}
+    ),
     "seal-keys": _SEAL.model_copy(
         update={
             "covered": KeysCovered(
@@ -492,7 +606,14 @@ SAMPLES: Final[dict[str, Record]] = {
     "claim-iceberg-empty-table": ClaimRecord(
         token=_TOKEN, index=0, base=IcebergBase(table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1", snapshot_id=None)
     ),
+    "claim-iceberg-missing-branch": ClaimRecord(
+        token=_TOKEN, index=0, base=IcebergBase(table_uuid=_ICEBERG.table_uuid, snapshot_id=7, has_branch=False)
+    ),
+    "claim-iceberg-for-an-audit": ClaimRecord(
+        token=_TOKEN, index=0, base=IcebergBase(table_uuid=_ICEBERG.table_uuid, snapshot_id=7), for_audit=True
+    ),
     "claim-lance": ClaimRecord(token=_TOKEN, index=3, base=LanceBase(identity=_OTHER, at_version=8)),
+    "cleaned": CleanedRecord(token=_TOKEN, key="0123456789abcdef/1"),
     "mark": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/1",
@@ -504,6 +625,19 @@ SAMPLES: Final[dict[str, Record]] = {
         files=12,
         attempts=2,
         code_digests=(_CODE, _MENDED),
+    ),
+    "mark-of-a-micro-batch": CommitRecord(
+        token=_TOKEN,
+        key="0123456789abcdef/4",
+        target="local.db.flüge",
+        table_identity=None,
+        commit_id=None,
+        rows_read=0,
+        rows_written=0,
+        files=0,
+        attempts=1,
+        code_digests=(_CODE,),
+        offsets="ab" * 32,
     ),
     "mark-with-rows-that-failed": CommitRecord(
         token=_TOKEN,
@@ -532,8 +666,224 @@ SAMPLES: Final[dict[str, Record]] = {
         was_rolled_back=True,
     ),
     "seal-of-text": _SEAL.model_copy(update={"read_digest": _MENDED}),
+    "seal-before-the-end-of-an-executor": _SEAL.model_copy(update={"last": False, "left_by_try": 1}),
     "launch-of-an-edited-source": _LAUNCH.model_copy(update={"counted": (2,), "input_since": 2}),
+    "launch-that-overwrites-all": _LAUNCH.model_copy(
+        update={
+            "target": _ICEBERG.model_copy(update={"snapshot_id": 7}),
+            "operation": OverwriteAll(base=IcebergBase(table_uuid=_ICEBERG.table_uuid, snapshot_id=7)),
+        }
+    ),
+    "launch-that-overwrites-all-of-no-table": _LAUNCH.model_copy(update={"target": None, "operation": OverwriteAll(base=None)}),
+    "launch-that-overwrites-where": _LAUNCH.model_copy(
+        update={"operation": OverwriteWhere(base=_EMPTY_BASE, where="day = '2026-11-24' and land = 'Österreich'")}
+    ),
+    "launch-that-overwrites-where-in-no-table": _LAUNCH.model_copy(
+        update={"target": None, "operation": OverwriteWhere(base=None, where="day = '2026-11-24'")}
+    ),
+    "launch-that-overwrites-where-in-a-dataset": _LAUNCH.model_copy(
+        update={
+            "target": _LANCE,
+            "sink_format": "lance",
+            "operation": OverwriteWhere(base=_LANCE.base, where="day = '2026-11-24'"),
+        }
+    ),
+    "launch-that-overwrites-partitions": _LAUNCH.model_copy(update={"operation": OverwritePartitions(base=_EMPTY_BASE)}),
+    "launch-that-overwrites-partitions-of-no-table": _LAUNCH.model_copy(
+        update={"target": None, "operation": OverwritePartitions(base=None)}
+    ),
+    "launch-that-upserts": _LAUNCH.model_copy(update={"operation": Upsert(keys=("id", "straße"))}),
+    "launch-that-deletes-by-key": _LAUNCH.model_copy(update={"operation": Upsert(keys=("id",), when_matched="Delete")}),
+    "launch-of-a-merge": _LAUNCH.model_copy(
+        update={
+            "operation": Merge(
+                keys=("id",), when_matched="Update", on_duplicate="Fail", order_by=None, attempts=(1, 3), since=None
+            )
+        }
+    ),
+    "launch-of-a-second-merge": _LAUNCH.model_copy(
+        update={
+            "operation": Merge(
+                keys=("id",), when_matched="Ignore", on_duplicate="Last", order_by="changed", attempts=(1,), since=7
+            )
+        }
+    ),
+    "seal-of-a-merge": _SEAL.model_copy(
+        update={
+            "files": (
+                IcebergDeletes(
+                    path="/lake/flüge/data/cw-0123456789abcdef/1-1-0-0123456789abcdef0123456789abcdef-deletes.parquet",
+                    size_bytes=1234,
+                    rows=7,
+                    data_file="/lake/flüge/data/0.parquet",
+                ),
+            )
+        }
+    ),
+    "seal-of-a-merge-lance": _SEAL.model_copy(
+        update={
+            "files": (
+                LanceDeletes(
+                    path="0123456789abcdef0123456789abcdef.lance",
+                    size_bytes=1234,
+                    rows=7,
+                    source="/lake/flüge.lance fragment 3",
+                ),
+            )
+        }
+    ),
+    "merge-keys": MergeKeysRecord(
+        token=_TOKEN,
+        keys=("id", "straße"),
+        rows=2,
+        parts=(MergeKeysPart(token=_TOKEN, rows=2, size_bytes=1234, digest=_CODE),),
+        bounds="AAAA",
+        where='"id" >= 1 and "id" <= 2',
+    ),
+    "merge-keys-with-places": MergeKeysRecord(
+        token=_TOKEN, keys=("id",), rows=0, parts=(), bounds="AAAA", where=None, files=("/lake/0.parquet",), repeated=3
+    ),
+    "launch-that-adds-columns": _LAUNCH.model_copy(
+        update={"target": _LANCE, "sink_format": "lance", "operation": AddColumns(columns=("vektor", "länge"), only="Null")}
+    ),
+    "launch-of-a-pack": _LAUNCH.model_copy(
+        update={
+            "target": LancePackTarget(
+                uri="s3://lake/größe.lance",
+                identity=_TOKEN,
+                at_version=9,
+                arrow_schema=_LANCE.arrow_schema,
+                columns=("vektor", "länge"),
+                replaces=True,
+                attempt=2,
+            ),
+            "sink_format": "lance",
+            "steps": (),
+        }
+    ),
+    "input-of-null-rows": InputRecord(
+        token=_TOKEN,
+        files=(),
+        arrow_schema=_LANCE.arrow_schema,
+        tables=(PinnedLance(uri="s3://lake/größe.lance", at_version=8, null_in=("vektor",)),),
+    ),
+    "input-of-a-pack": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(
+                path="s3://lake/größe.lance fragment 7",
+                etag="",
+                size_bytes=4096,
+                unit="rows",
+                end=90,
+                fragment=7,
+                pack=LancePack(
+                    origin=LanceOrigin(
+                        fragment=7,
+                        rows=90,
+                        skip=3,
+                        made_of=(
+                            LanceOrigin(fragment=1, rows=50, is_input=True, live_at=8),
+                            LanceOrigin(fragment=5, rows=50, live_at=8),
+                        ),
+                    ),
+                    pieces=(
+                        PackedPiece(
+                            path="cw-0123456789abcdef/1/2-0-a.lance", skip=4, part=ColumnRows(fragment=1, rows=2, first=5, last=9)
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        arrow_schema=_LANCE.arrow_schema,
+        tables=(
+            PinnedLance(uri="s3://lake/größe.lance", at_version=9, packed=PackedColumns(columns=("vektor",), replaces=False)),
+        ),
+    ),
+    "seal-of-columns": _SEAL.model_copy(
+        update={
+            "files": (
+                StagedColumns(
+                    path="cw-0123456789abcdef/1/2-0-a.lance",
+                    size_bytes=512,
+                    rows=6,
+                    parts=(
+                        ColumnRows(fragment=0, rows=4, first=0, last=7),
+                        ColumnRows(fragment=1, rows=2, first=5, last=9),
+                    ),
+                ),
+            ),
+            "rows_written": 6,
+        }
+    ),
+    "seal-of-column-files": _SEAL.model_copy(
+        update={
+            "files": (
+                LanceColumnFile(
+                    fragment=7,
+                    file=LanceDataFile(
+                        path="0101.lance", size_bytes=2048, fields=(4,), column_indices=(0,), major_version=2, minor_version=1
+                    ),
+                    rows=90,
+                    beside=("1010.lance", "0110.lance"),
+                ),
+            ),
+            "rows_written": 90,
+        }
+    ),
+    "launch-of-a-stage": _LAUNCH.model_copy(
+        update={
+            "target": _STAGE_RESULT,
+            "stage": StageIdentity(name="embed", reads="parse-0123456789abcdef-1", hash_in="ab" * 32, algorithm=1, run_nonce="2"),
+        }
+    ),
+    "launch-of-an-aggregate": _LAUNCH.model_copy(
+        update={
+            "stage": StageIdentity(
+                name="sum",
+                reads="sum-shuffle-0123456789abcdef-1",
+                hash_in="ab" * 32,
+                algorithm=1,
+                groups=Grouping(by=("author", "year"), buckets=200),
+            ),
+        }
+    ),
+    "launch-of-a-shuffle": _LAUNCH.model_copy(
+        update={
+            "target": _STAGE_RESULT.model_copy(update={"shuffles": Grouping(by=("author", "year"), buckets=200)}),
+            "stage": StageIdentity(
+                name="sum-shuffle",
+                reads="embed-0123456789abcdef-1",
+                hash_in="cd" * 32,
+                algorithm=1,
+                shuffles=Grouping(by=("author", "year"), buckets=200),
+            ),
+        }
+    ),
+    "target-in-buckets": TargetRecord(
+        token=_TOKEN, target=_STAGE_RESULT.model_copy(update={"shuffles": Grouping(by=("author",), buckets=200)})
+    ),
+    "seal-in-buckets": _SEAL.model_copy(
+        update={"files": (StageFile(name="1-0-00ff.arrow", size_bytes=777, rows=300, batches=(200, 100), buckets=(3, 17)),)}
+    ),
+    "target-of-a-stage": TargetRecord(token=_TOKEN, target=_STAGE_RESULT),
+    "seal-of-a-stage": _SEAL.model_copy(
+        update={"files": (StageFile(name="1-0-00ff.arrow", size_bytes=777, rows=300, batches=(200, 100)),)}
+    ),
     "launch-with-maximum-rows": _LAUNCH.model_copy(update={"maximum_rows": 500}),
+    "launch-by-a-trigger": _LAUNCH.model_copy(
+        update={
+            "began": Began(why="Trigger", at="2026-11-24T10:03:11.000001+00:00", files=3, size_bytes=1000),
+            "at_most": AtMost(files=10, bytes=1 << 30),
+        }
+    ),
+    "launch-for-a-driver-that-waits": _LAUNCH.model_copy(update={"driver_digest": "ab" * 32}),
+    "input-with-more-to-come": InputRecord(
+        token=_TOKEN,
+        files=(SourceFile(path="/in/a.parquet", etag="abc-1", size_bytes=1000, unit="rows", end=500),),
+        arrow_schema=_SCHEMA,
+        left=7,
+    ),
     "mark-of-text-read-in-two-ways": CommitRecord(
         token=_TOKEN,
         key="0123456789abcdef/1",
@@ -560,6 +910,44 @@ SAMPLES: Final[dict[str, Record]] = {
         attempts=3,
         code_digests=(),
         was_deleted=True,
+    ),
+    "taken": TakenRecord(
+        token=_TOKEN,
+        epoch=10_000,
+        files=(
+            TakenFile(path="s3://in/größe.csv", etag='"def"', size_bytes=2000, source=1),
+            TakenFile(path="s3://in/d.lance fragment 3", etag="a.lance|", size_bytes=0, fragment=3),
+        ),
+        parts=(StoredPart(token=_TOKEN, count=30_000, digest="ab" * 32),),
+        tables=(None, PinnedLance(uri="s3://in/d.lance", at_version=7)),
+        outstanding=(OutstandingRows(path="s3://in/größe.csv", etag='"def"', source=1, rows=((7, 8), (9, 10))),),
+        outstanding_parts=(StoredPart(token=_TOKEN, count=2, digest="cd" * 32),),
+        partitions=(
+            TakenPartition(
+                partition=KafkaPartition(topic="clicks", partition=3), topic_id="AAAAAAAAAAAAAAAAAAAAAA", end=7, epoch=9_998
+            ),
+        ),
+        dialects=(CsvDialect(source=1, delimiter=";", quote="'"),),
+        in_table=(9_999, 1000),
+        not_committed=(17,),
+    ),
+    "taken-without-what-failed": TakenRecord(token=_TOKEN, epoch=24, unread=(23,)),
+    "taken-of-keys": TakenRecord(
+        token=_TOKEN,
+        epoch=2,
+        keys=TakenKeys(
+            columns=(KeyColumn(name="id", type="bigint"),),
+            objects=(KeysObject(path="control/u/index-parts/x.parquet", rows=3, size_bytes=100, digest="ef" * 32),),
+            with_result=KeySet(rows=2, fingerprint="0" * 32),
+            quarantined=KeySet(rows=1, fingerprint="1" * 32),
+            was_retried=True,
+        ),
+    ),
+    "taken-part": TakenPartRecord(
+        token=_TOKEN,
+        epoch=3,
+        files=(TakenFile(path="/in/a.parquet", etag="abc-1", size_bytes=1000),),
+        outstanding=(OutstandingRows(path="/in/a.parquet", etag="abc-1", rows=((0, 1),)),),
     ),
     "mark-of-nothing": CommitRecord(
         token=_TOKEN,

@@ -25,6 +25,7 @@ _REQUESTS: Final = frozenset({"swap", "append", "fence", "block_commit"})
 _ZOMBIE_STRIDES: Final = (TO_ITS_SLEEP, TO_A_CROSSING, A_LITTLE, ONE_CALL)
 _MOST_RUNNERS: Final = 4
 _MOST_DELETERS: Final = 3
+_MOST_FILES: Final = 8
 _LEAP_S: Final = 10_000.0
 #: Faults have stopped: so many steps are enough for a fresh runner to end, whatever was left behind.
 _BOUND: Final = 6_000
@@ -40,8 +41,11 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION, focus: Foc
             _end_with_deletion(world, choices, focus)
             return world
         for job in world.jobs:
+            job.is_over = True
             settle(world, choices, job)
-        if focus.fails:
+        if focus.triggered:
+            pass
+        elif focus.fails:
             for _ in range(choices.below(3)):
                 _try_again(world, choices, focus)
         elif choices.below(focus.extras) == 1:
@@ -55,12 +59,20 @@ def play(format: Format, choices: Choices, parts: Parts = PRODUCTION, focus: Foc
 
 
 def _set_up(world: World, choices: Choices, focus: Focus) -> None:
-    explodes = choices.below(3) == 1
+    explodes = choices.below(3) == 1 and not focus.upserts
     world.row_bytes = one_of(choices, focus.row_bytes)
+    world.overwrites = focus.overwrites
+    world.audits = focus.audits
+    world.upserts = focus.upserts
+    world.overwrites_where = focus.overwrites_where
+    if focus.branches:
+        world.let_writes_go_to_a_branch()
     waits = choices.below(3) == 1
     world.add_job(list(one_of(choices, focus.sizes)), explodes=explodes, waits=waits)
-    if choices.below(focus.extras) == 1:
+    if choices.below(focus.extras) == 1 and not (focus.overwrites or focus.overwrites_where):
         world.add_job([2, 1], explodes=explodes)
+    if focus.triggered:
+        world.jobs[0].most_files = 1 + choices.below(2)
     if focus.fails:
         _let_rows_fail(world.jobs[0], choices)
     if choices.below(4) == 1:
@@ -173,6 +185,7 @@ def _step(world: World, choices: Choices, weights: FaultWeights, turns: Turns, c
             (8 if idle_runners == 0 else 1) if may_run_more else 0,
             weights.leap,
             weights.deletes if len(world.deletions) < _MOST_DELETERS and _may_be_deleted(world) else 0,
+            weights.files if len(world.jobs[0].input.sizes) < _MOST_FILES else 0,
             1,
         ),
     ):
@@ -204,6 +217,9 @@ def _step(world: World, choices: Choices, weights: FaultWeights, turns: Turns, c
             scheduler.say("(the clock leaps)")
         case 10:
             start_deleter(world, world.jobs[0])
+        case 11:
+            world.jobs[0].let_a_file_come(1 + choices.below(2))
+            scheduler.say("(a file comes)")
         case _:
             pass
 

@@ -31,10 +31,12 @@ class Death:
     who: Who
 
 
-def new_world(format: Format, sizes: list[int], parts: Parts = PRODUCTION) -> tuple[World, Job]:
-    world = World(format, parts)
+def new_world(format: Format, sizes: list[int], parts: Parts = PRODUCTION, *, upserts: bool = False) -> tuple[World, Job]:
+    """Return a world with one write, and with rows of a stranger: some of which are replaced where it upserts."""
+    world = World(format, parts, upserts=upserts)
+    job = world.add_job(sizes, explodes=not upserts)
     world.table.append_as_stranger()
-    return world, world.add_job(sizes, explodes=True)
+    return world, job
 
 
 def live(world: World, job: Job, death: Death | None = None) -> list[str]:
@@ -84,9 +86,11 @@ def name_of(point: Point) -> str:
     if point.kind != "put":
         return point.kind
     folder, _, name = point.what.rpartition("/")
-    for part in ("launch", "closed", "seals", "quarantine"):
+    for part in ("launch", "closed", "seals", "quarantine", "0-index"):
         if f"/{part}" in folder:
             return f"put {part}"
+    if name.endswith(".parquet"):
+        return "put keys of a merge"
     for part in ("input", "plan"):
         if folder.endswith(f"/{part}"):
             return f"put part of {part}"

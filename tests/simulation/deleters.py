@@ -47,7 +47,7 @@ def _delete(world: World, log: DeletionLog) -> DeletionOutcome:
         if world.scheduler.at("get object", "", lambda _: world.objects_gone) != log.number:
             raise _IsGone
 
-    common: dict[str, Any] = {"pause": world.scheduler.sleep, "ask_all": one_by_one}
+    common: dict[str, Any] = {"pause": world.scheduler.sleep, "map_all": one_by_one}
     if world.retains:
-        return world.parts.retain(world.store, log.job.uid, open_sink(world), confirm=confirm, **common)
-    return world.parts.delete(world.store, log.job.uid, open_sink(world), **common)
+        return world.parts.retain(world.store, log.job.uid, open_sink(world, log.job), confirm=confirm, **common)
+    return world.parts.delete(world.store, log.job.uid, open_sink(world, log.job), **common)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.port import Reader, Stager
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
@@ -22,15 +23,27 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.quarantine import most_rows
-from checkpoint_protocol.records import FailureRecord, IcebergFile, IcebergTarget, LanceFragment, LaunchRecord
+from checkpoint_protocol.records import (
+    FailureRecord,
+    IcebergDeletes,
+    IcebergFile,
+    IcebergTarget,
+    InputRecord,
+    LanceDeletes,
+    LanceFragment,
+    LaunchRecord,
+    Merge,
+)
 from checkpoint_spark import attempt as attempts
 from checkpoint_spark.bundling import Bundler
-from checkpoint_spark.input import fix_input
+from checkpoint_spark.input import Earlier, earlier_of, fix_input
 from checkpoint_spark.quarantine import Allowance
 from checkpoint_spark.rows_by_position import RowsByPosition
 from checkpoint_spark.segments import Task, run_task
 from checkpoint_spark.steps.engine import Pipeline
+from tests.simulation.merging import SimulatedDeletesStager, SimulatedMergeReader, epoch_of, fix_merge_input
 from tests.simulation.scheduler import Actor, Order
+from tests.simulation.source import SimulatedReader
 from tests.simulation.world import Job, RunnerLog, World
 from tests.support.inputs import input_of_files
 
@@ -87,7 +100,7 @@ class SimulatedDrivers:
 
 def start_driver(world: World, job: Job, key: EpochKey, attempt: int) -> Actor:
     number = len(world.drivers.get((key, attempt), []))
-    name = f"driver {key.uid}/{key.epoch}.{attempt}{'abcdefgh'[number % 8]}"
+    name = f"driver {key}.{attempt}{'abcdefgh'[number % 8]}"
     contest = f"{key} attempt {attempt}"
     return world.scheduler.spawn(name, "driver", contest, lambda: _run_driver(world, job, key, attempt, name))
 
@@ -113,18 +126,34 @@ def _run_attempt(world: World, job: Job, ledger: Ledger, attempt: int, name: str
     launch = ledger.attempts.read_launch(attempt)
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"no launch record of attempt {attempt}")
-    reader = world.reader(job, launch.source.paths[0])
-    input_record = fix_input(ledger, launch, partial(input_of_files, launch, reader, str))
+    reader: Reader
+    if isinstance(launch.operation, Merge):
+        epoch = world.driver_ledger(epoch_of(ledger.key))
+        input_record = fix_merge_input(world.table, ledger, epoch, launch, launch.operation)
+        reader = SimulatedMergeReader(world.scheduler, world.files, epoch)
+    else:
+        source = world.reader(job, launch.source.paths[0])
+        input_record = fix_input(ledger, launch, partial(_list_source, world, launch, source))
+        reader = source
     parallelism = world.scheduler.at("cores", "", lambda order: 2 if order.fault == "many" else 1, ("many",))
     plan = attempts._plan(ledger, launch, input_record, reader, parallelism)
-    standing = ledger.plans.put_plan(plan)
-    del standing  # a driver goes on with its own plan: had another's stood, put_plan would have raised
+    recorded = ledger.plans.put_plan(plan)
+    del recorded  # a driver goes on with its own plan: had another's stood, put_plan would have raised
     bundler = world.parts.bundler(ledger, attempt, plan.token)
-    _ship(world, _Shipment(job, ledger.key, launch, plan.tasks, name), bundler)
+    _run_tasks_of(world, _Launched(job, ledger.key, launch, plan.tasks, name), bundler)
+
+
+def _list_source(world: World, launch: LaunchRecord, reader: SimulatedReader, earlier: Earlier) -> InputRecord:
+    """As checkpoint_spark.input.list_source does for files."""
+    if launch.at_most is None:
+        return input_of_files(launch, reader, str, earlier)
+    budget = world.parts.budget(launch, str)
+    found = budget.within(reader.found(), earlier_of(earlier, 0, launch))
+    return input_of_files(launch, reader, str, earlier, found, budget.left)
 
 
 @dataclass(frozen=True, slots=True)
-class _Shipment:
+class _Launched:
     job: Job
     key: EpochKey
     launch: LaunchRecord
@@ -138,9 +167,9 @@ def _bundle(bundler: Bundler) -> None:
         bundler.bundle(1)
 
 
-def _ship(world: World, shipment: _Shipment, bundler: Bundler) -> None:
+def _run_tasks_of(world: World, launched: _Launched, bundler: Bundler) -> None:
     """Run every task to its end: a lost try is tried again, a slow one may be tried twice at once."""
-    tries: dict[int, list[Actor]] = {number: [] for number in range(len(shipment.tasks))}
+    tries: dict[int, list[Actor]] = {number: [] for number in range(len(launched.tasks))}
     while open_tasks := [number for number, made in tries.items() if not any(_succeeded(actor) for actor in made)]:
         for number in open_tasks:
             if any(_may_succeed(actor) for actor in tries[number]):
@@ -148,7 +177,7 @@ def _ship(world: World, shipment: _Shipment, bundler: Bundler) -> None:
             if len(tries[number]) >= _TASK_TRIES:
                 raise Retryable(reasons.DRIVER_FAILED, f"task {number} failed {_TASK_TRIES} times")
             count = world.scheduler.at("ship", f"task {number}", lambda order: 2 if order.fault else 1, ("speculate",))
-            tries[number] += [_start_try(world, shipment, number, len(tries[number]) + extra) for extra in range(count)]
+            tries[number] += [_start_try(world, launched, number, len(tries[number]) + extra) for extra in range(count)]
 
         def something_changed(now: list[int] = open_tasks) -> bool:
             return any(
@@ -169,21 +198,20 @@ def _may_succeed(actor: Actor) -> bool:
     return not actor.ended and not actor.is_paused
 
 
-def _start_try(world: World, shipment: _Shipment, number: int, attempt: int) -> Actor:
-    name = f"task {number} try {attempt} of {shipment.driver}"
-    contest = f"{shipment.key} attempt {shipment.launch.attempt} task {number}"
-    return world.scheduler.spawn(name, "task", contest, lambda: _run_try(world, shipment, number, name))
+def _start_try(world: World, launched: _Launched, number: int, attempt: int) -> Actor:
+    name = f"task {number} try {attempt} of {launched.driver}"
+    contest = f"{launched.key} attempt {launched.launch.attempt} task {number}"
+    return world.scheduler.spawn(name, "task", contest, lambda: _run_try(world, launched, number, name))
 
 
-def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
+def _run_try(world: World, launched: _Launched, number: int, name: str) -> None:
     """As checkpoint_spark.executor.execute_order."""
-    launch = shipment.launch
-    ledger = world.driver_ledger(shipment.key)
+    launch = launched.launch
+    ledger = world.driver_ledger(launched.key)
     input_record = ledger.inputs.read_input(launch.input_since)
     assert launch.target is not None
     if input_record is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, "the input is gone: the write was deleted")
-    is_iceberg = isinstance(launch.target, IcebergTarget)
     run_task(
         Task(
             attempt=launch.attempt,
@@ -194,22 +222,33 @@ def _run_try(world: World, shipment: _Shipment, number: int, name: str) -> None:
             allowance=_allowance(launch, input_record) if launch.on_row_error == "Quarantine" else None,
         ),
         RowsByPosition(
-            shipment.tasks[number],
+            launched.tasks[number],
             input_record.files,
             decode_schema(input_record.arrow_schema),
-            world.reader(shipment.job, launch.source.paths[0]),
+            _task_reader(world, launched),
         ),
         steps=Pipeline(launch.steps),
-        stager=world.parts.stager(
-            world.scheduler,
-            world.files,
-            IcebergFile if is_iceberg else LanceFragment,
-            world.table.layout_of(launch.target),
-            f"{shipment.key.epoch}.{launch.attempt}-{number}",
-        ),
+        stager=_task_stager(world, launched, number),
         ledger=ledger,
         clock=world.scheduler.clock,
     )
+
+
+def _task_reader(world: World, launched: _Launched) -> Reader:
+    if isinstance(launched.launch.operation, Merge):
+        return SimulatedMergeReader(world.scheduler, world.files, world.driver_ledger(epoch_of(launched.key)))
+    return world.reader(launched.job, launched.launch.source.paths[0])
+
+
+def _task_stager(world: World, launched: _Launched, number: int) -> Stager:
+    target = launched.launch.target
+    assert target is not None
+    is_iceberg, layout = isinstance(target, IcebergTarget), world.table.layout_of(target)
+    label = f"{launched.key.epoch}.{launched.launch.attempt}-{number}"
+    if isinstance(launched.launch.operation, Merge):
+        deletes = IcebergDeletes if is_iceberg else LanceDeletes
+        return SimulatedDeletesStager(world.scheduler, world.files, deletes, layout, f"merge-{label}")
+    return world.parts.stager(world.scheduler, world.files, IcebergFile if is_iceberg else LanceFragment, layout, label)
 
 
 def _allowance(launch: LaunchRecord, input_record: Input) -> Allowance:

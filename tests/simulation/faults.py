@@ -34,6 +34,8 @@ class FaultWeights:
     leap: int
     removes_history: bool
     deletes: int = 0
+    #: Files that come to the source.
+    files: int = 0
 
 
 #: Where an example begins: when this is so for the actor whose turn it is. Until then nothing goes wrong.
@@ -65,6 +67,10 @@ def a_claim_begins(world: World, actor: Actor) -> bool:
     return actor.point.kind == "put" and "/claim-" in actor.point.what
 
 
+def the_second_epoch_begins(world: World, actor: Actor) -> bool:
+    return world.last_epoch(world.jobs[0]) > 1
+
+
 def a_request_begins(world: World, actor: Actor) -> bool:
     return actor.point.kind in ("swap", "append")
 
@@ -84,7 +90,11 @@ class Focus:
     `extras`: 1 in so many examples has a second write, and 1 in so many a second epoch. `deletes`: how likely somebody deletes
     the first write meanwhile; if at all, it ends with its deletion. `retains`: in its second epoch, which keeps the records of
     the first, and it is applied again after that. `fails`: steps raise on some rows, which are quarantined, and later epochs
-    try them again.
+    try them again. `overwrites`: each epoch reads all, and takes the place of all that is in the table.
+    `audits`: rows wait on a branch for an audit, which they pass. `triggered`: the first write has a trigger, and files come.
+    `audits`: rows wait on a branch for an audit, which they pass. `upserts`: rows take the place of those with their number.
+    `branches`: they go to a branch, while others write to main as well. `overwrites_where`: each epoch reads all, and takes
+    the place of all but strangers' own rows.
     """
 
     scenes: tuple[Scene, ...]
@@ -96,6 +106,12 @@ class Focus:
     deletes: int = 0
     retains: bool = False
     fails: bool = False
+    overwrites: bool = False
+    audits: bool = False
+    triggered: bool = False
+    upserts: bool = False
+    overwrites_where: bool = False
+    branches: bool = False
 
     def draw_weights(self, choices: Choices) -> FaultWeights:
         drawn = {name: one_of(choices, weights) for name, weights in self.weights.items()}
@@ -195,3 +211,47 @@ DELETIONS: Final = replace(
 ROW_ERRORS: Final = replace(TASKS, fails=True, sizes=((3, 2), (5,), (2,)))
 #: The same of a write that has committed an epoch, whose records stay; and it is applied again.
 RETENTIONS: Final = replace(DELETIONS, retains=True, weights={**DELETIONS.weights, "removes_history": (0,)})
+
+AUDITS: Final = replace(COMMITS, audits=True, weights={**COMMITS.weights, "strangers": (1, 4, 12)})
+#: One epoch after another by a trigger, with whoever is left of the epochs before.
+TRIGGERS: Final = replace(
+    ANYTHING,
+    scenes=(the_second_epoch_begins, at_once, tasks_begin, a_commit_begins),
+    sizes=((1, 1, 2), (2, 1, 1), (1, 1, 1, 1)),
+    steps=(60, 150),
+    extras=16,
+    triggered=True,
+    weights={
+        **ANYTHING.weights,
+        "rival": (12, 40),
+        "reads": (0, 0, 2),
+        "puts": (0, 0, 4),
+        "requests": (0, 12, 40),
+        "pause": (1, 4),
+        "strangers": (0, 1),
+        "removes_history": (0,),
+        "files": (2, 6),
+    },
+)
+
+
+def rows_are_merged(world: World, actor: Actor) -> bool:
+    return actor.role == "task" and "merge-" in actor.contest
+
+
+UPSERTS: Final = replace(
+    COMMITS,
+    upserts=True,
+    scenes=(a_commit_begins, a_commit_begins, rows_are_merged, tasks_begin),
+    sizes=((1,), (2, 1)),
+    weights={**COMMITS.weights, "strangers": (1, 4, 12)},
+)
+#: The same of a table that others move while a request is sent.
+MOVED_UPSERTS: Final = replace(UPSERTS, scenes=(a_request_begins,), weights={**UPSERTS.weights, "strangers": (12,)})
+#: The same where nobody else writes, so that an upsert often takes no row out: Lance lets two such land.
+NEW_KEYS: Final = replace(UPSERTS, weights={**UPSERTS.weights, "strangers": (0,)})
+#: The same of a write that is deleted meanwhile.
+DELETED_UPSERTS: Final = replace(DELETIONS, upserts=True, sizes=((1,), (2, 1)))
+OVERWRITES_WHERE: Final = replace(COMMITS, overwrites_where=True, weights={**COMMITS.weights, "strangers": (1, 4, 12)})
+BRANCHES: Final = replace(COMMITS, branches=True, weights={**COMMITS.weights, "strangers": (1, 4, 12)})
+OVERWRITES: Final = replace(COMMITS, overwrites=True, weights={**COMMITS.weights, "strangers": (1, 4, 12)})

@@ -2,42 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Literal
 
-from checkpoint_operator.commit.iceberg import IcebergState
-from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, Retryable
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from checkpoint_operator.commit.outcomes import Landed, Refused, RequestOutcome
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import IcebergFile, IcebergTarget, StagedFile, Target
+from checkpoint_protocol.records import (
+    IcebergTarget,
+    LaunchRecord,
+    Merge,
+    PinnedIceberg,
+    SourceFile,
+    Target,
+)
 from tests.simulation.scheduler import Order
-from tests.simulation.tables import READ_FAULTS, SimulatedTable
+from tests.simulation.tables import FIRST_OF_STRANGERS, SimulatedTable
 
-_UUID = "11111111-2222-3333-4444-555555555555"
+TABLE_UUID = "11111111-2222-3333-4444-555555555555"
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
+class Snapshot:
     snapshot_id: int
     parent: int | None
     key: str | None
     files: tuple[str, ...]
     is_tombstone: bool = False
+    added: tuple[str, ...] = ()
+    manifest_list: str = ""
+    deletes: tuple[str, ...] = ()
+
+    # As pyiceberg's Snapshot, for what looks at a version to find which files no merge has read.
+
+    @property
+    def parent_snapshot_id(self) -> int | None:
+        return self.parent
+
+    @property
+    def summary(self) -> None:
+        return None
+
+    def manifests(self, _io: object) -> list[_Manifest]:
+        return [_Manifest(path) for path in self.files]
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """A manifest with one data file, as pyiceberg has it; its entry, and the file of that."""
+
+    manifest_path: str
+    content: ManifestContent = ManifestContent.DATA
+
+    def fetch_manifest_entry(self, _io: object, discard_deleted: bool = True) -> list[_Manifest]:
+        return [self]
+
+    @property
+    def data_file(self) -> _Manifest:
+        return self
+
+    @property
+    def file_path(self) -> str:
+        return self.manifest_path
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One metadata version. `snapshots` are those that are still known."""
+    """One metadata version. `snapshots` are those that are still known. `audits` are branches by the uid of their write."""
 
-    snapshots: Mapping[int, _Snapshot]
+    snapshots: Mapping[int, Snapshot]
     head: int | None
     properties: Mapping[str, str]
     schema_id: int
     layout: int
+    audits: Mapping[str, int] = field(default_factory=dict)
+    #: Whether the head is main's, of which writes that go to a branch make it; or the branch's, and this is main's.
+    branch: Literal["none", "missing", "made"] = "none"
+    main: int | None = None
+    format_version: int = 2
 
-    def ancestry(self) -> list[_Snapshot]:
+    def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        return self.snapshots.get(snapshot_id)
+
+    def ancestry(self) -> list[Snapshot]:
         found = []
         current = self.head
         while current is not None and current in self.snapshots:
@@ -51,7 +103,7 @@ class SimulatedIceberg(SimulatedTable):
     """The table itself. Runners reach it through ports of their own."""
 
     versions: list[Metadata] = field(default_factory=lambda: [Metadata({}, None, {}, 0, 1)])
-    _all_snapshots: dict[int, _Snapshot] = field(default_factory=dict)
+    _all_snapshots: dict[int, Snapshot] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Metadata:
@@ -61,6 +113,32 @@ class SimulatedIceberg(SimulatedTable):
         head = self.metadata.head
         return () if head is None else self._all_snapshots[head].files
 
+    def current_deletes(self) -> tuple[str, ...]:
+        head = self.metadata.head
+        return () if head is None else self._all_snapshots[head].deletes
+
+    def files_to_merge(self, launch: LaunchRecord, merge: Merge) -> tuple[SourceFile, ...]:
+        (pinned,) = launch.source_tables
+        assert isinstance(pinned, PinnedIceberg)
+        before = self.files_at(merge.since) if merge.since is not None else ()
+        found = self.files_at(pinned.snapshot_id) if pinned.snapshot_id is not None else ()
+        assert before is not None
+        assert found is not None
+
+        def effect(_: Order) -> tuple[SourceFile, ...]:
+            return tuple(
+                SourceFile(path=path, etag="", size_bytes=16 << 10, unit="rows", end=len(self.files.rows[path]))
+                for path in found
+                if path not in before
+            )
+
+        return self.scheduler.at("find-files", f"of the table at {pinned.snapshot_id}", effect)
+
+    def main_files(self) -> tuple[str, ...]:
+        """The data files of main, where writes go to a branch."""
+        main = self.metadata.main if self.metadata.branch == "made" else self.metadata.head
+        return () if main is None else self._all_snapshots[main].files
+
     def files_at(self, commit_id: int) -> tuple[str, ...] | None:
         snapshot = self._all_snapshots.get(commit_id)
         return None if snapshot is None else snapshot.files
@@ -68,22 +146,28 @@ class SimulatedIceberg(SimulatedTable):
     def describe(self) -> IcebergTarget:
         return IcebergTarget(
             table="sim.rows",
-            table_uuid=_UUID,
+            table_uuid=TABLE_UUID,
             data_location="s3://sim/table/data",
-            table_schema_json=str(self.layout),
+            table_schema_json=_schema_json(self.layout),
             partition_spec_json="{}",
             codec="zstd",
+            snapshot_id=self.metadata.head,
         )
 
     def layout_of(self, target: Target) -> int:
         assert isinstance(target, IcebergTarget)
-        return int(target.table_schema_json)
+        return layout_of_json(target.table_schema_json)
 
     # --- strangers --------------------------------------------------------------------------------------------------------
 
     def append_as_stranger(self) -> None:
-        self._move((*self.current_files(), self._new_stranger_file()))
+        self._move((*self.current_files(), self._new_stranger_file()), self.current_deletes())
         self.scheduler.say("(a stranger appends)")
+
+    def delete_as_stranger(self) -> None:
+        if (path := self._new_strangers_delete()) is not None:
+            self._move(self.current_files(), (*self.current_deletes(), path))
+            self.scheduler.say("(a stranger deletes a row)")
 
     def add_column(self) -> None:
         self._put(replace(self.metadata, schema_id=self.metadata.schema_id + 1))
@@ -99,8 +183,25 @@ class SimulatedIceberg(SimulatedTable):
         head = self.metadata.head
         if head is not None and len(self.metadata.snapshots) > 1:
             self.evidence_was_removed = True
-            self._put(replace(self.metadata, snapshots={head: self.metadata.snapshots[head]}))
+            named = {head, self.metadata.main, *self.metadata.audits.values()}
+            kept = {number: snapshot for number, snapshot in self.metadata.snapshots.items() if number in named}
+            self._put(replace(self.metadata, snapshots=kept))
             self.scheduler.say("(a stranger expires snapshots)")
+
+    def append_to_main(self) -> None:
+        """Beside the branch that writes go to, if it is there by now."""
+        if self.metadata.branch == "made":
+            number, path = 100 + len(self._all_snapshots), self.files.new_name("main")
+            self.files.put(path, [(FIRST_OF_STRANGERS + number, number)], self.layout)
+            made = Snapshot(number, self.metadata.main, None, (*self.main_files(), path))
+            self._all_snapshots[number] = made
+            self._put(replace(self.metadata, snapshots={**self.metadata.snapshots, number: made}, main=number))
+            self.scheduler.say("(a stranger appends to main)")
+
+    def strangers(self) -> tuple[Callable[[], None], ...]:
+        *others, removes_history = SimulatedTable.strangers(self)
+        beside = (self.append_to_main,) if self.metadata.branch != "none" else ()
+        return (*others, *beside, removes_history)
 
     def retype_column(self) -> None:
         """Change the schema so that what was staged before no longer fits."""
@@ -108,26 +209,52 @@ class SimulatedIceberg(SimulatedTable):
         self._put(replace(self.metadata, schema_id=self.metadata.schema_id + 1, layout=self.layout))
         self.scheduler.say("(a stranger retypes a column)")
 
-    def _move(self, files: tuple[str, ...]) -> None:
-        self._add(_Snapshot(100 + len(self._all_snapshots), self.metadata.head, None, files), self.metadata.properties)
+    def _move(self, files: tuple[str, ...], deletes: tuple[str, ...] = ()) -> None:
+        number = 100 + len(self._all_snapshots)
+        branch = self.metadata.branch
+        self._add(Snapshot(number, self.metadata.head, None, files, deletes=deletes), self.metadata.properties)
+        if branch == "missing":  # that was main
+            self.versions[-1] = replace(self.metadata, branch=branch, main=None)
 
     # --- requests ---------------------------------------------------------------------------------------------------------
 
-    def request_swap(self, base: Metadata, key: EpochKey, paths: tuple[str, ...], snapshot_id: int) -> RequestOutcome:
-        """Ask that the table moves from exactly that version to one with the files and the key."""
+    def request_swap(
+        self, base: Metadata, key: EpochKey, paths: tuple[str, ...], snapshot_id: int, *, overwrites: bool = False
+    ) -> RequestOutcome:
+        """Ask that the table moves from exactly that version to one with the files and the key; `overwrites`: and no others."""
 
         def apply() -> RequestOutcome:
             now = self.metadata
-            if (now.head, now.schema_id) != (base.head, base.schema_id):
+            if not _is_unmoved(now, base, key):
                 return Refused("the branch or the schema has moved")
             if snapshot_id in self._all_snapshots:
                 return Refused("there is a snapshot of this id")
             recorded = max(key.epoch, int(now.properties.get(key.property_name, "0")))
+            kept = () if overwrites else self.current_files()
+            if overwrites:
+                self.forget_strangers(self.current_files())
             self._add(
-                _Snapshot(snapshot_id, now.head, str(key), (*self.current_files(), *paths)),
+                Snapshot(snapshot_id, now.head, str(key), (*kept, *paths)),
                 {**now.properties, key.property_name: str(recorded)},
+                _without(now.audits, key),
             )
             return self._landed(snapshot_id, str(key), paths)
+
+        return self._request("swap", f"{key} on {base.head}", apply)
+
+    def request_upsert(self, base: Metadata, key: EpochKey, paths: tuple[str, ...], deletes: tuple[str, ...]) -> RequestOutcome:
+        """Ask that the table moves from exactly that version to one with the files, and without the rows that these delete."""
+
+        def apply() -> RequestOutcome:
+            now = self.metadata
+            if not _is_unmoved(now, base, key) or key.snapshot_id in self._all_snapshots:
+                return Refused("the branch or the schema has moved, or there is a snapshot of this id")
+            recorded = max(key.epoch, int(now.properties.get(key.property_name, "0")))
+            self.replace_strangers(paths, self.rows())
+            files = (*self.current_files(), *paths)
+            made = Snapshot(key.snapshot_id, now.head, str(key), files, deletes=(*self.current_deletes(), *deletes))
+            self._add(made, {**now.properties, key.property_name: str(recorded)})
+            return self._landed(key.snapshot_id, str(key), paths)
 
         return self._request("swap", f"{key} on {base.head}", apply)
 
@@ -136,104 +263,91 @@ class SimulatedIceberg(SimulatedTable):
 
         def apply() -> RequestOutcome:
             now = self.metadata
-            if (now.head, now.schema_id) != (base.head, base.schema_id) or key.snapshot_id in self._all_snapshots:
+            if not _is_unmoved(now, base, key) or key.snapshot_id in self._all_snapshots:
                 return Refused("the branch or the schema has moved, or there is a snapshot of this id")
             self._add(
-                _Snapshot(key.snapshot_id, now.head, str(key), self.current_files(), is_tombstone=True),
+                Snapshot(
+                    key.snapshot_id,
+                    now.head,
+                    str(key),
+                    self.current_files(),
+                    is_tombstone=True,
+                    deletes=self.current_deletes(),
+                ),
                 {**now.properties, f"{key.property_name}.deleted": str(key.epoch)},
+                _without(now.audits, key),
             )
             return Landed(key.snapshot_id)
 
         return self._request("block_commit", f"{key} on {base.head}", apply)
 
-    def _add(self, snapshot: _Snapshot, properties: Mapping[str, str]) -> None:
+    def request_stage(self, base: Metadata, key: EpochKey, paths: tuple[str, ...], *, overwrites: bool) -> RequestOutcome:
+        """Ask that the write's audit branch has the files and the key after exactly that head; the head stays."""
+
+        def apply() -> RequestOutcome:
+            now = self.metadata
+            if not _is_unmoved(now, base, key):
+                return Refused("the branch or the schema has moved")
+            number = 1
+            while (known := now.snapshots.get(key.snapshot_id - number)) is not None and known.parent != now.head:
+                number += 1
+            kept = () if overwrites else self.current_files()
+            name = f"list-{len(self.versions)}"
+            made = known or Snapshot(
+                key.snapshot_id - number, now.head, str(key), (*kept, *paths), added=paths, manifest_list=name
+            )
+            self._all_snapshots[made.snapshot_id] = made
+            known_now, audits = {**now.snapshots, made.snapshot_id: made}, {**now.audits, key.uid: made.snapshot_id}
+            self._put(replace(now, snapshots=known_now, audits=audits))
+            return Landed(made.snapshot_id)
+
+        return self._request("stage", f"{key} on {base.head}", apply)
+
+    def request_published(self, base: Metadata, key: EpochKey, *, overwrites: bool) -> RequestOutcome:
+        """Ask that the table moves from exactly that version to what the audit branch has, which is dropped."""
+
+        def apply() -> RequestOutcome:
+            now = self.metadata
+            if not _is_unmoved(now, base, key):
+                return Refused("the branch or the schema has moved")
+            staged = now.snapshots[now.audits[key.uid]]
+            if overwrites:
+                self.forget_strangers(self.current_files())
+            recorded = max(key.epoch, int(now.properties.get(key.property_name, "0")))
+            self._add(staged, {**now.properties, key.property_name: str(recorded)}, _without(now.audits, key))
+            return self._landed(staged.snapshot_id, str(key), staged.added)
+
+        return self._request("publish", f"{key} on {base.head}", apply)
+
+    def _add(self, snapshot: Snapshot, properties: Mapping[str, str], audits: Mapping[str, int] | None = None) -> None:
         self._all_snapshots[snapshot.snapshot_id] = snapshot
         known = {**self.metadata.snapshots, snapshot.snapshot_id: snapshot}
-        self._put(replace(self.metadata, snapshots=known, head=snapshot.snapshot_id, properties=properties))
+        audits = self.metadata.audits if audits is None else audits
+        now = self.metadata
+        if now.branch == "missing":  # this makes it
+            now = replace(now, branch="made", main=now.head)
+        self._put(replace(now, snapshots=known, head=snapshot.snapshot_id, properties=properties, audits=audits))
 
     def _put(self, metadata: Metadata) -> None:
         self.versions.append(metadata)
 
 
-@dataclass(slots=True)
-class IcebergPort:
-    """One committer's view. Implements IcebergTable. A look may be of a version that is no longer the latest."""
-
-    table: SimulatedIceberg
-    loaded: tuple[IcebergState, Metadata] | None = None
-
-    def load(self, key: EpochKey) -> IcebergState | None:
-        def effect(order: Order) -> Metadata:
-            if order.fault == "down":
-                raise Retryable(reasons.CATALOG_UNAVAILABLE, "no answer")
-            return self.table.versions[max(0, len(self.table.versions) - 2) if order.fault == "stale" else -1]
-
-        metadata = self.table.scheduler.at("look", str(key), effect, ("stale", *READ_FAULTS))
-        ancestry = metadata.ancestry()
-        committed = _committed(metadata, ancestry, key)
-        is_tombstone = committed is None and _is_blocked(metadata, ancestry, key)
-        state = IcebergState(
-            table_uuid=_UUID,
-            head=metadata.head,
-            committed=key.snapshot_id if is_tombstone else committed,
-            ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
-            ancestry_is_whole=not ancestry or ancestry[-1].parent is None,
-            is_tombstone=is_tombstone,
-        )
-        self.loaded = (state, metadata)
-        return state
-
-    def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Any) -> Rejected | None:
-        metadata = self._metadata_of(state)
-
-        def effect(order: Order) -> Rejected | None:
-            if order.fault == "down":
-                raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
-            if any(target.table_schema_json != str(metadata.layout) for target in targets):
-                return Rejected(reasons.SCHEMA_CHANGED, "a column was retyped")
-            for file in change.files:
-                if not self.table.files.has(file.path, file.size_bytes):
-                    return Rejected(reasons.STAGED_FILE_MISSING, file.path)
-            return None
-
-        return self.table.scheduler.at("incompatibility", "", effect, READ_FAULTS)
-
-    def references_any(self, state: IcebergState, change: Any) -> bool:
-        metadata = self._metadata_of(state)
-        head = None if metadata.head is None else metadata.snapshots[metadata.head]
-        return head is not None and any(file.path in head.files for file in change.files)
-
-    def swap(self, state: IcebergState, key: EpochKey, change: Any) -> RequestOutcome:
-        return self.table.request_swap(self._metadata_of(state), key, tuple(file.path for file in change.files), key.snapshot_id)
-
-    def block_commit(self, state: IcebergState, key: EpochKey) -> RequestOutcome:
-        return self.table.request_tombstone(self._metadata_of(state), key)
-
-    def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
-        """Remove what it is given, if there is a target: whose files they are is the real port's affair."""
-        paths = [file.path for file in files if isinstance(file, IcebergFile)] if targets else []
-
-        def effect(_: Order) -> int:
-            for path in paths:
-                self.table.files.remove(path)
-            return len(paths)
-
-        return self.table.scheduler.at("discard", f"{key}: {', '.join(paths)}", effect)
-
-    def _metadata_of(self, state: IcebergState) -> Metadata:
-        if self.loaded is None or self.loaded[0] is not state:
-            raise Corrupt("StaleState", "not the state that was loaded last")
-        return self.loaded[1]
+@cache
+def _schema_json(layout: int) -> str:
+    names = {"id": LongType(), "copy": LongType()}
+    fields = [NestedField(number, name, kind, required=False) for number, (name, kind) in enumerate(names.items(), 1)]
+    return Schema(*fields, schema_id=layout).model_dump_json()
 
 
-def _committed(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey) -> int | None:
-    for snapshot in ancestry:
-        if snapshot.key == str(key) and not snapshot.is_tombstone:
-            return snapshot.snapshot_id
-    return key.snapshot_id if int(metadata.properties.get(key.property_name, "0")) >= key.epoch else None
+@cache
+def layout_of_json(schema_json: str) -> int:
+    return Schema.model_validate_json(schema_json).schema_id
 
 
-def _is_blocked(metadata: Metadata, ancestry: Sequence[_Snapshot], key: EpochKey) -> bool:
-    if any(snapshot.key == str(key) and snapshot.is_tombstone for snapshot in ancestry):
-        return True
-    return int(metadata.properties.get(f"{key.property_name}.deleted", "0")) >= key.epoch
+def _is_unmoved(now: Metadata, base: Metadata, key: EpochKey) -> bool:
+    is_branch_unmoved = now.audits.get(key.uid) == base.audits.get(key.uid)
+    return (now.head, now.branch, now.schema_id) == (base.head, base.branch, base.schema_id) and is_branch_unmoved
+
+
+def _without(audits: Mapping[str, int], key: EpochKey) -> Mapping[str, int]:
+    return {uid: number for uid, number in audits.items() if uid != key.uid}

@@ -1,28 +1,44 @@
 """A simulated Lance dataset with Lance's own conflict rules, as measured on pylance 14.0.2.
 
-an append lands after      appends, merges (a column added or retyped), config changes, compactions
+an append lands after      appends, updates, deletes, merges (a column added or retyped), config changes, compactions
 and is refused after       a Project made without preserves_nullability: the fence
-a Project is refused after appends, merges, Projects; it lands after config changes and compactions
+a Project is refused after appends, updates, merges, Projects; it lands after deletes, config changes and compactions
+an update lands after      appends, and what others do to fragments that it takes no rows out of
+and is refused after       merges, Projects, and whatever changed one of its fragments
 both land on the latest version, whatever they are based on; based on a version that was cleaned up: an error
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkpoint_operator.commit.lance import LanceState
+from checkpoint_formats.lance.datasets import identity_of
+from checkpoint_operator.commit.lance_port import LanceState
+from checkpoint_operator.commit.lance_upsert import LanceUpsert
 from checkpoint_operator.commit.outcomes import Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import LanceField, LanceTarget, StagedFile, Target
+from checkpoint_protocol.records import (
+    LanceDeletes,
+    LanceField,
+    LanceFragment,
+    LanceTarget,
+    LaunchRecord,
+    Merge,
+    SourceFile,
+    StagedFile,
+    Target,
+    Upsert,
+)
 from tests.simulation.scheduler import Order
-from tests.simulation.tables import READ_FAULTS, SimulatedTable
+from tests.simulation.tables import FIRST_OF_STRANGERS, READ_FAULTS, DataFiles, Row, SimulatedTable, StagedRows
 
 _IDENTITY = "1" * 32
-_Kind = Literal["create", "append", "project", "merge", "rewrite"]
+_Kind = Literal["create", "append", "overwrite", "project", "merge", "rewrite", "update", "delete"]
 
 
 @dataclass(slots=True)
@@ -32,6 +48,7 @@ class _Version:
     files: tuple[str, ...]
     layout: int
     is_cleaned: bool = False
+    deletes: tuple[str, ...] = ()
 
     @property
     def is_tombstone(self) -> bool:
@@ -51,6 +68,34 @@ class SimulatedLance(SimulatedTable):
 
     def current_files(self) -> tuple[str, ...]:
         return self.versions[-1].files
+
+    def current_deletes(self) -> tuple[str, ...]:
+        return self.versions[-1].deletes
+
+    def files_to_merge(self, launch: LaunchRecord, merge: Merge) -> tuple[SourceFile, ...]:
+        assert launch.source.lance is not None
+        at_version = launch.source.lance.version
+        assert at_version is not None
+
+        def effect(_: Order) -> tuple[SourceFile, ...]:
+            if self.versions[at_version - 1].is_cleaned:
+                raise NeedsChange(reasons.SOURCE_MISSING, f"version {at_version} was cleaned up")
+            before = merge.since if merge.since is not None and not self.versions[merge.since - 1].is_cleaned else None
+            known = {identity_of(fragment) for fragment in self._dataset(before).get_fragments()} if before is not None else ()
+            return tuple(
+                SourceFile(path=fragment.path, etag=identity_of(fragment), size_bytes=16 << 10, unit="rows", end=fragment.rows)
+                for fragment in self._dataset(at_version).get_fragments()
+                if identity_of(fragment) not in known
+            )
+
+        return self.scheduler.at("find-files", f"of version {at_version}", effect)
+
+    def has_version(self, version: int) -> bool:
+        def effect(order: Order) -> bool:
+            _check_up(order)
+            return not self.versions[version - 1].is_cleaned
+
+        return self.scheduler.at("pin", str(version), effect, READ_FAULTS)
 
     def files_at(self, commit_id: int) -> tuple[str, ...] | None:
         return self.versions[commit_id - 1].files if 1 <= commit_id <= self.latest else None
@@ -79,10 +124,15 @@ class SimulatedLance(SimulatedTable):
         self._add("merge", None, self.current_files())
         self.scheduler.say("(a stranger adds a column)")
 
+    def delete_as_stranger(self) -> None:
+        if (path := self._new_strangers_delete()) is not None:
+            self._add("delete", None, self.current_files(), (*self.current_deletes(), path))
+            self.scheduler.say("(a stranger deletes a row)")
+
     def compact(self) -> None:
         path = self.files.new_name("compacted")
         self.files.put(path, self.rows().elements(), self.layout)
-        self._add("rewrite", None, (path,))
+        self._add("rewrite", None, (path,), ())
         self.scheduler.say("(a stranger compacts)")
 
     def remove_history(self) -> None:
@@ -139,9 +189,13 @@ class SimulatedLance(SimulatedTable):
             held = self.versions[state.at_version - 1].files
             if twice := [path for path in _paths(change) if path in held]:
                 return Rejected(reasons.STAGED_RESULT_REFUSED, f"{twice[0]} is in the dataset already")
-            for path, size in ((file.path, file.size_bytes) for fragment in change.files for file in fragment.files):
+            staged = ((file.path, file.size_bytes) for fragment in _staged(change) for file in fragment.files)
+            for path, size in (*staged, *((deletes.path, deletes.size_bytes) for deletes in _deletes(change))):
                 if not self.files.has(path, size):
                     return Rejected(reasons.STAGED_FILE_MISSING, path)
+            if isinstance(change, LanceUpsert):
+                history: Any = None
+                return change.find_conflict(self._dataset(state.at_version), history)
             return None
 
         return self.scheduler.at("incompatibility", "", effect, READ_FAULTS)
@@ -165,12 +219,71 @@ class SimulatedLance(SimulatedTable):
         def apply() -> RequestOutcome:
             if self.versions[read_version - 1].is_cleaned:
                 return Unanswered(f"version {read_version} was not found")
-            if any(version.kind == "project" for version in self.versions[read_version:]):
+            if any(version.kind in ("overwrite", "project") for version in self.versions[read_version:]):
                 return Refused("preempted by a Project")
             self._add("append", str(key), (*self.current_files(), *paths))
             return self._landed(self.latest, str(key), paths)
 
         return self._request("append", f"{key} based on {read_version}", apply)
+
+    def update(self, read_version: int, key: EpochKey, change: Any) -> RequestOutcome:
+        """As Lance's Update, of an upsert or of an OverwriteWhere."""
+        if self.versions[read_version - 1].is_cleaned:
+            return Refused(f"version {read_version} is gone")
+        paths, touched, deletes = _paths(change), set[str](), list[str]()
+        base = self._dataset(read_version)
+        there = self.files.rows_left(self.versions[read_version - 1].files, self.versions[read_version - 1].deletes)
+        if isinstance(change, LanceUpsert):
+            for fragment, found in change._merged_of(base):
+                if found:
+                    touched.add(fragment.path)
+                    deletes += [each.path for each in found]
+        else:
+            touched, deletes = self._rows_of_ours(base, there)
+
+        def apply() -> RequestOutcome:
+            if self.versions[read_version - 1].is_cleaned:
+                return Unanswered(f"version {read_version} was not found")
+            if any(version.kind in ("overwrite", "project", "merge") for version in self.versions[read_version:]):
+                return Refused("preempted by a Project")
+            now = {fragment.path: identity_of(fragment) for fragment in self._dataset(self.latest).get_fragments()}
+            then = {fragment.path: identity_of(fragment) for fragment in base.get_fragments()}
+            if any(now.get(path) != then[path] for path in touched):
+                return Refused("preempted by what has changed the same fragments")
+            if isinstance(change, LanceUpsert):
+                self.replace_strangers(paths, there)
+            else:
+                self.strangers_rows -= Counter({row: count for row, count in there.items() if is_overwritten(row)})
+            self._add("update", str(key), (*self.current_files(), *paths), (*self.current_deletes(), *deletes))
+            return self._landed(self.latest, str(key), paths)
+
+        return self._request("update", f"{key} based on {read_version}", apply)
+
+    def _rows_of_ours(self, base: _Dataset, there: Counter[Row]) -> tuple[set[str], list[str]]:
+        """Put files that delete the rows which an OverwriteWhere takes out of a version; return of which fragments, and those."""
+        touched, deletes = set[str](), list[str]()
+        for fragment in base.get_fragments():
+            at = [at for at, row in enumerate(self.files.rows[fragment.path]) if is_overwritten(row) and there[row]]
+            if at:
+                path = self.files.new_name("overwritten")
+                self.files.put_deletes(path, fragment.path, frozenset(at), self.layout)
+                touched.add(fragment.path)
+                deletes.append(path)
+        return touched, deletes
+
+    def swap(self, read_version: int, key: EpochKey, change: Any) -> RequestOutcome:
+        paths = _paths(change)
+
+        def apply() -> RequestOutcome:
+            if self.versions[read_version - 1].is_cleaned:
+                return Unanswered(f"version {read_version} was not found")
+            if self.latest > read_version:
+                return Refused(f"there is a version {read_version + 1}")
+            self.forget_strangers(self.current_files())
+            self._add("overwrite", str(key), paths)
+            return self._landed(self.latest, str(key), paths)
+
+        return self._request("swap", f"{key} based on {read_version}", apply)
 
     def fence(self, read_version: int) -> RequestOutcome:
         return self._fence("fence", read_version, None)
@@ -185,7 +298,9 @@ class SimulatedLance(SimulatedTable):
         def apply() -> RequestOutcome:
             if self.versions[read_version - 1].is_cleaned:
                 return Unanswered(f"version {read_version} was not found")
-            if any(version.kind in ("append", "project", "merge") for version in self.versions[read_version:]):
+            if any(
+                version.kind in ("append", "update", "overwrite", "project", "merge") for version in self.versions[read_version:]
+            ):
                 return Refused("preempted")
             self._add("project", key, self.current_files())
             return self._landed(self.latest, None, ())
@@ -194,8 +309,13 @@ class SimulatedLance(SimulatedTable):
 
     # --- inside -----------------------------------------------------------------------------------------------------------
 
-    def _add(self, kind: _Kind, key: str | None, files: tuple[str, ...]) -> None:
-        self.versions.append(_Version(kind, key, files, self.layout))
+    def _add(self, kind: _Kind, key: str | None, files: tuple[str, ...], deletes: tuple[str, ...] | None = None) -> None:
+        """`deletes`: None: as they were."""
+        deletes = self.current_deletes() if deletes is None else deletes
+        self.versions.append(_Version(kind, key, files, self.layout, deletes=deletes))
+
+    def _dataset(self, version: int) -> _Dataset:
+        return _Dataset(version, self.versions[version - 1], self.files)
 
     def _check_openable(self, version: int) -> None:
         if self.versions[version - 1].is_cleaned:
@@ -207,5 +327,58 @@ def _check_up(order: Order) -> None:
         raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
 
 
+def _staged(change: Any) -> tuple[LanceFragment, ...]:
+    staged: Any = change.staged if isinstance(change, LanceUpsert) else change
+    files: tuple[LanceFragment, ...] = staged.files
+    return files
+
+
+def _deletes(change: Any) -> Iterator[LanceDeletes]:
+    if isinstance(change, LanceUpsert) and change.merged is not None:
+        for found in change.merged.fragments.values():
+            yield from found
+
+
 def _paths(change: Any) -> tuple[str, ...]:
-    return tuple(file.path for fragment in change.files for file in fragment.files)
+    return tuple(file.path for fragment in _staged(change) for file in fragment.files)
+
+
+def is_overwritten(row: Row) -> bool:
+    """Whether an OverwriteWhere takes it out: rows of writes, and those of strangers that have their keys."""
+    return row[0] < FIRST_OF_STRANGERS
+
+
+def lance_upsert_of(operation: Upsert, files: tuple[StagedFile, ...]) -> LanceUpsert:
+    staged: Any = StagedRows(files)
+    storage: Any = None
+    return LanceUpsert(operation, staged, storage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fragment:
+    """A fragment of a version, as pylance has it."""
+
+    path: str
+    rows: int
+    deletes: tuple[str, ...]
+
+    @property
+    def metadata(self) -> _Fragment:
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        deletes = {"read_version": "+".join(self.deletes), "id": len(self.deletes)} if self.deletes else None
+        return {"files": [{"path": self.path}], "deletion_file": deletes}
+
+
+@dataclass(frozen=True, slots=True)
+class _Dataset:
+    version: int
+    seen: _Version
+    files: DataFiles
+
+    def get_fragments(self) -> list[_Fragment]:
+        deletes: dict[str, list[str]] = {}
+        for path in self.seen.deletes:
+            deletes.setdefault(self.files.deletes[path][0], []).append(path)
+        return [_Fragment(path, len(self.files.rows[path]), tuple(deletes.get(path, ()))) for path in self.seen.files]

@@ -9,11 +9,15 @@ from typing import Any, Final, TypeVar
 from checkpoint_operator.commit import iceberg, lance
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
 from checkpoint_operator.deletion import DeletionOutcome, delete_write, retain_write
+from checkpoint_operator.ports import Sink
 from checkpoint_operator.reconcile import Reconciler
+from checkpoint_operator.sink_formats.iceberg_upsert import UpsertSink
+from checkpoint_operator.sink_formats.lance_upsert import LanceUpsertSink
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import ObjectStore
 from checkpoint_spark.bundling import Bundler
+from checkpoint_spark.input import Budget
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.source import SimulatedStager
 from tests.simulation.store import SimulatedStore
@@ -31,7 +35,7 @@ def one_by_one(function: Callable[[_Item], _Answer], items: Sequence[_Item]) -> 
 
 
 def ledger_in_lockstep(made: type[Ledger], store: ObjectStore, key: EpochKey, scheduler: Scheduler) -> Ledger:
-    return made(store, key, pause=scheduler.sleep, ask_all=one_by_one, part_bytes=_PART_BYTES)
+    return made(store, key, pause=scheduler.sleep, map_all=one_by_one, part_bytes=_PART_BYTES)
 
 
 def _as_it_is(port: Any) -> Any:
@@ -51,10 +55,13 @@ class Parts:
     block_in_lance: Callable[..., BlockOutcome] = lance.block_commit
     delete: Callable[..., DeletionOutcome] = delete_write
     retain: Callable[..., DeletionOutcome] = retain_write
+    upsert_iceberg: Callable[[Any], Sink] = UpsertSink
+    upsert_lance: Callable[[Any], Sink] = LanceUpsertSink
     table_port: Callable[[Any], Any] = _as_it_is
     store_port: Callable[[SimulatedStore], ObjectStore] = _as_it_is
     stager: type[SimulatedStager] = SimulatedStager
     bundler: Callable[[Ledger, int, str], Bundler] = Bundler
+    budget: type[Budget] = Budget
 
 
 PRODUCTION = Parts()

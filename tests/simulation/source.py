@@ -135,10 +135,20 @@ class SimulatedReader:
     def check(self, file: FoundFile) -> None:
         raise AssertionError("asked by `validate` only")
 
+    def found(self) -> list[FoundFile]:
+        """Return the files that are there. Which looks oldest is no matter of which came first."""
+        return [
+            FoundFile(f"{self.path}/{index}", f"etag {index}", size * self.row_bytes, f"{self.path}/{index}", index * 7 % 10)
+            for index, size in enumerate(self.input.sizes)
+        ]
+
     def describe(self, found: Sequence[FoundFile]) -> Described:
+        """`found`: those that an epoch with a bound may take; all, where there is none."""
+        wanted = {file.path for file in found}
         files = tuple(
             SourceFile(path=f"{self.path}/{index}", etag=f"etag {index}", size_bytes=size * self.row_bytes, unit="rows", end=size)
             for index, size in enumerate(self.input.sizes)
+            if not found or f"{self.path}/{index}" in wanted
         )
         empty = SourceFile(path=f"{self.path}/-1", etag="etag", size_bytes=0, unit="rows", end=0)
 

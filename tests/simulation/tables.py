@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from checkpoint_operator.commit.outcomes import Landed, Refused, RequestOutcome, Unanswered
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import Target
+from checkpoint_protocol.records import LaunchRecord, Merge, SourceFile, StagedFile, Target
 from tests.simulation.scheduler import Order, Scheduler
 
 REQUEST_FAULTS: Final = ("late", "lost", "dropped", "misreported")
 READ_FAULTS: Final = ("down",)
 
+#: The numbers of strangers' rows.
+FIRST_OF_STRANGERS: Final = 1_000_000
 #: A row of every table here: the number of the input row, and which of the rows made of it this is (None: the only one).
 Row = tuple[int, int | None]
 
@@ -34,6 +36,8 @@ class DataFiles:
     rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     layouts: dict[str, int] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
+    #: Of files that say which rows of a data file are deleted: that one, and their positions.
+    deletes: dict[str, tuple[str, frozenset[int]]] = field(default_factory=dict)
 
     def new_name(self, label: str) -> str:
         return f"{label}-{len(self.rows)}.data"
@@ -41,6 +45,10 @@ class DataFiles:
     def put(self, path: str, rows: Iterable[Row], layout: int) -> None:
         self.rows[path] = tuple(rows)
         self.layouts[path] = layout
+
+    def put_deletes(self, path: str, data_file: str, positions: frozenset[int], layout: int) -> None:
+        self.put(path, (), layout)
+        self.deletes[path] = data_file, positions
 
     def remove(self, path: str) -> None:
         """Remove a file. Its rows stay known, so that the checks can say what is missing."""
@@ -55,6 +63,23 @@ class DataFiles:
 
     def rows_in(self, paths: Iterable[str]) -> Counter[Row]:
         return Counter(row for path in paths for row in self.rows[path])
+
+    def rows_left(self, paths: Iterable[str], deletes: Iterable[str]) -> Counter[Row]:
+        """Return the rows of data files without those that these files delete. One that was removed deletes none any more."""
+        gone: dict[str, set[int]] = {}
+        for data_file, positions in (self.deletes[path] for path in deletes if path not in self.removed):
+            gone.setdefault(data_file, set()).update(positions)
+        return Counter(row for path in paths for at, row in enumerate(self.rows[path]) if at not in gone.get(path, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """The staged files of an upsert, where production has them as an append."""
+
+    files: tuple[StagedFile, ...]
+
+    def __len__(self) -> int:
+        return len(self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +102,9 @@ class SimulatedTable(ABC):
     landings: list[Landing] = field(default_factory=list)
     strangers_rows: Counter[Row] = field(default_factory=Counter)
     evidence_was_removed: bool = False
+    #: The keys that writes upsert: strangers put rows with these, too.
+    shared_keys: Callable[[], Sequence[int]] = tuple
+    _stranger_files: int = 0
     flying: list[tuple[str, Callable[[], RequestOutcome]]] = field(default_factory=list)
 
     # --- for the checks ---------------------------------------------------------------------------------------------------
@@ -89,8 +117,12 @@ class SimulatedTable(ABC):
     def files_at(self, commit_id: int) -> tuple[str, ...] | None:
         """The data files of a version, also of one that was expired; None if there never was one."""
 
+    def current_deletes(self) -> tuple[str, ...]:
+        """The files of the current version that say which rows of its data files are deleted."""
+        return ()
+
     def rows(self) -> Counter[Row]:
-        return self.files.rows_in(self.current_files())
+        return self.files.rows_left(self.current_files(), self.current_deletes())
 
     def landings_of(self, key: EpochKey) -> list[Landing]:
         return [landing for landing in self.landings if landing.key == str(key)]
@@ -120,15 +152,48 @@ class SimulatedTable(ABC):
     def compact(self) -> None:
         """Rewrite all data files into one."""
 
+    def delete_as_stranger(self) -> None:
+        """Take one of the strangers' rows out, where the table knows deletes of rows."""
+        raise NotImplementedError
+
     def strangers(self) -> tuple[Callable[[], None], ...]:
-        return (self.append_as_stranger, self.add_column, self.compact, self.remove_history)
+        deletes = (self.delete_as_stranger,) if self.shared_keys() else ()
+        return (self.append_as_stranger, self.add_column, self.compact, *deletes, self.remove_history)
 
     def _new_stranger_file(self) -> str:
         path = self.files.new_name("stranger")
-        row: Row = (1_000_000 + sum(self.strangers_rows.values()), None)
-        self.files.put(path, [row], self.layout)
-        self.strangers_rows[row] += 1
+        number, keys = self._stranger_files, self.shared_keys()
+        rows: list[Row] = [(FIRST_OF_STRANGERS + number, None)]
+        if keys:
+            rows += [(keys[number % len(keys)], -1 - number), (keys[(number + 1) % len(keys)], -1 - number)]
+        self._stranger_files += 1
+        self.files.put(path, rows, self.layout)
+        self.strangers_rows.update(rows)
         return path
+
+    def _new_strangers_delete(self) -> str | None:
+        """Delete a row of a stranger that is in the current version; None if there is none."""
+        left, path = self.rows(), self.files.new_name("stranger-delete")
+        for data_file in self.current_files():
+            for at, row in enumerate(self.files.rows[data_file]):
+                if left[row] and self.strangers_rows[row]:
+                    self.files.put_deletes(path, data_file, frozenset([at]), self.layout)
+                    self.strangers_rows -= Counter([row])
+                    return path
+        return None
+
+    def forget_strangers(self, files: Iterable[str]) -> None:
+        """Rows of strangers in these files are replaced by an overwrite that wants them gone."""
+        self.strangers_rows -= Counter(row for row in self.files.rows_in(files).elements() if row[0] >= FIRST_OF_STRANGERS)
+
+    def replace_strangers(self, files: Iterable[str], there: Counter[Row]) -> None:
+        """An upsert has landed on these rows: those of strangers that have a key of its files are not to be there any more."""
+        keys = {number for number, _ in self.files.rows_in(files)}
+        self.strangers_rows -= Counter({row: count for row, count in there.items() if row[0] in keys and (row[1] or 0) < 0})
+
+    def files_to_merge(self, launch: LaunchRecord, merge: Merge) -> tuple[SourceFile, ...]:
+        """Return the data files that a merge of an upsert reads."""
+        raise NotImplementedError
 
     # --- requests ---------------------------------------------------------------------------------------------------------
 

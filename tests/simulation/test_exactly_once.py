@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from tests.simulation.chaos import play
 from tests.simulation.checks import assert_all_is_well, violations
 from tests.simulation.choices import Drawn, Dull, Seeded
-from tests.simulation.faults import ANYTHING, COMMITS, STRANGERS, TASKS, Focus
-from tests.simulation.profile import searching
+from tests.simulation.faults import ANYTHING, AUDITS, BRANCHES, COMMITS, OVERWRITES, STRANGERS, TASKS, TRIGGERS, Focus
+from tests.simulation.iceberg_table import SimulatedIceberg
+from tests.simulation.profile import FACTOR, searching
 from tests.simulation.world import FORMATS, Format, World
+from tests.support.effort import examples
 
 
 @st.composite
@@ -64,6 +66,44 @@ def test_lance_strangers_lose_nothing_and_an_unknown_outcome_is_said(world: Worl
 
 
 @searching(100)
+@given(world=worlds("iceberg", OVERWRITES))
+def test_iceberg_overwrites_leave_the_rows_of_the_last_epoch_and_what_strangers_append_after_it(world: World) -> None:
+    assert_all_is_well(world)
+
+
+@searching(100)
+@given(world=worlds("iceberg", AUDITS))
+def test_iceberg_rows_that_wait_for_an_audit_are_there_once_and_none_that_has_not_passed(world: World) -> None:
+    assert_all_is_well(world)
+    assert isinstance(world.table, SimulatedIceberg)
+    assert world.table.metadata.audits == {}, "no branch is left"
+    assert {landing.key for landing in world.table.landings} - {None} <= set(world.passed.values())
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_epochs_by_a_trigger_take_each_file_once_and_land_in_their_order(format: Format) -> None:
+    # Long examples, of five epochs on average: a seed costs a fifth of what drawing them one choice at a time does.
+    for seed in range(examples(15) * FACTOR):
+        assert_all_is_well(play(format, Seeded(seed), focus=TRIGGERS))
+
+
+@searching(50)
+@given(world=worlds("iceberg", BRANCHES))
+def test_iceberg_rows_of_a_branch_are_there_once_and_main_has_none(world: World) -> None:
+    assert isinstance(world.table, SimulatedIceberg)
+    ours = {row for job in world.jobs for row in job.input.expected()}
+    main = world.files.rows_in(world.table.main_files())
+    assert_all_is_well(world)
+    assert not ours & set(main)
+
+
+@searching(100)
+@given(world=worlds("lance", OVERWRITES))
+def test_lance_overwrites_leave_the_rows_of_the_last_epoch_and_what_strangers_append_after_it(world: World) -> None:
+    assert_all_is_well(world)
+
+
+@searching(100)
 @given(world=worlds("lance", TASKS))
 def test_rival_tries_drivers_and_closers_count_each_row_once(world: World) -> None:
     assert_all_is_well(world)
@@ -87,6 +127,8 @@ def test_a_seed_is_the_whole_example(format: Format) -> None:
 
 
 def test_no_thread_outlives_its_example() -> None:
+    # The event loop of steps is one for a process, begins with the first call, and stays.
+    play("lance", Seeded(0)).scheduler.close()
     before = threading.active_count()
     for seed in range(10):
         play("lance", Seeded(seed)).scheduler.close()

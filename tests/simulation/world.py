@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from hypothesis.vendor.pretty import RepresentationPrinter
 
+from checkpoint_operator.commit.iceberg_audit import Staged
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_operator.deletion import DeletionOutcome
 from checkpoint_protocol.identity import EpochKey
@@ -42,6 +44,9 @@ class Job:
     ever_failing: frozenset[int] = frozenset()
     path: str = "in"
     edited_away: dict[str, Input] = field(default_factory=dict)
+    #: Its epochs begin by a trigger, each with so many new files at the most. Its runners go on until that is taken out.
+    most_files: int | None = None
+    is_over: bool = False
 
     def edit_source(self, path: str, other: Input) -> None:
         """Let the manifest say another source; drivers that were told the old one go on with that."""
@@ -53,6 +58,10 @@ class Job:
         self.epoch_ends.append(len(self.input.sizes))
         self.input.sizes += [rows] if rows else []
         self.run_nonce = str(len(self.epoch_ends) + 1)
+
+    def let_a_file_come(self, rows: int) -> None:
+        """Give the source a file that nobody has asked an epoch for. How old it looks has nothing to do with when it comes."""
+        self.input.sizes.append(rows)
 
     def expected_of(self, epoch: int) -> Counter[Row]:
         """Return the rows of one epoch."""
@@ -100,6 +109,17 @@ class World:
     #: Whether a deletion keeps the records of what is committed, and how many objects of the first write's name came before.
     retains: bool = False
     objects_gone: int = 0
+    #: Whether the writes overwrite the table, with what others have put there.
+    overwrites: bool = False
+    #: Whether they overwrite what strangers have put under their numbers, and what they have put before.
+    overwrites_where: bool = False
+    #: Whether rows wait for an audit before they are committed, and what has passed, with its key.
+    audits: bool = False
+    passed: dict[Staged, str] = field(default_factory=dict)
+    #: Whether they go to a branch, which the first commit makes.
+    branches: bool = False
+    #: Whether the writes upsert by the number of the input row.
+    upserts: bool = False
     scheduler: Scheduler = field(default_factory=Scheduler)
     files: DataFiles = field(default_factory=DataFiles)
     jobs: list[Job] = field(default_factory=list)
@@ -122,6 +142,17 @@ class World:
         self.store = self.parts.store_port(self.raw_store)
         kind = SimulatedIceberg if self.format == "iceberg" else SimulatedLance
         self.table = kind(self.scheduler, self.files)
+        self.table.shared_keys = self._shared_keys
+
+    def let_writes_go_to_a_branch(self) -> None:
+        assert isinstance(self.table, SimulatedIceberg)
+        self.branches = True
+        self.table.versions[-1] = replace(self.table.metadata, branch="missing")
+
+    def _shared_keys(self) -> Sequence[int]:
+        if not (self.upserts or self.overwrites_where):
+            return ()
+        return sorted({number for job in self.jobs for number, _ in job.input.expected()})
 
     def add_job(self, sizes: list[int], *, explodes: bool = False, waits: bool = False) -> Job:
         number = len(self.jobs) + 1

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkpoint_operator.commit.iceberg_audited_table import PyicebergAuditedTable
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
+from checkpoint_operator.commit.lance_added_table import PylanceColumns
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.ports import Sink
 from checkpoint_operator.sink_formats.registry import open_sink
@@ -77,22 +79,65 @@ class DyingIcebergTable(PyicebergTable):
         return self.effects.around("swap", lambda: super(DyingIcebergTable, self).swap(*args))
 
 
+class DyingAuditedTable(PyicebergAuditedTable):
+    """The real table of a sink with an audit; each request is an effect."""
+
+    effects: Effects
+
+    def stage(self, *args: Any) -> Any:
+        return self.effects.around("stage", lambda: super(DyingAuditedTable, self).stage(*args))
+
+    def publish(self, *args: Any) -> Any:
+        return self.effects.around("publish", lambda: super(DyingAuditedTable, self).publish(*args))
+
+    def swap(self, *args: Any) -> Any:
+        return self.effects.around("swap", lambda: super(DyingAuditedTable, self).swap(*args))
+
+
 class DyingLanceTable(PylanceTable):
-    """The real dataset; each append and each fence is an effect."""
+    """The real dataset; each request is an effect."""
 
     effects: Effects
 
     def append(self, *args: Any) -> Any:
         return self.effects.around("append", lambda: super(DyingLanceTable, self).append(*args))
 
+    def update(self, *args: Any) -> Any:
+        return self.effects.around("update", lambda: super(DyingLanceTable, self).update(*args))
+
+    def swap(self, *args: Any) -> Any:
+        return self.effects.around("swap", lambda: super(DyingLanceTable, self).swap(*args))
+
     def fence(self, *args: Any) -> Any:
         return self.effects.around("fence", lambda: super(DyingLanceTable, self).fence(*args))
+
+
+class DyingLanceColumns(PylanceColumns):
+    """The real dataset whose rows get columns; each request is an effect."""
+
+    effects: Effects
+
+    def add_columns(self, *args: Any) -> Any:
+        return self.effects.around("add columns", lambda: super(DyingLanceColumns, self).add_columns(*args))
+
+    def replace(self, *args: Any) -> Any:
+        return self.effects.around("replace", lambda: super(DyingLanceColumns, self).replace(*args))
+
+    def clear_staged(self, *args: Any) -> Any:
+        return self.effects.around("clear", lambda: super(DyingLanceColumns, self).clear_staged(*args))
 
 
 def dying_sink(manifest: CheckpointedWrite, settings: Settings, effects: Effects) -> Sink:
     """Return the production sink over a table whose requests are effects."""
     sink: Any = open_sink(manifest.spec.sink, settings)
-    sink.table.__class__ = DyingIcebergTable if isinstance(sink.table, PyicebergTable) else DyingLanceTable
-    sink.table.effects = effects
+    table = sink.inner.table if manifest.spec.sink.mode == "Upsert" else sink.table
+    kinds = {
+        PyicebergTable: DyingIcebergTable,
+        PyicebergAuditedTable: DyingAuditedTable,
+        PylanceTable: DyingLanceTable,
+        PylanceColumns: DyingLanceColumns,
+    }
+    table.__class__ = kinds[type(table)]
+    table.effects = effects
     sink_as_port: Sink = sink
     return sink_as_port

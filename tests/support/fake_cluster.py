@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,10 +23,12 @@ from checkpoint_operator.cluster.pods import (
     EPOCH_LABEL,
     EXECUTOR_CONTAINER,
     ROLE_LABEL,
+    STAGE_LABEL,
     UID_LABEL,
 )
 from checkpoint_operator.status_model import UNOBSERVED
 from checkpoint_protocol import reasons
+from checkpoint_protocol.advice import DriverPhase, DriverProgress, StartedAs, encode_advice
 from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
@@ -38,6 +41,7 @@ from checkpoint_spark.attempt import run_attempt
 from checkpoint_spark.driver import family_of
 from checkpoint_spark.executor import execute_order
 from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE, authenticated
+from checkpoint_spark.waiting import Keep, await_next
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -139,13 +143,14 @@ class FakeApi:
             if namespace in (None, place[0]) and (pod["metadata"].get("labels") or {}).get(ROLE_LABEL) == DRIVER_CONTAINER
         ]
 
-    def list_executor_pods(self, namespace: str, labels: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+    def list_executor_pods(self, namespace: str, labels: Mapping[str, str | None]) -> Sequence[Mapping[str, Any]]:
         self._ask("list pods")
         chosen = {**labels, ROLE_LABEL: EXECUTOR_CONTAINER}
         return [
             pod
             for place, pod in self.pods.items()
-            if place[0] == namespace and chosen.items() <= (pod["metadata"].get("labels") or {}).items()
+            if place[0] == namespace
+            and all((pod["metadata"].get("labels") or {}).get(name) == value for name, value in chosen.items())
         ]
 
     def try_pod(self, namespace: str, pod: Mapping[str, Any]) -> str | None:
@@ -295,6 +300,12 @@ class FakeKubelet:
     #: What a pod's status becomes instead of running its driver; by attempt.
     instead: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     threads: list[threading.Thread] = field(default_factory=list)
+    #: Of the drivers, those that wait for the next epoch.
+    waiting: set[str] = field(default_factory=set)
+
+    @property
+    def only_waits(self) -> bool:
+        return sum(thread.is_alive() for thread in self.threads) <= len(self.waiting)
 
     def run(self, pod: dict[str, Any]) -> None:
         attempt = int(pod["metadata"]["labels"][ATTEMPT_LABEL])
@@ -321,12 +332,14 @@ class FakeKubelet:
         given = next((item["value"] for item in container["env"] if item["name"] == RECORD_KEYS_VARIABLE), None)
         keys = WriteKeys.model_validate_json(given) if given is not None else None
         store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
-        ledger = Ledger(authenticated(store, keys), EpochKey(labels[UID_LABEL], int(labels[EPOCH_LABEL])))
+        key = EpochKey(labels[UID_LABEL], int(labels[EPOCH_LABEL]), labels.get(STAGE_LABEL, ""))
+        ledger = Ledger(authenticated(store, keys), key)
         code, reason = 0, "Completed"
         steps_code._in_use = None  # a pod is a new process, and these threads are one
         try:
             run_attempt(ledger, attempt, self.settings.for_drivers(), 2, partial(self._run_tasks, keys))
             self.after_all()
+            self._go_on(pod, ledger, attempt, keys)
         except Killed as killed:
             code, reason = 137, str(killed) or "Error"
         except Superseded:
@@ -340,6 +353,38 @@ class FakeKubelet:
             )
         ended = {"name": "driver", "state": {"terminated": {"exitCode": code, "reason": reason}}}
         self.api.set_pod_status(pod, {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [ended]})
+
+    def _go_on(self, pod: dict[str, Any], ledger: Ledger, attempt: int, keys: WriteKeys | None) -> None:
+        """Wait for the next epochs, and do them, as a driver does that is told to; until its pod is deleted."""
+        arguments = pod["spec"]["containers"][0]["args"]
+        if "--keep" not in arguments:
+            return
+        seconds, digest = (arguments[arguments.index(name) + 1] for name in ("--keep", "--driver-digest"))
+        keep = Keep(float(seconds), digest)
+        store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
+        started_as, metadata = StartedAs(epoch=ledger.key.epoch, attempt=attempt), pod["metadata"]
+
+        def tell(phase: DriverPhase) -> None:
+            progress = DriverProgress(attempt=attempt, phase=phase, started_as=started_as)
+            store.overwrite(ledger.at.progress(attempt), encode_advice(progress))
+
+        def sleep(_: float) -> None:
+            time.sleep(0.01)
+            if (metadata["namespace"], metadata["name"]) not in self.api.pods:
+                raise Killed
+
+        while True:
+            tell("Waiting")
+            self.waiting.add(metadata["name"])
+            try:
+                following = await_next(ledger, attempt, keep, sleep=sleep)
+            finally:
+                self.waiting.remove(metadata["name"])
+            if following is None:
+                return
+            ledger, attempt = Ledger(ledger.store, following), 1
+            tell("Planning")
+            run_attempt(ledger, attempt, self.settings.for_drivers(), 2, partial(self._run_tasks, keys))
 
     def _run_tasks(self, keys: WriteKeys | None, orders: Sequence[str]) -> None:
         for number, order in enumerate(orders):

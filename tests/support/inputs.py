@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.port import FileReader
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.records import InputRecord, LaunchRecord
 from checkpoint_spark.input import Earlier, earlier_of, take_of_files
 
 
-def input_of_files(launch: LaunchRecord, reader: FileReader, identify: Callable[[str], str], earlier: Earlier) -> InputRecord:
+def input_of_files(
+    launch: LaunchRecord,
+    reader: FileReader,
+    identify: Callable[[str], str],
+    earlier: Earlier,
+    found: Sequence[FoundFile] = (),
+    left: int = 0,
+) -> InputRecord:
     """Return what an epoch takes of the files that a reader describes whatever was found."""
-    taken = take_of_files(launch, reader, (), identify, earlier_of(earlier, 0, launch))
-    return InputRecord(token=new_token(), files=taken.files, arrow_schema=encode_schema(taken.schema))
+    taken = take_of_files(launch, reader, found, identify, earlier_of(earlier, 0, launch))
+    return InputRecord(token=new_token(), files=taken.files, arrow_schema=encode_schema(taken.schema), left=left)

@@ -38,17 +38,43 @@ def manifest(**changes: Any) -> dict[str, Any]:
 
 
 _ICEBERG: Final = {"catalog": "c", "table": "a.b"}
+_STEPS: Final = [{"call": "a:b", "input": "row"}]
+_ADDED: Final = {"lance": {"uri": "/x"}, "mode": "AddColumns", "columns": ["a"]}
 _ICEBERG_SOURCE: Final = {"iceberg": {"catalog": "c", "table": "a.b"}}
 _STEP: Final = {"call": "m:f"}
 
 _CSV: Final = {"format": "csv", "paths": ["/in"]}
 _PARQUET: Final = {"format": "parquet", "paths": ["/in"]}
+_BINARY: Final = {"format": "binary", "paths": ["/in"]}
 _ORC: Final = {"format": "orc", "paths": ["/in"], "keyColumns": ["id"]}
+_KAFKA: Final = {"bootstrapServers": ["broker-1:9092", "[::1]:9093"], "topics": ["orders"], "format": "raw"}
+_KAFKA_JSON: Final = {**_KAFKA, "format": "json"}
+_PATTERN: Final = {"bootstrapServers": ["b:1"], "pattern": "orders-.*", "format": "json"}
 _JDBC: Final = {"format": "jdbc", "keyColumns": ["id"]}
 _PROGRAM: Final = {"call": "jobs.nightly:main", "keyColumns": ["id", "day"]}
 
+_STAGES: Final = [{"name": "parse", "steps": [_STEP]}, {"name": "embed", "steps": [_STEP]}]
+_ALL: Final = {"name": "sum", "kind": "Aggregate", "steps": [{"call": "m:f", "input": "pandas"}]}
+_AGGREGATE: Final = {**_ALL, "keyBy": ["author", "year"], "buckets": 50}
+
 GOOD: Final[dict[str, dict[str, Any]]] = {
     "the smallest": {},
+    "stages": {"spec__stages": _STAGES},
+    "stages that are done together": {
+        "spec__stages": [{"name": "clean", "steps": [_STEP], "checkpoint": False, "code": ["docs", "a.b"]}, *_STAGES]
+    },
+    "rows of a key together": {
+        "spec__stages": [*_STAGES, _AGGREGATE, {"name": "c", "steps": [{"call": "m:f", "input": "row"}]}],
+        "spec__onRowError": "Quarantine",
+    },
+    "all rows together, in the table's stage": {"spec__stages": [{**_STAGES[0], "checkpoint": False}, {**_ALL, "buckets": None}]},
+    "stages that are done anew": {"spec__stages": _STAGES, "spec__reset": {"stages": ["embed"], "nonce": "2"}},
+    "results of calls kept after a stage of batches": {
+        "spec__stages": [
+            {"name": "a", "steps": [_STEP]},
+            {"name": "b", "steps": [{"call": "m:f", "input": "row", "memo": True}]},
+        ]
+    },
     "a name as long as may be": {"metadata__name": "a" * 45},
     "results of calls kept": {"spec__steps": [{"call": "m:f", "input": "row", "memo": True}]},
     "several paths": {"spec__source__files__paths": ["/a", "s3://b/c"]},
@@ -64,9 +90,31 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__steps": [{"call": "m:f", "name": None}],
     },
     "null in place of the other sources": {
-        "spec__source": {"files": _CSV, "iceberg": None, "lance": None, "spark": None, "program": None, "union": None}
+        "spec__source": {
+            "files": _CSV,
+            "iceberg": None,
+            "lance": None,
+            "kafka": None,
+            "spark": None,
+            "program": None,
+            "union": None,
+        }
     },
     "null in place of the other sinks": {"spec__sink": {"iceberg": None, "lance": {"uri": "/x"}, "none": None}},
+    "topics": {"spec__source": {"kafka": _KAFKA, "columns": ["key", "value"], "where": "offset > 3"}},
+    "topics that are JSON": {
+        "spec__source": {
+            "kafka": {
+                **_KAFKA_JSON,
+                "types": {"at": "timestamp[us]"},
+                "metadata": ["offset", "key"],
+                "startingOffsets": "Latest",
+                "maxOffsets": 1000,
+                "splitSize": "1Mi",
+            }
+        }
+    },
+    "topics by a pattern": {"spec__source": {"kafka": {**_PATTERN, "onLost": "Skip"}}, "spec__onRowError": "Quarantine"},
     "what only Spark reads": {"spec__source": {"spark": _ORC}},
     "files by keys": {"spec__source": {"spark": {"format": "csv", "paths": ["/in"], "keyColumns": ["id"]}}},
     "several paths for Spark": {"spec__source": {"spark": {**_ORC, "paths": ["/a", "/b"]}}},
@@ -115,6 +163,13 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
             "schema": "Same",
         },
         "spec__source__columns": ["id", "größe", ""],
+    },
+    "files that are a row each": {
+        "spec__source": {
+            "files": {"format": "binary", "paths": ["s3://b/images/*.png"], "splitSize": "64Mi", "compression": "Auto"},
+            "columns": ["path", "content"],
+            "where": "size > 0",
+        }
     },
     "compressed JSON": {"spec__source__files": {"format": "json", "paths": ["/in"], "compression": "None"}},
     "rows that fail": {
@@ -182,9 +237,70 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
             "iceberg": _ICEBERG,
             "create": True,
             "mode": "Append",
-            "partitionBy": [{"column": "day", "transform": "month"}, {"column": "origin"}],
+            "partitionBy": [
+                {"column": "day", "transform": "month"},
+                {"column": "origin"},
+                {"column": "flight", "transform": "bucket[16]"},
+                {"column": "tailnum", "transform": "truncate[4]"},
+            ],
             "targetFileSize": "64Mi",
         }
+    },
+    "a table that is upserted": {"spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert", "upsertKeys": ["day", "straße"]}},
+    "a dataset that is upserted": {"spec__sink": {"lance": {"uri": "/x"}, "mode": "Upsert", "upsertKeys": ["id"]}},
+    "an upsert that takes the last of several rows": {
+        "spec__sink": {
+            "iceberg": _ICEBERG,
+            "mode": "Upsert",
+            "upsertKeys": ["id"],
+            "whenMatched": "Ignore",
+            "onDuplicate": "Last",
+            "orderBy": "changed",
+        }
+    },
+    "rows that are deleted by their keys": {
+        "spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Delete"}
+    },
+    "a branch and a tag of a table": {
+        "spec__sink": {
+            "iceberg": {
+                **_ICEBERG,
+                "branch": "prüfung/täglich",
+                "tag": "lauf-{epoch}",
+                "snapshotProperties": {"owner": "team a", "added": "Österreich"},
+            }
+        }
+    },
+    "a dataset with a tag that is made in a way of its own": {
+        "spec__sink": {
+            "lance": {
+                "uri": "s3://bucket/images.lance",
+                "tag": "v1.{epoch}-images",
+                "create": {
+                    "dataStorageVersion": "2.1",
+                    "enableStableRowIds": True,
+                    "blobColumns": ["image"],
+                    "vectorColumns": {"embedding": {"dimension": 768}, "hash": {"dimension": 16, "type": "uint8"}},
+                },
+            },
+            "create": True,
+        }
+    },
+    "a table that is overwritten": {"spec__sink": {"iceberg": _ICEBERG, "mode": "OverwriteAll", "onConcurrent": "Replace"}},
+    "rows that are audited": {"spec__sink": {"iceberg": _ICEBERG, "audit": "checks.flights:no_gaps"}},
+    "partitions that are overwritten": {"spec__sink": {"iceberg": _ICEBERG, "mode": "OverwritePartitions"}},
+    "rows that are overwritten": {
+        "spec__sink": {"iceberg": _ICEBERG, "mode": "OverwriteWhere", "where": "land = 'Österreich' and not day is null"}
+    },
+    "columns that rows get": {
+        "spec__source": {"lance": {"uri": "s3://b/rows.lance"}, "where": "day >= '2026-11-24'"},
+        "spec__steps": [{"call": "a:b", "input": "row"}],
+        "spec__sink": {
+            "lance": {"uri": "s3://b/rows.lance", "create": {"vectorColumns": {"vektor": {"dimension": 768}}}},
+            "mode": "AddColumns",
+            "columns": ["vektor", "länge"],
+            "only": "All",
+        },
     },
     "sizes in all units": {
         "spec__source__files__splitSize": "1",
@@ -231,6 +347,23 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__executor": {"instances": 10_000, "cores": 1, "template": {"spec": {}}},
         "spec__sparkConf": {"spark.speculation": "true"},
     },
+    "executors with GPUs that some tasks share": {"spec__executor": {"gpus": 2, "tasksPerExecutor": 8, "cores": 4}},
+    "tasks with several GPUs each": {"spec__executor": {"gpus": 4, "tasksPerExecutor": 2, "gpuResource": "amd.com/gpu"}},
+    "more tasks than cores": {"spec__executor": {"cores": 1, "tasksPerExecutor": 1024, "gpus": 0}},
+    "executors by need": {"spec__executor": {"minInstances": 0, "instances": 4, "gpus": 64}},
+    "executors by need, as many as ever": {"spec__executor": {"minInstances": 4, "instances": 4}},
+    "null for what is not said of executors": {
+        "spec__executor": {"instances": None, "minInstances": None, "tasksPerExecutor": None, "gpus": 1}
+    },
+    "a trigger by time": {"spec__trigger": {"every": "10s", "atMost": {"files": 5, "bytes": "5Gi"}}},
+    "a trigger by cron": {
+        "spec__trigger": {
+            "cron": "*/5 3-6 * * MON",
+            "timeZone": "America/Argentina/Ushuaia",
+            "atLeast": {"bytes": 1, "orAfter": "1h"},
+            "keepDriver": "10m",
+        }
+    },
     "all the switches": {
         "spec__suspend": True,
         "spec__backoffLimit": 0,
@@ -245,6 +378,54 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
 }
 
 BAD: Final[dict[str, dict[str, Any]]] = {
+    # triggers
+    "a trigger without a schedule": {"spec__trigger": {"atMost": {"files": 1}}},
+    "a trigger with two schedules": {"spec__trigger": {"every": "5m", "cron": "0 3 * * *"}},
+    "a trigger without a pause": {"spec__trigger": {"every": "0.5s"}},
+    "a schedule of four fields": {"spec__trigger": {"cron": "0 3 * *"}},
+    "a time zone without cron": {"spec__trigger": {"every": "5m", "timeZone": "UTC"}},
+    "a driver that is kept for no time": {"spec__trigger": {"every": "5m", "keepDriver": "0s"}},
+    "at most of nothing": {"spec__trigger": {"every": "5m", "atMost": {}}},
+    "at most no files": {"spec__trigger": {"every": "5m", "atMost": {"files": 0}}},
+    "at least of nothing": {"spec__trigger": {"every": "5m", "atLeast": {"orAfter": "1h"}}},
+    "a trigger and a time to live": {"spec__trigger": {"every": "5m"}, "spec__ttlSecondsAfterFinished": 5},
+    "a trigger of a write that overwrites": {"spec__trigger": {"every": "5m"}, "spec__sink__mode": "OverwriteAll"},
+    "at most of a table": {
+        "spec__source": {"lance": {"uri": "s3://b/x.lance"}},
+        "spec__trigger": {"every": "5m", "atMost": {"files": 1}},
+    },
+    "at least of rows known by keys": {
+        "spec__source": {"spark": {"format": "orc", "paths": ["/a"], "keyColumns": ["id"]}},
+        "spec__trigger": {"every": "5m", "atLeast": {"files": 1}},
+    },
+    "a trigger of stages": {"spec__trigger": {"every": "5m"}, "spec__stages": _STAGES},
+    # stages
+    "stages beside steps": {"spec__stages": _STAGES, "spec__steps": [_STEP]},
+    "two stages of one name": {"spec__stages": [*_STAGES, _STAGES[0]]},
+    "a last stage that keeps nothing": {"spec__stages": [*_STAGES, {"name": "c", "steps": [_STEP], "checkpoint": False}]},
+    "a stage without steps": {"spec__stages": [{"name": "a", "steps": []}]},
+    "a stage with capitals": {"spec__stages": [{"name": "Parse", "steps": [_STEP]}]},
+    "a stage of too long a name": {"spec__stages": [{"name": "a" * 33, "steps": [_STEP]}]},
+    "a file in place of a module": {"spec__stages": [{"name": "a", "steps": [_STEP], "code": ["a/b.py"]}]},
+    "too many stages": {"spec__stages": [{"name": f"a{number}", "steps": [_STEP]} for number in range(17)]},
+    "a stage of unknown kind": {"spec__stages": [{**_STAGES[0], "kind": "Reduce"}]},
+    "keys of rows that do not come together": {"spec__stages": [{**_STAGES[0], "keyBy": ["a"]}]},
+    "buckets of rows that do not come together": {"spec__stages": [{**_STAGES[0], "buckets": 5}]},
+    "buckets without keys": {"spec__stages": [{**_ALL, "buckets": 5}]},
+    "no buckets": {"spec__stages": [{**_AGGREGATE, "buckets": 0}]},
+    "a key named twice": {"spec__stages": [{**_AGGREGATE, "keyBy": ["a", "a"]}]},
+    "rows that come together and are not kept": {"spec__stages": [{**_AGGREGATE, "checkpoint": False}, *_STAGES]},
+    "rows of a key one by one": {"spec__stages": [{**_AGGREGATE, "steps": [{"call": "m:f", "input": "row"}]}]},
+    "rows of a key in parts": {"spec__stages": [{**_AGGREGATE, "steps": [{"call": "m:f", "batchSize": 5}]}]},
+    "the name of a shuffle": {"spec__stages": [{"name": "sum-shuffle", "steps": [_STEP]}, _AGGREGATE]},
+    "a reset of no stage": {"spec__stages": _STAGES, "spec__reset": {"stages": ["other"], "nonce": "2"}},
+    "a reset without stages": {"spec__reset": {"stages": ["parse"], "nonce": "2"}},
+    "a reset without a nonce": {"spec__stages": _STAGES, "spec__reset": {"stages": ["parse"], "nonce": ""}},
+    "rows of stages tried again": {
+        "spec__stages": _STAGES,
+        "spec__onRowError": "Quarantine",
+        "spec__quarantine": {"retry": "Also"},
+    },
     # names
     "a name that is too long": {"metadata__name": "a" * 46},
     "a name with a dot": {"metadata__name": "a.b"},
@@ -317,6 +498,16 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "too few executors": {"spec__executor": {"instances": -1}},
     "too many executors": {"spec__executor": {"instances": 10_001}},
     "no cores": {"spec__driver": {"cores": 0}},
+    "fewest executors and no most": {"spec__executor": {"minInstances": 1}},
+    "more executors at the least than at the most": {"spec__executor": {"minInstances": 3, "instances": 2}},
+    "fewer executors than none": {"spec__executor": {"minInstances": -1, "instances": 2}},
+    "GPUs without executors": {"spec__executor": {"gpus": 1, "instances": 0}},
+    "fewer GPUs than none": {"spec__executor": {"gpus": -1}},
+    "GPUs that tasks cannot share": {"spec__executor": {"gpus": 2, "tasksPerExecutor": 3}},
+    "tasks that GPUs cannot be given to": {"spec__executor": {"gpus": 3, "tasksPerExecutor": 2}},
+    "executors without tasks": {"spec__executor": {"tasksPerExecutor": 0}},
+    "a GPU resource without a domain": {"spec__executor": {"gpus": 1, "gpuResource": "gpu"}},
+    "a GPU resource whose name has a dot": {"spec__executor": {"gpus": 1, "gpuResource": "nvidia.com/mig-1g.5gb"}},
     "a negative limit": {"spec__backoffLimit": -1},
     "a limit that is too large": {"spec__backoffLimit": 1001},
     "no deadline at all": {"spec__activeDeadlineSeconds": 0},
@@ -355,6 +546,8 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a format of files that only Spark reads": {"spec__source__files__format": "orc"},
     "a format in the wrong case": {"spec__source__files__format": "CSV"},
     "a format that is no word": {"spec__source": {"spark": {**_ORC, "format": "x ml"}}},
+    "a program of rows by key and of a stream": {"spec__source": {"program": {**_PROGRAM, "stream": {}}}},
+    "a program without keys": {"spec__source": {"program": {"call": "jobs:main"}}},
     "neither format nor table": {"spec__source": {"spark": {"paths": ["/a"], "keyColumns": ["a"]}}},
     "both format and table": {"spec__source": {"spark": {**_JDBC, "table": "a.b"}}},
     "a table with paths": {"spec__source": {"spark": {"table": "a.b", "paths": ["/a"], "keyColumns": ["a"]}}},
@@ -373,6 +566,9 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "an unknown rule for columns": {"spec__source__files__schema": "Merge"},
     "how to read CSV, of JSON": {"spec__source__files": {"format": "json", "paths": ["/a"], "csv": {}}},
     "types of Parquet": {"spec__source__files": {**_PARQUET, "types": {"a": "int64"}}},
+    "types of binary files": {"spec__source__files": {**_BINARY, "types": {"content": "string"}}},
+    "a compression of binary files": {"spec__source__files": {**_BINARY, "compression": "Gzip"}},
+    "options of CSV for binary files": {"spec__source__files": {**_BINARY, "csv": {}}},
     "a compression of Parquet": {"spec__source__files": {**_PARQUET, "compression": "Gzip"}},
     "an output without columns": {"spec__steps": [{"call": "m:f", "output": {}}]},
     "an output without types": {"spec__steps": [{"call": "m:f", "output": ["id"]}]},
@@ -397,6 +593,9 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "an unknown transform": {
         "spec__sink": {"iceberg": _ICEBERG, "create": True, "partitionBy": [{"column": "a", "transform": "bucket"}]}
     },
+    "a bucket transform without buckets": {
+        "spec__sink": {"iceberg": _ICEBERG, "create": True, "partitionBy": [{"column": "a", "transform": "bucket[0]"}]}
+    },
     "an image with a space": {"spec__image": "a b"},
     "an image without a name": {"spec__image": ""},
     "an image name that is too long": {"spec__image": "a" * 513},
@@ -410,6 +609,19 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a null source": {"spec__source": {"files": None}},
     "files and a table": {"spec__source": {"files": _CSV, **_ICEBERG_SOURCE}},
     "two source tables": {"spec__source": {**_ICEBERG_SOURCE, "lance": {"uri": "/a"}}},
+    "topics beside files": {"spec__source": {"files": _CSV, "kafka": _KAFKA}},
+    "topics in a union": {"spec__source": {"union": [{"files": _CSV}, {"kafka": _KAFKA}]}},
+    "neither topics nor a pattern": {"spec__source": {"kafka": {"bootstrapServers": ["b:1"], "format": "raw"}}},
+    "topics and a pattern": {"spec__source": {"kafka": {**_KAFKA, "pattern": "x"}}},
+    "a topic twice": {"spec__source": {"kafka": {**_KAFKA, "topics": ["a", "a"]}}},
+    "a topic of another name than topics have": {"spec__source": {"kafka": {**_KAFKA, "topics": ["a b"]}}},
+    "no broker": {"spec__source": {"kafka": {**_KAFKA, "bootstrapServers": []}}},
+    "a broker without a port": {"spec__source": {"kafka": {**_KAFKA, "bootstrapServers": ["broker"]}}},
+    "types of raw records": {"spec__source": {"kafka": {**_KAFKA, "types": {"a": "int64"}}}},
+    "metadata of raw records": {"spec__source": {"kafka": {**_KAFKA, "metadata": ["offset"]}}},
+    "metadata that records do not have": {"spec__source": {"kafka": {**_KAFKA_JSON, "metadata": ["age"]}}},
+    "lost records that are passed over in silence": {"spec__source": {"kafka": {**_KAFKA, "onLost": "Skip"}}},
+    "no offsets at all": {"spec__source": {"kafka": {**_KAFKA, "maxOffsets": 0}}},
     "a union beside files": {"spec__source": {"files": _CSV, "union": [{"files": _CSV}, _ICEBERG_SOURCE]}},
     "a member of nothing": {"spec__source": {"union": [{"files": _CSV}, {}]}},
     "a member of two": {"spec__source": {"union": [{"files": _CSV}, {"files": _CSV, **_ICEBERG_SOURCE}]}},
@@ -432,14 +644,145 @@ BAD: Final[dict[str, dict[str, Any]]] = {
         "spec__source": {"lance": {"uri": "/x"}},
         "spec__sink": {"lance": {"uri": "/x"}},
     },
+    "columns for rows of another dataset": {
+        "spec__source": {"lance": {"uri": "/y"}},
+        "spec__steps": _STEPS,
+        "spec__sink": _ADDED,
+    },
+    "columns for rows of files": {"spec__steps": _STEPS, "spec__sink": _ADDED},
+    "columns for rows of an old version": {
+        "spec__source": {"lance": {"uri": "/x", "version": 3}},
+        "spec__steps": _STEPS,
+        "spec__sink": _ADDED,
+    },
+    "columns that nothing makes": {"spec__source": {"lance": {"uri": "/x"}}, "spec__sink": _ADDED},
+    "columns without names": {
+        "spec__source": {"lance": {"uri": "/x"}},
+        "spec__steps": _STEPS,
+        "spec__sink": {"lance": {"uri": "/x"}, "mode": "AddColumns"},
+    },
+    "a column that is named twice to be added": {
+        "spec__source": {"lance": {"uri": "/x"}},
+        "spec__steps": _STEPS,
+        "spec__sink": {**_ADDED, "columns": ["a", "a"]},
+    },
+    "columns of an append": {"spec__sink": {"iceberg": _ICEBERG, "columns": ["a"]}},
+    "only some rows of an append": {"spec__sink": {"iceberg": _ICEBERG, "only": "All"}},
+    "columns for rows of an Iceberg table": {
+        "spec__source": {"lance": {"uri": "/x"}},
+        "spec__steps": _STEPS,
+        "spec__sink": {"iceberg": _ICEBERG, "mode": "AddColumns", "columns": ["a"]},
+    },
+    "columns for rows that are made": {
+        "spec__source": {"lance": {"uri": "/x"}},
+        "spec__steps": _STEPS,
+        "spec__sink": {**_ADDED, "create": True},
+    },
+    "columns in place of those of others": {
+        "spec__source": {"lance": {"uri": "/x"}},
+        "spec__steps": _STEPS,
+        "spec__sink": {**_ADDED, "onConcurrent": "Replace"},
+    },
+    "columns in a storage version of their own": {
+        "spec__source": {"lance": {"uri": "/x"}},
+        "spec__steps": _STEPS,
+        "spec__sink": {**_ADDED, "lance": {"uri": "/x", "create": {"dataStorageVersion": "2.1"}}},
+    },
+    "columns for rows that failed": {
+        "spec__source": {"lance": {"uri": "/x"}},
+        "spec__steps": _STEPS,
+        "spec__sink": _ADDED,
+        "spec__onRowError": "Quarantine",
+        "spec__quarantine": {"retry": "Also"},
+    },
     "two places of code": {"spec__code": {"path": "/code", "uri": "s3://bucket/flights.py"}},
     "three places of code": {"spec__code": {"path": "/c", "configMap": {"name": "c"}, "uri": "s3://bucket/flights.py"}},
     "no kind of sink": {"spec__sink": {"create": True}},
     "a null sink": {"spec__sink": {"iceberg": None}},
     "two sinks": {"spec__sink": {"iceberg": _ICEBERG, "none": {}}},
     "two other sinks": {"spec__sink": {"lance": {"uri": "/x"}, "none": {}}},
+    "a tag with the name of the branch": {"spec__sink": {"iceberg": {**_ICEBERG, "branch": "a", "tag": "a"}}},
+    "a tag with the name of main": {"spec__sink": {"iceberg": {**_ICEBERG, "branch": "a", "tag": "main"}}},
+    "an unknown variable in a tag": {"spec__sink": {"iceberg": {**_ICEBERG, "tag": "run-{attempt}"}}},
+    "a branch with the name of an audit": {"spec__sink": {"iceberg": {**_ICEBERG, "branch": "cw-audit-a"}}},
+    "a tag with the name of an audit": {"spec__sink": {"iceberg": {**_ICEBERG, "tag": "cw-audit-{epoch}"}}},
+    "an audit that is no function": {"spec__sink": {"iceberg": _ICEBERG, "audit": "checks.py"}},
+    "an audit of a dataset": {"spec__sink": {"lance": {"uri": "/x"}, "audit": "checks:run"}},
+    "an audit of no table": {"spec__sink": {"none": {}, "audit": "checks:run"}},
+    "a branch without a name": {"spec__sink": {"iceberg": {**_ICEBERG, "branch": ""}}},
+    "a count of Iceberg's as a property": {"spec__sink": {"iceberg": {**_ICEBERG, "snapshotProperties": {"added-records": "5"}}}},
+    "the key of the commit as a property": {
+        "spec__sink": {"iceberg": {**_ICEBERG, "snapshotProperties": {"checkpointed-write.key": "a/1"}}}
+    },
+    "a property without a name": {"spec__sink": {"iceberg": {**_ICEBERG, "snapshotProperties": {"": "x"}}}},
+    "a tag with a character that Lance refuses": {"spec__sink": {"lance": {"uri": "/x", "tag": "a/b"}}},
+    "a tag with two dots": {"spec__sink": {"lance": {"uri": "/x", "tag": "a..b"}}},
+    "a tag with the end of a lock": {"spec__sink": {"lance": {"uri": "/x", "tag": "a.lock"}}},
+    "how a dataset is made that is not to be": {"spec__sink": {"lance": {"uri": "/x", "create": {"enableStableRowIds": True}}}},
+    "a storage version that may not be read later": {
+        "spec__sink": {"lance": {"uri": "/x", "create": {"dataStorageVersion": "2.3"}}, "create": True}
+    },
+    "blobs that no version is chosen for": {
+        "spec__sink": {"lance": {"uri": "/x", "create": {"blobColumns": ["image"]}}, "create": True}
+    },
+    "blobs in a version that puts them elsewhere": {
+        "spec__sink": {
+            "lance": {"uri": "/x", "create": {"dataStorageVersion": "2.2", "blobColumns": ["image"]}},
+            "create": True,
+        }
+    },
+    "vectors without numbers": {
+        "spec__sink": {"lance": {"uri": "/x", "create": {"vectorColumns": {"a": {"dimension": 0}}}}, "create": True}
+    },
     "overwriting": {"spec__sink__mode": "Overwrite"},
     "a mode in the wrong case": {"spec__sink__mode": "append"},
+    "a mode that a dataset has not": {"spec__sink": {"lance": {"uri": "/x"}, "mode": "OverwritePartitions"}},
+    "an upsert without keys": {"spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert"}},
+    "an upsert of no keys": {"spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert", "upsertKeys": []}},
+    "an upsert with a key twice": {"spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert", "upsertKeys": ["id", "id"]}},
+    "keys of an append": {"spec__sink": {"iceberg": _ICEBERG, "upsertKeys": ["id"]}},
+    "matched rows of an append": {"spec__sink": {"iceberg": _ICEBERG, "whenMatched": "Ignore"}},
+    "the last row of an append": {"spec__sink": {"iceberg": _ICEBERG, "onDuplicate": "Last", "orderBy": "a"}},
+    "the last row without an order": {
+        "spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert", "upsertKeys": ["id"], "onDuplicate": "Last"}
+    },
+    "an order without the last row": {
+        "spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert", "upsertKeys": ["id"], "orderBy": "a"}
+    },
+    "the last row of those that are deleted": {
+        "spec__sink": {
+            "iceberg": _ICEBERG,
+            "mode": "Upsert",
+            "upsertKeys": ["id"],
+            "whenMatched": "Delete",
+            "onDuplicate": "Last",
+            "orderBy": "a",
+        }
+    },
+    "rows of others that an upsert is to replace": {
+        "spec__sink": {"iceberg": _ICEBERG, "mode": "Upsert", "upsertKeys": ["id"], "onConcurrent": "Replace"}
+    },
+    "an upsert of a dataset that leaves rows alone": {
+        "spec__sink": {"lance": {"uri": "/x"}, "mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Ignore"}
+    },
+    "an upsert of a dataset that takes the last of several rows": {
+        "spec__sink": {
+            "lance": {"uri": "/x"},
+            "mode": "Upsert",
+            "upsertKeys": ["id"],
+            "onDuplicate": "Last",
+            "orderBy": "at",
+        }
+    },
+    "a mode without a table": {"spec__sink": {"none": {}, "mode": "OverwriteAll"}},
+    "a condition without its mode": {"spec__sink": {"iceberg": _ICEBERG, "where": "a = 1"}},
+    "a condition that is missing": {"spec__sink": {"iceberg": _ICEBERG, "mode": "OverwriteWhere"}},
+    "rows of others that an append is to replace": {"spec__sink": {"iceberg": _ICEBERG, "onConcurrent": "Replace"}},
+    "quarantined rows of a source that is read as a whole": {
+        "spec__sink": {"iceberg": _ICEBERG, "mode": "OverwriteAll"},
+        "spec__onRowError": "Quarantine",
+        "spec__quarantine": {"retry": "Also"},
+    },
     "partitions of a dataset": {"spec__sink": {"lance": {"uri": "/x"}, "create": True, "partitionBy": [{"column": "a"}]}},
     "partitions of a table that exists": {"spec__sink": {"iceberg": _ICEBERG, "partitionBy": [{"column": "a"}]}},
     "making no table": {"spec__sink": {"none": {}, "create": True}},
@@ -498,6 +841,7 @@ FORBIDDEN_EDITS: Final[dict[str, dict[str, Any]]] = {
     "a source more": {"spec__source": {"union": [{"files": {"format": "csv", "paths": ["/in/*.csv"]}}, _ICEBERG_SOURCE]}},
     "another catalog": {"spec__sink__iceberg__catalog": "other"},
     "another table": {"spec__sink__iceberg__table": "db.flights2"},
+    "another branch": {"spec__sink__iceberg__branch": "staging"},
     "another kind of sink": {"spec__sink": {"lance": {"uri": "/x"}}},
     "no sink any more": {"spec__sink": {"none": {}}},
     "another checkpoint": {"spec__checkpoint__uri": "/other"},
@@ -512,6 +856,11 @@ ALLOWED_EDITS: Final[dict[str, dict[str, Any]]] = {
         "spec__checkpoint__interval": "5s",
         "spec__checkpoint__minimumBytes": "1",
     },
+    "a tag and what the snapshot says": {
+        "spec__sink__iceberg__tag": "run-{epoch}",
+        "spec__sink__iceberg__snapshotProperties": {"owner": "team-a"},
+    },
+    "an audit": {"spec__sink__audit": "checks:run"},
     "an emptied option": {"spec__source__files__csv": {"nullValues": []}},
     "how columns are united": {"spec__source__files__schema": "Same"},
     "types added": {"spec__source__files__types": {"a": "int64"}},
@@ -521,7 +870,7 @@ ALLOWED_EDITS: Final[dict[str, dict[str, Any]]] = {
     "pods": {
         "spec__image": "spark:2",
         "spec__driver": {"memory": "3Gi", "template": {"spec": {"nodeSelector": {"a": "b"}}}},
-        "spec__executor": {"instances": 4},
+        "spec__executor": {"instances": 4, "minInstances": 1, "gpus": 1, "tasksPerExecutor": 2},
         "spec__sparkConf": {"spark.x": "y"},
     },
     "switches": {"spec__suspend": True, "spec__backoffLimit": 9, "spec__runNonce": "2", "spec__ttlSecondsAfterFinished": 5},
@@ -533,7 +882,12 @@ ALLOWED_EDITS: Final[dict[str, dict[str, Any]]] = {
         "spec__source__where": None,
         "spec__source__iceberg": None,
         "spec__sink__lance": None,
+        "spec__sink__iceberg__branch": "main",
+        "spec__sink__iceberg__tag": None,
+        "spec__sink__iceberg__snapshotProperties": {},
         "spec__sink__mode": "Append",
+        "spec__sink__where": None,
+        "spec__sink__onConcurrent": "Fail",
         "spec__sink__create": False,
         "spec__sink__partitionBy": [],
     },

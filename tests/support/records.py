@@ -11,6 +11,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     Append,
+    CommitRecord,
     IcebergFile,
     IcebergTarget,
     InputRecord,
@@ -52,9 +53,9 @@ LANCE = LanceTarget(
 )
 
 
-def ledger_over(store: ObjectStore, pauses: list[float] | None = None) -> Ledger:
+def ledger_over(store: ObjectStore, pauses: list[float] | None = None, key: EpochKey = KEY) -> Ledger:
     """Return a fresh ledger, as another process would have it; it never sleeps."""
-    return Ledger(store, KEY, pause=pauses.append if pauses is not None else lambda _: None)
+    return Ledger(store, key, pause=pauses.append if pauses is not None else lambda _: None)
 
 
 def position_of(row: QuarantinedRow) -> Range:
@@ -125,6 +126,26 @@ def launch(
         minimum_bytes=0,
         counted=counted,
         on_replaced="Fail",
+    )
+
+
+def end_epoch(ledger: Ledger, orders: LaunchRecord | None = None, was_deleted: bool = False) -> None:
+    """Record that an epoch has ended: with the commit of what its first attempt has read, or by a deletion."""
+    ledger.attempts.put_launch(orders or launch())
+    ledger.commits.put_commit(
+        CommitRecord(
+            token=new_token(),
+            key=str(ledger.key),
+            target="t",
+            table_identity=None,
+            commit_id=None,
+            rows_read=0,
+            rows_written=0,
+            files=0,
+            attempts=1,
+            code_digests=(),
+            was_deleted=was_deleted,
+        )
     )
 
 

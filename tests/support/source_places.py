@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 
 from checkpoint_operator.catalogs import open_catalog
@@ -65,6 +67,19 @@ class IcebergSourceTable(SourceTable):
 
     def delete(self, condition: str) -> None:
         self.table().delete(condition)
+
+    def compact(self) -> None:
+        """Rewrite all data files as one, in a snapshot that says `replace`, as rewrite_data_files of Spark makes it."""
+        table = self.table()
+        rows, files = table.scan().to_arrow(), [task.file for task in table.scan().plan_files()]
+        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as rewritten:
+            for file in files:
+                rewritten.delete_data_file(file)
+            for file in _dataframe_to_data_files(transaction.table_metadata, rows, table.io):
+                rewritten.append_data_file(file)
+        # pyiceberg makes no such snapshot itself; the table has been made by nobody else.
+        metadata = Path(self.table().metadata_location.removeprefix("file://"))
+        metadata.write_text(metadata.read_text().replace('"operation":"overwrite"', '"operation":"replace"'))
 
 
 @dataclass

@@ -112,7 +112,7 @@ class StoredWrite:
             ClaimRecord(token=TOKEN, index=0, base=IcebergBase(table_uuid="the-table", snapshot_id=snapshot_id))
         )
 
-    def mark(self, commit_id: int | None = 8, rows: int = 20) -> None:
+    def record_commit(self, commit_id: int | None = 8, rows: int = 20) -> None:
         self.ledger.commits.put_commit(
             CommitRecord(
                 token=TOKEN,
@@ -136,7 +136,7 @@ class StoredWrite:
         self.seal(1)
         self.close()
         self.claim()
-        self.mark()
+        self.record_commit()
 
     def break_record(self, path: str) -> None:
         """Cut a record off in its middle, as a failing disk does."""

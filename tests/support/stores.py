@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ class MemoryStore:
 
     uri: str = "memory://checkpoints"
     objects: dict[str, bytes] = field(default_factory=dict)
+    #: When objects are put, by the clock of the store.
+    now: datetime.datetime = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    _modified: dict[str, datetime.datetime] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -24,6 +28,7 @@ class MemoryStore:
             if path in self.objects:
                 return False
             self.objects[path] = data
+            self._modified[path] = self.now
             return True
 
     def get(self, path: str, most_bytes: int) -> bytes | None:
@@ -35,7 +40,11 @@ class MemoryStore:
 
     def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
         with self._lock:
-            found = [StoredObject(path, len(data)) for path, data in self.objects.items() if path.startswith(folder)]
+            found = [
+                StoredObject(path, len(data), modified=self._modified.get(path, self.now))
+                for path, data in self.objects.items()
+                if path.startswith(folder)
+            ]
         yield from found
 
     def delete(self, paths: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from checkpoint_operator.commit.iceberg import IcebergState
-from checkpoint_operator.commit.lance import LanceState
+from checkpoint_operator.commit.lance_port import LanceState
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Retryable
@@ -36,7 +36,7 @@ class ScriptedTable:
     """What both tables share. `log` has one word for each call; `before_request` sees the world just before a request."""
 
     faults: deque[Fault] = field(default_factory=deque)
-    troubles: deque[CheckpointError | None] = field(default_factory=deque)
+    errors: deque[CheckpointError | None] = field(default_factory=deque)
     incompatibility: Rejected | CheckpointError | None = None
     exists: bool = True
     log: list[str] = field(default_factory=list)
@@ -50,10 +50,10 @@ class ScriptedTable:
         return self._late.pop(0)()
 
     def _looking(self) -> None:
-        self.log.append("look")
-        trouble = self.troubles.popleft() if self.troubles else None
-        if trouble is not None:
-            raise trouble
+        self.log.append("load")
+        error = self.errors.popleft() if self.errors else None
+        if error is not None:
+            raise error
 
     def _request(self, name: str, apply: Callable[[], RequestOutcome]) -> RequestOutcome:
         self.before_request()
@@ -95,6 +95,8 @@ class FakeIceberg(ScriptedTable):
     properties: dict[str, int] = field(default_factory=dict)
     blocked: dict[str, int] = field(default_factory=dict)
     expired: int = 0
+    #: Whether the branch is there. One that is not has main's history, which is this one.
+    has_branch: bool = True
     #: Looks that were made before, as a committer has them that was slow.
     older: deque[IcebergState] = field(default_factory=deque)
 
@@ -134,6 +136,7 @@ class FakeIceberg(ScriptedTable):
             ancestry=tuple(snapshot.id for snapshot in reversed(known)),
             ancestry_is_whole=self.expired == 0,
             is_tombstone=is_tombstone,
+            missing_branch=None if self.has_branch else "staging",
         )
 
     def find_incompatibility(self, state: IcebergState, targets: Sequence[IcebergTarget], change: Any) -> Rejected | None:
@@ -149,8 +152,9 @@ class FakeIceberg(ScriptedTable):
 
     def swap(self, state: IcebergState, key: EpochKey, change: Any) -> RequestOutcome:
         def apply() -> RequestOutcome:
-            if self._head != state.head:
+            if self._head != state.head or self.has_branch == (state.missing_branch is not None):
                 return Refused("the branch has moved")
+            self.has_branch = True
             self._add(FakeSnapshot(key.snapshot_id, state.head, str(key), _names(change.files)))
             self.properties[key.property_name] = max(key.epoch, self.properties.get(key.property_name, 0))
             return Landed(key.snapshot_id)
@@ -159,8 +163,9 @@ class FakeIceberg(ScriptedTable):
 
     def block_commit(self, state: IcebergState, key: EpochKey) -> RequestOutcome:
         def apply() -> RequestOutcome:
-            if self._head != state.head:
+            if self._head != state.head or self.has_branch == (state.missing_branch is not None):
                 return Refused("the branch has moved")
+            self.has_branch = True
             self._add(FakeSnapshot(key.snapshot_id, state.head, str(key), (), is_tombstone=True))
             self.blocked[key.property_name] = key.epoch
             return Landed(key.snapshot_id)
@@ -177,7 +182,7 @@ class FakeIceberg(ScriptedTable):
 
 @dataclass(frozen=True, slots=True)
 class FakeVersion:
-    kind: Literal["create", "append", "fence", "merge"]
+    kind: Literal["create", "append", "overwrite", "update", "fence", "merge"]
     key: str | None = None
     files: tuple[str, ...] = ()
 
@@ -258,12 +263,30 @@ class FakeLance(ScriptedTable):
 
     def append(self, read_version: int, key: EpochKey, change: Any) -> RequestOutcome:
         def apply() -> RequestOutcome:
-            if any(version.kind == "fence" for version in self.versions[read_version:]):
+            if any(version.kind in ("overwrite", "fence") for version in self.versions[read_version:]):
                 return Refused("a fence came after what the append is based on")
             self.versions.append(FakeVersion("append", str(key), _names(change.files)))
             return Landed(len(self.versions))
 
         return self._request(f"append on {read_version}", apply)
+
+    def update(self, read_version: int, key: EpochKey, change: Any) -> RequestOutcome:
+        def apply() -> RequestOutcome:
+            if any(version.kind != "append" for version in self.versions[read_version:]):
+                return Refused("the fragments were changed after what the update is based on")
+            self.versions.append(FakeVersion("update", str(key), _names(change.files)))
+            return Landed(len(self.versions))
+
+        return self._request(f"update on {read_version}", apply)
+
+    def swap(self, read_version: int, key: EpochKey, change: Any) -> RequestOutcome:
+        def apply() -> RequestOutcome:
+            if len(self.versions) > read_version:
+                return Refused("that version is there already")
+            self.versions.append(FakeVersion("overwrite", str(key), _names(change.files)))
+            return Landed(len(self.versions))
+
+        return self._request(f"swap on {read_version}", apply)
 
     def fence(self, read_version: int) -> RequestOutcome:
         return self._fence("fence", read_version, None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from checkpoint_operator.ports import Sink, Write
 from checkpoint_operator.reconcile import Reconciler, Round
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
-from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest
+from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, Spec, parse_manifest
 from checkpoint_protocol.store import ObjectStore, open_store
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
@@ -73,11 +74,12 @@ def reconciler_for(
     drivers: DirectDrivers | None = None,
     store: ObjectStore | None = None,
     sink: Sink | None = None,
+    digest_of: Callable[[Spec], str] = code_digest,
 ) -> Reconciler:
-    """Return the production loop with drivers that run in this process."""
+    """Return the production loop with drivers that run in this process. `digest_of`: of the code of a manifest, or a stage's."""
     store = store or open_store(manifest.spec.checkpoint.uri, place.settings)
     uid = identify(store, manifest)
-    write = Write(uid=uid, spec=manifest.spec, code_digest=code_digest(manifest.spec))
+    write = Write(uid=uid, spec=manifest.spec, code_digest=digest_of(manifest.spec))
     return Reconciler(
         Observer(
             write,
@@ -85,6 +87,7 @@ def reconciler_for(
             drivers or DirectDrivers(store, place.settings),
             sink or open_sink(manifest.spec.sink, place.settings),
             pin_source=open_source(manifest.spec.source, place.settings),
+            renew=lambda write: replace(write, code_digest=digest_of(write.spec)),
         )
     )
 

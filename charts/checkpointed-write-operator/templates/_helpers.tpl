@@ -53,7 +53,7 @@ helm.sh/resource-policy: keep
 {{- define "cw.storageSecretName" -}}
 {{- if .Values.workloads.storageSecretName -}}
 {{- .Values.workloads.storageSecretName -}}
-{{- else if .Values.workloads.storage -}}
+{{- else if or .Values.workloads.storage .Values.workloads.kafka -}}
 checkpointed-write-storage
 {{- end -}}
 {{- end -}}
@@ -63,19 +63,30 @@ checkpointed-write-storage
 {{- if and (not .Values.watch.allNamespaces) (eq (len .Values.watch.namespaces) 1) -}}true{{- end -}}
 {{- end -}}
 
-{{/* The storage entries that a namespace's drivers get, as JSON, of (list root namespace). */}}
+{{/* The settings that a namespace's drivers get, as JSON, of (list root namespace). */}}
 {{- define "cw.storageOf" -}}
 {{- $root := index . 0 -}}
 {{- $namespace := index . 1 -}}
+{{- $settings := dict "storage" (include "cw.granted" (list $root $namespace $root.Values.workloads.storage) | fromJsonArray) -}}
+{{- with $root.Values.workloads.kafka -}}
+{{- $_ := set $settings "kafka" (include "cw.granted" (list $root $namespace .) | fromJsonArray) -}}
+{{- end -}}
+{{- $settings | toJson -}}
+{{- end -}}
+
+{{/* Those of some entries that are granted to a namespace, as JSON, of (list root namespace entries). */}}
+{{- define "cw.granted" -}}
+{{- $root := index . 0 -}}
+{{- $namespace := index . 1 -}}
 {{- $granted := list -}}
-{{- range $root.Values.workloads.storage -}}
+{{- range index . 2 -}}
 {{- $isGranted := and (not .namespaces) (include "cw.isOnly" $root) -}}
 {{- range .namespaces -}}
 {{- if regexMatch (printf "^%s$" (replace "*" ".*" .)) $namespace -}}{{- $isGranted = true -}}{{- end -}}
 {{- end -}}
-{{- if $isGranted -}}{{- $granted = append $granted (omit . "namespaces") -}}{{- end -}}
+{{- if $isGranted -}}{{- $granted = append $granted (omit . "namespaces" "overwrites") -}}{{- end -}}
 {{- end -}}
-{{- dict "storage" $granted | toJson -}}
+{{- $granted | toJson -}}
 {{- end -}}
 
 {{/* Several namespaces are watched: what names none of them would be nobody's. */}}
@@ -84,6 +95,11 @@ checkpointed-write-storage
 {{- range concat .Values.settings.storage .Values.workloads.storage -}}
 {{- if not .namespaces -}}
 {{- fail (printf "storage entry %s: several namespaces are watched; name those that may use it, e.g. namespaces: [team-a, etl-*]" .prefix) -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.workloads.kafka -}}
+{{- if not .namespaces -}}
+{{- fail (printf "workloads.kafka, the entry of %s: several namespaces are watched; name those that may use it, e.g. namespaces: [team-a, etl-*]" (join "," .bootstrap_servers)) -}}
 {{- end -}}
 {{- end -}}
 {{- range $name, $catalog := .Values.settings.catalogs -}}
@@ -122,7 +138,9 @@ recordKeys:
 commitWorkers: {{ .Values.commitWorkers | int }}
 recordMemory: {{ .Values.recordMemory }}
 driversPerNamespace: {{ .Values.driversPerNamespace | int }}
+verify: {{ .Values.verify }}
 allowLocalPaths: {{ .Values.allowLocalPaths }}
+retentionDays: {{ .Values.retentionDays | int }}
 resyncSeconds: {{ .Values.resyncSeconds | int }}
 healthPort: 8080
 metricsPort: 9090

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import obstore
@@ -20,13 +21,14 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.patterns import Pattern
 from checkpoint_protocol.settings_place import SettingsPlace
 from checkpoint_protocol.source_paths import Location, identity_of
-from checkpoint_protocol.storage import StorageSettings, obstore_options, pyarrow_options
+from checkpoint_protocol.storage import StorageSettings, entry_of, obstore_options, pyarrow_options
 from checkpoint_protocol.store import translate_store_error
 
 _NOT_THERE: Final = (obstore_errors.NotFoundError, FileNotFoundError)
 _FAILURES: Final = (obstore_errors.BaseError, OSError)
 _BEHIND_THE_END: Final = "416 Range Not Satisfiable"
 _READ_AHEAD_BYTES: Final = 4 << 20
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ClientKey = tuple[str, str | None]
 
@@ -51,7 +53,8 @@ class Buckets:
             raise translate_store_error(error, location.text, self._storage.place) from error
 
     def walk(self, folder: Location, pattern: Pattern) -> Iterator[FoundFile]:
-        """Give the objects below a folder that match."""
+        """Give the objects below a folder that match. NeedsChange for one in a part of it that is not granted."""
+        is_parted = self._storage.tenant is not None and self._storage.has_entries_below(folder.text)
         depth = len(folder.key.split("/")) if folder.key else 0
         try:
             for listed in obstore.list(self._store(folder), prefix=folder.key or None):
@@ -59,6 +62,8 @@ class Buckets:
                     if not pattern.matches(meta["path"].split("/")[depth:]):
                         continue
                     at = folder.at(meta["path"])
+                    if is_parted:
+                        entry_of(at.text, self._storage)
                     # Tools mark folders by empty objects whose names end in a slash; listings show them without it.
                     if meta["size"] > 0 or self.head(at) is not None:
                         yield self._found(at, meta)
@@ -71,7 +76,8 @@ class Buckets:
     def _found(self, location: Location, meta: Any) -> FoundFile:
         # A store without etags still tells when an object was written.
         etag = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
-        return FoundFile(location.text, etag.strip('"'), meta["size"], self.identify(location))
+        modified_us = (meta["last_modified"] - _EPOCH) // timedelta(microseconds=1)
+        return FoundFile(location.text, etag.strip('"'), meta["size"], self.identify(location), modified_us)
 
     def read_range(self, location: Location, start: int, end: int) -> bytes:
         with _reading(location, self._storage.place):

@@ -109,4 +109,4 @@ def _found(path: str, status: os.stat_result) -> FoundFile:
         ) from error
     # The inode, because a file that is moved to this name may have the time and size of the old one.
     etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-    return FoundFile(path, etag, status.st_size, identity_on_disk(path, status))
+    return FoundFile(path, etag, status.st_size, identity_on_disk(path, status), status.st_mtime_ns // 1_000)

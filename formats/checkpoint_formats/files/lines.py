@@ -15,7 +15,7 @@ from checkpoint_protocol.records import SourceFile
 
 LONGEST_LINE_BYTES: Final = 256 << 20
 _READ_BYTES: Final = 4 << 20
-_LOOK_BYTES: Final = 64 << 10
+_FIRST_READ_BYTES: Final = 64 << 10
 
 #: Gives the next bytes of a text, about as many as asked for; none at its end.
 ReadNext = Callable[[int], bytes]
@@ -189,7 +189,7 @@ class ByteRange:
 
 def read_beginning(files: SourceFiles, path: str, size_bytes: int) -> bytes:
     """Return the first bytes of a file, of a text mostly its first line."""
-    return ByteRange(files, path, 0, size_bytes).read(_LOOK_BYTES)
+    return ByteRange(files, path, 0, size_bytes).read(_FIRST_READ_BYTES)
 
 
 def first_line(files: SourceFiles, path: str, size_bytes: int, beginning: bytes) -> Lines | None:
@@ -198,15 +198,15 @@ def first_line(files: SourceFiles, path: str, size_bytes: int, beginning: bytes)
     `beginning` are the first bytes of the file, which need not be read again.
     """
     source = ByteRange(files, path, len(beginning), size_bytes)
-    look = _LOOK_BYTES
+    chunk_bytes = _FIRST_READ_BYTES
 
     def read_little(_: int) -> bytes:
-        nonlocal look, beginning
+        nonlocal chunk_bytes, beginning
         if beginning:
             data, beginning = beginning, b""
             return data
-        look = min(look * 2, _READ_BYTES)
-        return source.read(look)
+        chunk_bytes = min(chunk_bytes * 2, _READ_BYTES)
+        return source.read(chunk_bytes)
 
     for line in line_blocks(read_little, 0, lambda: 1, path):
         if line.position == 0:
@@ -221,15 +221,15 @@ def line_start(files: SourceFiles, file: SourceFile, position: int) -> int:
     end = file.size_bytes if file.end is None else file.end
     if position <= file.start:
         return file.start
-    at, look = position - 1, _LOOK_BYTES
+    at, chunk_bytes = position - 1, _FIRST_READ_BYTES
     while at < end:
-        data = files.read_range(file.path, at, min(at + look, end))
+        data = files.read_range(file.path, at, min(at + chunk_bytes, end))
         if not data:
             raise vanished(file.path)
         newline = data.find(b"\n")
         if newline >= 0:
             return at + newline + 1
-        at, look = at + len(data), min(look * 4, _READ_BYTES)
+        at, chunk_bytes = at + len(data), min(chunk_bytes * 4, _READ_BYTES)
     return end
 
 

@@ -31,9 +31,9 @@ class NotOneRowALine(ValueError):
     `ends_with_its_line`: it may not, as this format has no line breaks in rows.
     """
 
-    def __init__(self, problem: str, way_out: str, *, ends_with_its_line: bool = False) -> None:
+    def __init__(self, problem: str, remedy: str, *, ends_with_its_line: bool = False) -> None:
         super().__init__(problem)
-        self.way_out = way_out
+        self.remedy = remedy
         self.ends_with_its_line = ends_with_its_line
 
 
@@ -41,13 +41,13 @@ class BadLine(NeedsChange):
     """A line that cannot be read as a row, and that surely is one: what comes before and after it can be trusted."""
 
 
-def parse_or_name_the_line(path: str, lines: Lines, parse: Callable[[Lines], _Rows], way_out: str) -> _Rows:
+def parse_or_name_the_line(path: str, lines: Lines, parse: Callable[[Lines], _Rows], remedy: str) -> _Rows:
     """Parse lines. NeedsChange(SourceUnreadable) names the first line that is wrong by its byte (uncompressed)."""
     try:
         return parse(lines)
     except (pa.ArrowException, ValueError) as error:
         bad, cause = _first_bad_line(lines, parse, error)
-        raise _named(path, bad, cause, way_out) from error
+        raise _named(path, bad, cause, remedy) from error
 
 
 def parse_apart(
@@ -74,7 +74,7 @@ def parse_apart(
             parts += [rest, first]
             continue
         if isinstance(cause, NotOneRowALine) and not cause.ends_with_its_line:
-            raise _named(path, part, cause, cause.way_out) from cause
+            raise _named(path, part, cause, cause.remedy) from cause
         if good:
             yield lines.between(begin, part.begin), _joined(good)
             good = []
@@ -85,12 +85,12 @@ def parse_apart(
 
 
 def parse_lines(
-    path: str, lines: Lines, parse: Callable[[Lines], pa.RecordBatch], way_out: str, *, sets_apart: bool
+    path: str, lines: Lines, parse: Callable[[Lines], pa.RecordBatch], remedy: str, *, sets_apart: bool
 ) -> Iterator[tuple[Lines, pa.RecordBatch | BadLine]]:
     """Give lines in parts, as `parse_apart` does; without setting apart all at once, or NeedsChange naming the first bad line."""
     if sets_apart:
         return parse_apart(path, lines, parse)
-    return iter([(lines, parse_or_name_the_line(path, lines, parse, way_out))])
+    return iter([(lines, parse_or_name_the_line(path, lines, parse, remedy))])
 
 
 def chunks_of_lines(
@@ -145,10 +145,10 @@ def _beginning(line: Lines) -> str:
     return text if text.isprintable() else ""
 
 
-def _named(path: str, bad: Lines, cause: Exception, way_out: str) -> NeedsChange:
+def _named(path: str, bad: Lines, cause: Exception, remedy: str) -> NeedsChange:
     if isinstance(cause, NotOneRowALine):
-        return unreadable(path, f"line at byte {bad.position}: {explain(cause)}", cause.way_out)
-    return unreadable(path, f"line at byte {bad.position}: {what_is_wrong(bad, cause)}", way_out)
+        return unreadable(path, f"line at byte {bad.position}: {explain(cause)}", cause.remedy)
+    return unreadable(path, f"line at byte {bad.position}: {what_is_wrong(bad, cause)}", remedy)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Files of a look at the source that earlier epochs have recorded, found again under whatever name they have now.
+"""Files that earlier epochs have recorded, found again in a listing of the source under whatever name they have now.
 
 On disk that is seen surely while the recorded name, or a link, still leads to the file. Where that name is gone, or holds
 something else, there is evidence only: then a person has to say what the file is.
@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeVar
 
+from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.source_files import for_each
-from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.records import SourceFile, TakenFile
 
 #: Returns what tells the file under a path from all others that are there now; None if there is none.
 Identify = Callable[[str], str | None]
@@ -21,13 +22,14 @@ _AT_ONCE: Final = 64
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+_File = TypeVar("_File", SourceFile, FoundFile)
 
 
-def under_recorded_names(files: Sequence[SourceFile], recorded: Collection[str], identify: Identify) -> tuple[SourceFile, ...]:
+def under_recorded_names(files: Sequence[_File], recorded: Collection[str], identify: Identify) -> tuple[_File, ...]:
     """Return the files, sorted by path, each under the name that an earlier epoch has recorded for it, if any has.
 
     From then on a file is known by that name alone. One that is not recorded under its name of now is looked for among those that
-    the look has not found under theirs: a link was made or removed since, or another release, or another path of the source,
+    the listing does not have under theirs: a link was made or removed since, or another release, or another path of the source,
     spells it otherwise.
     """
     listed = {file.path for file in files}
@@ -49,8 +51,8 @@ def under_recorded_names(files: Sequence[SourceFile], recorded: Collection[str],
 
 
 def find_moved(
-    files: Sequence[SourceFile], recorded: Iterable[SourceFile], is_gone: Callable[[SourceFile], bool]
-) -> dict[str, SourceFile]:
+    files: Sequence[SourceFile], recorded: Iterable[TakenFile], is_gone: Callable[[TakenFile], bool]
+) -> dict[str, TakenFile]:
     """Return, by their paths, those of new files that seem to be recorded ones under another name, each with what it was.
 
     What a name held is told by its etag and size; on disk the etag has inode and time, and outlives a rename. In a bucket it may

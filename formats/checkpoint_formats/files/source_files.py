@@ -1,4 +1,4 @@
-"""The files of a source wherever they lie: found, looked at, and read in parts."""
+"""The files of a source wherever they lie: found, described, and read in parts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from checkpoint_protocol.records import Output, SourceFile
 from checkpoint_protocol.source_paths import Location, better_name, is_folder, locate
 from checkpoint_protocol.storage import StorageSettings
 
-_AT_ONCE: Final = 16
+#: Of a store that takes 30 ms for an answer, 2,000 a second; S3 gives 5,500 a second of one prefix.
+_AT_ONCE: Final = 64
 _MOST_AT_A_TIME: Final = 32
-#: A look at a file that takes longer than this waits for something.
-_FAST_S: Final = 0.001
+#: A request for a file that takes longer than this waits for something: to hand it to a thread takes a third of that.
+_FAST_S: Final = 0.000_3
 _SLOW_IN_A_ROW: Final = 2
-#: After so many side by side, a few are looked at one by one again: a disk may only have been busy.
+#: After so many side by side, a few are requested one by one again: a disk may only have been busy.
 _SIDE_BY_SIDE: Final = 4_096
+#: A thread gets its share of these in so many parts: to hand over single ones takes longer than to read a file that is in memory.
+_TURNS: Final = 4
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -46,11 +49,13 @@ class SourceFiles:
     """Input files on disk and in buckets, by the paths that are recorded. Safe to use from several threads.
 
     `outputs` are the places that the write puts its own files to: to find one there is NeedsChange(ManifestInvalid).
+    `settings_place`: where it stands how buckets are reached, for messages.
 
     All methods raise Retryable where a store does not answer, NeedsChange(CredentialsRefused) where it refuses us.
     """
 
     def __init__(self, storage: StorageSettings, outputs: Sequence[Output] = ()) -> None:
+        self.settings_place = storage.place
         self._outputs = outputs
         self._disk = Disk()
         self._buckets = Buckets(storage)
@@ -132,18 +137,26 @@ def streamed_each(work: Callable[[_T], _R], items: Sequence[_T], clock: Callable
     """Give the results in the order of the files, some ahead: of a million files not all are in memory at once.
 
     One by one as long as that is fast, as on a local disk, where threads only wait for each other (five times the time); while
-    looks wait for a store, many at once.
+    requests wait for a store, many at once.
     """
     at = 0
     while at < len(items):
         count, slow = 1, 0
         while slow < _SLOW_IN_A_ROW and at < len(items):
-            started = clock()
-            results = [work(item) for item in items[at : at + count]]
-            slow = slow + 1 if clock() - started >= _FAST_S * len(results) else 0
+            results: list[_R] = []
+            waited = 0
+            for item in items[at : at + count]:
+                started = clock()
+                results.append(work(item))
+                waited += clock() - started >= _FAST_S
+            # Most of them: a machine that has more to do than cores holds up a few, and these for long.
+            slow = slow + 1 if 2 * waited > len(results) else 0
             yield from results
             at, count = at + len(results), min(2 * count, _MOST_AT_A_TIME)
-        yield from streamed(in_threads, work, items[at : at + _SIDE_BY_SIDE], _AT_ONCE)
+        block = items[at : at + _SIDE_BY_SIDE]
+        size = max(1, len(block) // (_AT_ONCE * _TURNS))
+        parts = [block[start : start + size] for start in range(0, len(block), size)]
+        yield from chain.from_iterable(streamed(in_threads, lambda part: [work(item) for item in part], parts, _AT_ONCE))
         at += _SIDE_BY_SIDE
 
 
@@ -151,7 +164,7 @@ def each_once(files: Iterable[FoundFile]) -> tuple[FoundFile, ...]:
     """Return files, sorted by path, each under one name: the one that no link leads to, else the first."""
     found: dict[tuple[str, str], FoundFile] = {}
     for file in files:
-        # The etag too: what has one identity in two states, during one look, cannot be told apart from two files.
+        # The etag too: what has one identity in two states, within one listing, cannot be told apart from two files.
         version = (file.identity, file.etag)
         known = found.get(version, file)
         if known is file or better_name(known.path, file.path) == file.path:

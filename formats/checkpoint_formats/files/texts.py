@@ -54,6 +54,7 @@ class TextStream:
     def __init__(self, files: SourceFiles, path: str, gzip: bool, tail: bytes = b"") -> None:
         self._path = path
         self._tail = tail
+        self._settings_place = files.settings_place
         self._is_start = True
         raw = pa.BufferedInputStream(files.open_arrow(path), _BUFFER_BYTES)
         self._opened = pa.CompressedInputStream(raw, "gzip") if gzip else raw
@@ -68,7 +69,7 @@ class TextStream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read_some(self, size_bytes: int) -> bytes:
-        with reading(self._path, "it cannot be read", "replace it, or correct source.files.compression"):
+        with reading(self._path, "it cannot be read", "replace it, or correct source.files.compression", self._settings_place):
             data: bytes = self._opened.read(size_bytes)
             if self._is_start:
                 self._is_start = False

@@ -14,24 +14,31 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from checkpoint_formats.iceberg.bounded_files import BoundedFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.storage import StorageEntry, StorageSettings, disk_path, entry_of, iceberg_options
+from checkpoint_protocol.uris import why_not_parsed
 
 #: Properties by which a table says where its files are to be put.
 _PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 class CheckedFileIO(FileIO):
-    """Opens what the settings let it open. NeedsChange for everything else, before anything is asked of anybody."""
+    """Opens what the settings let it open. NeedsChange for everything else, before anything is asked of anybody.
 
-    def __init__(self, storage: StorageSettings) -> None:
+    `most_metadata_bytes`: of a file, where only metadata of tables are read, each as a whole; None: as many as there are.
+    """
+
+    def __init__(self, storage: StorageSettings, most_metadata_bytes: int | None = None) -> None:
         super().__init__({})
         self._storage = storage
+        self._most_metadata_bytes = most_metadata_bytes
         self._by_entry: dict[tuple[str, str | None], FileIO] = {}
 
     def new_input(self, location: str) -> InputFile:
-        return self._for(location).new_input(location)
+        opened = self._for(location).new_input(location)
+        return opened if self._most_metadata_bytes is None else BoundedFile(opened, self._most_metadata_bytes)
 
     def new_output(self, location: str) -> OutputFile:
         return self._for(location).new_output(location)
@@ -50,15 +57,17 @@ class CheckedFileIO(FileIO):
 
     def _for(self, location: str) -> FileIO:
         entry = self.check(location)
+        if (why := why_not_parsed(location)) is not None:
+            raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the metadata of a table lead elsewhere: {why}")
         key = location.partition(":")[0] if entry is not None else "file", entry.prefix if entry is not None else None
         if key not in self._by_entry:
             self._by_entry[key] = load_file_io(dict(iceberg_options(location, self._storage)), location)
         return self._by_entry[key]
 
 
-def open_file_io(location: str, storage: StorageSettings) -> CheckedFileIO:
+def open_file_io(location: str, storage: StorageSettings, most_metadata_bytes: int | None = None) -> CheckedFileIO:
     """Return what opens the files of a table that lies there; those of a table in a bucket are in buckets."""
-    found = CheckedFileIO(storage.beside(location))
+    found = CheckedFileIO(storage.beside(location), most_metadata_bytes)
     found.check(location)
     return found
 

@@ -32,7 +32,7 @@ from checkpoint_formats.port import Described
 from checkpoint_formats.source_tables import moved
 from checkpoint_formats.where import Filter
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
 from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.where import AllOf, AnyOf, BeginsWith, Compare, Condition, IsIn, IsNan, IsNull, value_for
@@ -61,9 +61,10 @@ def find_files(
 ) -> tuple[SourceFile, ...]:
     """Return the data files whose rows the epoch takes, sorted by path.
 
-    `earlier` is the table as the epoch before this one had it: then only files that came since are taken. NeedsChange(
-    SourceChanged) if more happened than appends, unless `on_replaced` says what to do: Skip takes what was appended, as it was
-    appended, and passes over all other snapshots; Process takes each data file that the table has now and had not then.
+    `earlier` is the table as the epoch before this one had it: then only files that came since are taken. A compaction in between
+    does not matter. NeedsChange(SourceChanged) if more happened, unless `on_replaced` says what to do: Skip takes what was
+    appended, as it was appended, and passes over all other snapshots; Process takes each data file that the table has now and had
+    not then.
     """
     if table.snapshot_id is None:
         return ()
@@ -73,16 +74,19 @@ def find_files(
             tasks = plan.all_files()
         else:
             since = _since(plan.metadata, table, earlier)
-            strange = [snapshot for snapshot in since if _operation(snapshot) != Operation.APPEND]
+            strange = [one for one in since if _operation(one) not in (Operation.APPEND, Operation.REPLACE)]
+            # A compaction moves rows that were taken together with those that were not: these are read where they were appended.
+            is_moved = any(_operation(one) == Operation.REPLACE for one in since)
             if strange and on_replaced == "Fail":
                 raise moved(
                     f"snapshot {strange[0].snapshot_id} of the table {table.table} is no append ({_name(strange[0])}), and came "
                     f"after snapshot {earlier.snapshot_id}, which an earlier epoch has taken: its files may hold rows that are "
                     "done already",
-                    "set onReplaced: Skip to take only what was appended since (a compaction does not matter then, and rows that "
-                    "were changed or deleted are passed over), or Process to take each file that came since as new rows",
+                    "set onReplaced: Skip to take only what was appended since (rows that were changed or deleted are passed "
+                    "over), or Process to take each file that came since as new rows",
                 )
-            tasks = plan.appended_files(since) if on_replaced == "Skip" else plan.files_of(since)
+            as_appended = on_replaced == "Skip" or (is_moved and on_replaced == "Fail")
+            tasks = plan.appended_files(since) if as_appended else plan.files_of(since)
         files = [plan.described(task) for task in tasks]
     except CheckpointError:
         raise
@@ -90,16 +94,16 @@ def find_files(
         raise Retryable(
             reasons.SOURCE_CHANGED,
             f"source: a metadata file of snapshot {table.snapshot_id} of the table {table.table} is gone before its data files "
-            f"were listed ({error}); the next attempt looks at the table again; {_KEEP}",
+            f"were listed ({error}); the next attempt loads the table again; {_KEEP}",
         ) from error
     except OSError as error:
         raise Retryable(
-            reasons.STORE_UNAVAILABLE, f"source: the manifests of the table {table.table} cannot be read: {_line(error)}"
+            reasons.STORE_UNAVAILABLE, f"source: the manifests of the table {table.table} cannot be read: {one_line(error)}"
         ) from error
     except (ValueError, TypeError, NotImplementedError, struct.error) as error:
         raise NeedsChange(
             reasons.SOURCE_UNREADABLE,
-            f"source: snapshot {table.snapshot_id} of the table {table.table} cannot be read: {_line(error)}",
+            f"source: snapshot {table.snapshot_id} of the table {table.table} cannot be read: {one_line(error)}",
         ) from error
     return tuple(sorted(files, key=lambda file: file.path))
 
@@ -306,7 +310,3 @@ def _literal(column: str, given: Any, schema: pa.Schema) -> Any:
     if pa.types.is_floating(kind):
         return pa.scalar(value, kind).as_py()
     return value.isoformat() if pa.types.is_temporal(kind) else value  # type: ignore[union-attr]
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:400]

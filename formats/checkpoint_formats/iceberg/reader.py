@@ -174,7 +174,7 @@ class IcebergReader:
             if self._files.head(delete.path) is None:
                 raise self._gone(f"the delete file {delete.path}")
             with (
-                reading(delete.path, "it cannot be read as a delete file", _WAY_OUT),
+                reading(delete.path, "it cannot be read as a delete file", _WAY_OUT, self._files.settings_place),
                 self._files.open_arrow(delete.path) as opened,
             ):
                 if delete.format == "puffin":
@@ -189,7 +189,7 @@ class IcebergReader:
     # --- what can go wrong ----------------------------------------------------------------------------------------------------
 
     def _reading(self, file: SourceFile) -> Any:
-        return reading(file.path, _PROBLEM, _WAY_OUT)
+        return reading(file.path, _PROBLEM, _WAY_OUT, self._files.settings_place)
 
     def _gone(self, what: str) -> NeedsChange:
         return gone(what, f"snapshot {self._table.snapshot_id} of the table {self._table.table}", _KEEP)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import lance
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.numbering import empty_chunk
+from checkpoint_formats.lance.datasets import has_values, identity_of, is_not_found, open_dataset, source_file_of
 from checkpoint_formats.plain_types import as_plain, plain_schema
 from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.source_tables import gone, moved
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.lance_places import refuse_bases_elsewhere
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import PinnedLance, SourceFile
+from checkpoint_protocol.records import AddColumns, PinnedLance, SourceFile, TakenFile
 from checkpoint_protocol.source import LanceSource
-from checkpoint_protocol.storage import StorageSettings, lance_options
+from checkpoint_protocol.storage import StorageSettings
 
 _KEEP: Final = "keep the dataset's versions until its writes have committed (cleanup_old_versions removes old ones)"
 _DECODE_ROWS: Final = 8_192
 _DECODE_BYTES: Final = 16 << 20
 _READ_AHEAD_BATCHES: Final = 2
-_NOT_FOUND: Final = "not found"
 
 
 class LanceReader:
@@ -68,12 +68,14 @@ class LanceReader:
             yield empty_chunk(piece, schema)
             return
         there = set(self._dataset.schema.names)
+        null_in = self._null_in(fragment)
         scanner = fragment.scanner(
-            columns=[name for name in schema.names if name in there],
+            columns=[name for name in dict.fromkeys((*schema.names, *null_in)) if name in there],
             offset=offset,
             limit=count,
             batch_size=max(1, min(_DECODE_ROWS, _DECODE_BYTES * fragment.physical_rows // max(1, file.size_bytes))),
             batch_readahead=_READ_AHEAD_BATCHES,
+            blob_handling="all_binary",
         )
         at, given = piece.start, 0
         for decoded in scanner.to_batches():
@@ -83,11 +85,20 @@ class LanceReader:
                 numbers = np.arange(offset + given, offset + given + rows) if alive is None else alive[offset + given :][:rows]
                 given += rows
                 end = piece.end if given == count else int(numbers[-1]) + 1
-                is_whole = end - at == rows
-                yield Chunk(batch.slice(first, rows), at, end, None if is_whole else pa.array(numbers - at, pa.uint64()))
+                taken = batch.slice(first, rows)
+                if null_in and (kept := _null_rows(decoded.slice(first, rows), null_in)) is not None:
+                    taken, numbers = taken.take(pa.array(kept)), numbers[kept]
+                is_whole = end - at == taken.num_rows
+                yield Chunk(taken, at, end, None if is_whole else pa.array(numbers - at, pa.uint64()))
                 at, first = end, first + rows
         if given != count:
             raise ValueError(f"{count} rows were expected, and {given} were there")
+
+    def _null_in(self, fragment: Any) -> tuple[str, ...]:
+        """Return the columns in which a row must be NULL to be input; none where all rows are."""
+        columns = tuple(name for name in self._table.null_in if name in self._dataset.schema.names)
+        # Of several columns that a row must all be NULL in, one without a file is.
+        return tuple(name for name in columns if has_values(self._dataset, fragment, (name,)))
 
     def _alive_rows(self, fragment: Any) -> np.ndarray[Any, Any] | None:
         """Return the numbers of the rows that are not deleted, rising; None if none is. Reads no column."""
@@ -105,7 +116,7 @@ class LanceReader:
         fragment = self._dataset.get_fragment(file.fragment) if self._dataset is not None else None
         if fragment is None:
             raise self._gone(f"version {self._table.at_version}")
-        if _identity(fragment) != file.etag:
+        if identity_of(fragment) != file.etag:
             raise NeedsChange(
                 reasons.SOURCE_CHANGED,
                 f"source: version {self._table.at_version} of the Lance dataset {self._table.uri} is another than when the write "
@@ -117,52 +128,52 @@ class LanceReader:
         return gone(what, f"the Lance dataset {self._table.uri}", _KEEP)
 
     def _translated(self, error: Exception, file: SourceFile) -> CheckpointError:
-        if _NOT_FOUND in str(error).lower():
+        if is_not_found(error):
             return self._gone(f"a file of fragment {file.fragment} of version {self._table.at_version}")
-        return Retryable(reasons.STORE_UNAVAILABLE, f"source: {file.path} cannot be read: {_line(error)}")
+        return Retryable(reasons.STORE_UNAVAILABLE, f"source: {file.path} cannot be read: {one_line(error)}")
 
 
 def find_fragments(
     source: LanceSource,
     columns: Sequence[str] | None,
     storage: StorageSettings,
-    earlier: Sequence[tuple[PinnedLance, Sequence[SourceFile]]],
+    earlier: Sequence[TakenFile],
     on_replaced: str,
+    added: AddColumns | None = None,
 ) -> tuple[Described, PinnedLance]:
     """Return all fragments of the dataset, with those of the columns that it has (None: all), and the version that they are of.
 
-    `earlier` are the inputs of the epochs before. If a fragment that one of them has had is gone or has changed, its rows may
-    be in a new one: NeedsChange(SourceChanged), unless `on_replaced` is Process, which takes all fragments that are new as new
-    rows.
+    `earlier` are those that the epochs before have taken. If one of them is gone or has changed, its rows may be in a new one:
+    NeedsChange(SourceChanged), unless `on_replaced` is Process, which takes all fragments that are new as new rows. `added`:
+    columns that the rows get, which are not read unless they are asked for; where rows are known by being NULL there, nothing
+    else is in the way, and deletes never are.
     """
     dataset, at_version = _latest(source, storage)
     schema = plain_schema(dataset.schema)
     fragments = {fragment.fragment_id: fragment for fragment in dataset.get_fragments()}
-    known = {file.fragment: (file, table.at_version) for table, files in earlier for file in files}
-    if on_replaced != "Process":
-        for number, (file, version) in known.items():
-            if number is not None and not _is_as_it_was(file, fragments.get(number)):
+    known = {file.fragment: file for file in earlier}
+    if on_replaced != "Process" and (added is None or added.only != "Null"):
+        for number, file in known.items():
+            if number is not None and not _is_as_it_was(file, fragments.get(number), but_for_deletes=added is not None):
                 raise moved(
-                    f"fragment {number} of the Lance dataset {source.uri}, which an earlier epoch has taken at version "
-                    f"{version}, was rewritten or has lost rows by version {at_version} (a compaction, an update, a delete or an "
-                    "overwrite): new fragments may hold rows that are done already",
+                    f"fragment {number} of the Lance dataset {source.uri}, which an earlier epoch has taken, was rewritten or "
+                    f"has lost rows by version {at_version} (a compaction, an update, a delete or an overwrite): new fragments "
+                    "may hold rows that are done already",
                     "set onReplaced: Process to take all new fragments as new rows (Skip cannot tell them apart), or start a new "
                     "write",
                 )
-    files = tuple(
-        SourceFile(
-            path=f"{source.uri.rstrip('/')} fragment {number}",
-            etag=_identity(fragment),
-            size_bytes=sum(file.get("file_size_bytes") or 0 for file in _plain(fragment)["files"]),
-            unit="rows",
-            end=fragment.physical_rows,
-            fragment=number,
-        )
-        for number, fragment in sorted(fragments.items())
-    )
-    chosen = pa.schema([schema.field(name) for name in columns or schema.names if name in schema.names])
+    files = tuple(source_file_of(source.uri, fragment) for _, fragment in sorted(fragments.items()))
+    by_default = [name for name in schema.names if added is None or name not in added.columns]
+    chosen = pa.schema([schema.field(name) for name in columns or by_default if name in schema.names])
     described = Described(files, chosen, f"source dataset {source.uri}", tuple(schema.names))
-    return described, PinnedLance(uri=source.uri, at_version=at_version)
+    null_in = added.columns if added is not None and added.only == "Null" else ()
+    return described, PinnedLance(uri=source.uri, at_version=at_version, null_in=null_in)
+
+
+def list_fragments(source: LanceSource, storage: StorageSettings) -> tuple[int, tuple[SourceFile, ...]]:
+    """Return the version of the dataset that is read now, and its fragments, for whoever looks what is new."""
+    dataset, at_version = _latest(source, storage)
+    return at_version, tuple(source_file_of(source.uri, fragment) for fragment in dataset.get_fragments())
 
 
 def _latest(source: LanceSource, storage: StorageSettings) -> tuple[Any, int]:
@@ -174,40 +185,33 @@ def _latest(source: LanceSource, storage: StorageSettings) -> tuple[Any, int]:
 
 
 def _open(uri: str, version: int | None, storage: StorageSettings) -> Any | None:
-    """Open a version of a dataset, the latest for None; return None if there surely is none."""
     try:
-        dataset = lance.dataset(uri.rstrip("/"), version=version, storage_options=lance_options(uri, storage) or None)
-    except (ValueError, OSError) as error:
-        if _NOT_FOUND in str(error).lower():
-            return None
-        raise Retryable(
-            reasons.STORE_UNAVAILABLE,
-            f"source: the Lance dataset {uri} cannot be opened: {_line(error)}; check {storage.place.name('storage')}",
-        ) from error
-    refuse_bases_elsewhere(dataset, uri, storage)
-    return dataset
+        return open_dataset(uri, storage, version)
+    except Retryable as error:
+        raise Retryable(error.reason, f"source: {error.message}") from error
 
 
-def _plain(fragment: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = fragment.metadata.to_json()
-    return plain
+def is_known(file: SourceFile, earlier: TakenFile | None) -> bool:
+    """Whether a fragment is one that was there earlier, of the same number: whatever columns, and deletes, it got since."""
+    return earlier is not None and not _files_in(file.etag).isdisjoint(_files_in(earlier.etag))
 
 
-def _identity(fragment: Any) -> str:
-    """Name what a fragment is: its data files, whose names are random, and its deletes."""
-    plain = _plain(fragment)
-    deletes = plain["deletion_file"]
-    paths = ",".join(file["path"] for file in plain["files"])
-    return f"{paths}|{deletes['read_version']}-{deletes['id']}" if deletes else f"{paths}|"
+def _files_in(identity: str) -> frozenset[str]:
+    return frozenset(identity.split("|")[0].split(","))
 
 
-def _is_as_it_was(file: SourceFile, fragment: Any | None) -> bool:
+def _null_rows(rows: pa.RecordBatch, columns: Sequence[str]) -> np.ndarray[Any, Any] | None:
+    """Return the numbers of the rows that are NULL in all columns; None: all are."""
+    is_null = functools.reduce(pc.and_, [rows.column(rows.schema.get_field_index(name)).is_null() for name in columns])
+    numbers = np.flatnonzero(is_null.to_numpy(zero_copy_only=False))
+    return None if len(numbers) == rows.num_rows else numbers
+
+
+def _is_as_it_was(file: TakenFile, fragment: Any | None, *, but_for_deletes: bool = False) -> bool:
     """Whether the rows of a known fragment are still those. Columns may have been added to it, in files of their own."""
     if fragment is None:
         return False
-    before, now = file.etag.split("|"), _identity(fragment).split("|")
+    if but_for_deletes:
+        return not _files_in(file.etag).isdisjoint(_files_in(identity_of(fragment)))
+    before, now = file.etag.split("|"), identity_of(fragment).split("|")
     return before[1] == now[1] and set(before[0].split(",")) <= set(now[0].split(","))
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:400]

@@ -12,10 +12,10 @@ import lance
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.lance.datasets import open_dataset
 from checkpoint_formats.pieces import cut
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.lance_places import refuse_bases_elsewhere
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
 from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
 from checkpoint_protocol.storage import StorageSettings, lance_options
@@ -47,7 +47,7 @@ class LanceStager:
         if first is None:
             return ()
         dataset = self._open()
-        writing = _Writing(dataset, self._arrow_schema, self._target_bytes, self._options)
+        writing = Writing(dataset, self._arrow_schema, self._options, max_bytes_per_file=self._target_bytes)
         try:
             for batch in chain([first], batches):
                 for piece in cut(batch, self._target_bytes):
@@ -55,17 +55,13 @@ class LanceStager:
         except BaseException:
             writing.give_up()
             raise
-        return tuple(_described(fragment) for fragment in writing.finish())
+        return tuple(described(fragment) for fragment in writing.finish())
 
     def _open(self) -> Any:
         """Return the dataset if it still is the one that was launched for. A fragment takes its field ids from it."""
-        try:
-            dataset = lance.dataset(self._target.uri, storage_options=self._options)
-        except (ValueError, OSError) as error:
-            raise Retryable(
-                reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._target.uri} cannot be opened: {error}"
-            ) from error
-        refuse_bases_elsewhere(dataset, self._target.uri, self._storage)
+        dataset = open_dataset(self._target.uri, self._storage)
+        if dataset is None:
+            raise Retryable(reasons.STORE_UNAVAILABLE, f"the Lance dataset {self._target.uri} is not there")
         if dataset.config().get(IDENTITY_CONFIG) != self._target.identity:
             raise NeedsChange(
                 reasons.TABLE_REPLACED,
@@ -78,10 +74,10 @@ class LanceStager:
         return dataset
 
 
-class _Writing:
-    """One call of Lance's writer in a thread, fed batch by batch."""
+class Writing:
+    """One call of Lance's writer in a thread, fed batch by batch. `limits`: of the size of files, as Lance names them."""
 
-    def __init__(self, dataset: Any, schema: pa.Schema, target_bytes: int, options: dict[str, str]) -> None:
+    def __init__(self, dataset: Any, schema: pa.Schema, options: dict[str, str], **limits: int) -> None:
         self._batches: queue.Queue[pa.RecordBatch | None] = queue.Queue(_QUEUED_BATCHES)
         self._gave_up = False
         self._fragments: list[Any] = []
@@ -89,8 +85,8 @@ class _Writing:
         self._arguments = {
             "dataset_uri": dataset,
             "mode": "append",
-            "max_bytes_per_file": target_bytes,
             "storage_options": options or None,
+            **limits,
         }
         self._reader = pa.RecordBatchReader.from_batches(schema, self._pull())
         self._thread = threading.Thread(target=self._write, name="lance-writer", daemon=True)
@@ -146,7 +142,8 @@ class _GaveUp(Exception):
     """The task has failed; the fragment must not be finished."""
 
 
-def _described(fragment: Any) -> LanceFragment:
+def described(fragment: Any) -> LanceFragment:
+    """Return what a seal says of a fragment that Lance has written."""
     plain = fragment.to_json()
     known = {"id", "files", "physical_rows"}
     if unexpected := sorted(name for name, value in plain.items() if name not in known and value not in (None, [])):

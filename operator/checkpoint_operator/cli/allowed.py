@@ -17,8 +17,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from checkpoint_protocol.kafka_settings import KafkaEntry
+from checkpoint_protocol.setting_values import SecretRef
 from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import SecretRef, StorageEntry
+from checkpoint_protocol.storage import StorageEntry
 
 
 def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -39,6 +41,9 @@ def claims_of(settings: Settings) -> tuple[str, ...]:
         found += [f"{what} {to}" for what in _references(entry)]
         if entry.credentials == "ambient":
             found.append(f"the identity of this machine {to}")
+    for cluster in settings.kafka:
+        to = f"for kafka, {', '.join(cluster.bootstrap_servers)}"
+        found += [f"{what} {to}" for what in _references(cluster)]
     return tuple(found)
 
 
@@ -76,6 +81,9 @@ def _references(section: BaseModel) -> Iterator[str]:
             yield f"the variable {value.env}" if value.env is not None else f"the file {value.file}"
     if isinstance(section, StorageEntry) and section.service_account_file is not None:
         yield f"the file {section.service_account_file}"
+    if isinstance(section, KafkaEntry):
+        files = (section.ca_file, section.certificate_file, section.key_file)
+        yield from (f"the file {file}" for file in files if file is not None)
 
 
 def _without_user(uri: str) -> str:

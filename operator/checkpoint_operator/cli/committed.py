@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 from rich.console import Console
 
@@ -56,12 +57,12 @@ def commit_of(status: StoredStatus) -> Commit | None:
     return Commit(key, shown.target, shown.table_identity, shown.commit_id, shown.rows_written)
 
 
-def look_at(commit: Commit, sink: Sink, settings: Settings, console: Console) -> Presence | None:
-    """Return whether the commit is still in the table; None, having said why, if that could not be looked at."""
+def find_presence(commit: Commit, sink: Sink, settings: Settings, console: Console) -> Presence | None:
+    """Return whether the commit is still in the table; None, having said why, if that could not be read."""
     try:
         return find_committed(sink, settings, commit.key, commit.table_identity, commit.commit_id)
     except CheckpointError as error:
-        console.print(f"{commit.target} could not be looked at: {error.message}", style="yellow", markup=False)
+        console.print(f"{commit.target} could not be read: {error.message}", style="yellow", markup=False)
         return None
 
 
@@ -72,8 +73,12 @@ def say(presence: Presence | None, commit: Commit, file: Path | str, console: Co
     elif presence is Presence.ROLLED_BACK:
         before = f"since then the table was rolled back to before {commit.commit_id}"
         what = f"{before}, so that its rows are not in the current state"
-        way_out = f"A run adds nothing. Roll the table forward, or, {_anew(file)}"
-        console.print(f"warning: {_was(commit)}; {what}. {way_out}", style="yellow", markup=False)
+        remedy = f"A run adds nothing. Roll the table forward, or, {_anew(file)}"
+        console.print(f"warning: {_was(commit)}; {what}. {remedy}", style="yellow", markup=False)
+    elif presence is Presence.BRANCH_DROPPED:
+        what = "since then the branch was dropped, and main does not have its rows"
+        remedy = f"A run adds nothing. Make the branch again from snapshot {commit.commit_id}, or, {_anew(file)}"
+        console.print(f"warning: {_was(commit)}; {what}. {remedy}", style="yellow", markup=False)
     return lost is not None
 
 
@@ -86,8 +91,10 @@ def loss(presence: Presence | None, commit: Commit, file: Path | str) -> NeedsCh
         case Presence.REPLACED:
             what = "since then it was dropped and made again, or restored to before this write, so that its rows are not in it"
             return NeedsChange(reasons.TABLE_REPLACED, f"{_was(commit)}; {what}; {_anew(file)}")
-        case _:
+        case None | Presence.HERE | Presence.ROLLED_BACK | Presence.BRANCH_DROPPED:
             return None
+        case other:
+            assert_never(other)
 
 
 def _was(commit: Commit) -> str:

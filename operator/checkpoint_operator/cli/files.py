@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +16,14 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import MOST_DEPTH, CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
 from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.source import Source, UnionMember
+from checkpoint_protocol.source import Source
 from checkpoint_protocol.store import local_path
 
 SETTINGS_VARIABLE: Final = "CHECKPOINTED_WRITE_SETTINGS"
 SETTINGS_NAME: Final = "checkpointed-write.settings.yaml"
+
+_MOST_MERGED: Final = 100_000
+_SHOWN: Final = 64
 
 
 def load_manifest(path: Path) -> CheckpointedWrite:
@@ -75,9 +79,12 @@ def load_settings(found: FoundSettings | None) -> Settings:
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """Refuses what is nested deeper than a manifest may be; the library itself runs into Python's bound on recursion."""
+    """Refuses what is nested deeper than a manifest may be, where the library itself runs into Python's bound on recursion;
+    merges (`<<`) of merges, which may stand for any number of values; and numbers and dates that Python does not have.
+    """
 
     _depth = 0
+    _merged = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
@@ -88,6 +95,20 @@ class _BoundedLoader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        # Called for each mapping that is merged, before what it has is copied.
+        super().flatten_mapping(node)
+        self._merged += len(node.value)
+        if self._merged > _MOST_MERGED:
+            raise yaml.MarkedYAMLError(problem="it merges too many values (<<)", problem_mark=node.start_mark)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:
+            problem = f"{str(node.value)[:_SHOWN]!r} is no value here: {error}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
 
 def parse_settings(path: Path, content: bytes) -> Settings:
@@ -120,9 +141,8 @@ def _parse_yaml(path: Path, content: bytes) -> Any:
 def _absolute(manifest: CheckpointedWrite, folder: Path) -> CheckpointedWrite:
     spec = manifest.spec
     source = _source_absolute(spec.source, folder)
-    sink = spec.sink
-    if sink.lance is not None:
-        sink = sink.model_copy(update={"lance": sink.lance.model_copy(update={"uri": _absolute_uri(sink.lance.uri, folder)})})
+    absolute = partial(_absolute_uri, folder=folder)
+    sink = spec.sink.model_copy(update={spec.sink.format: spec.sink.named.with_uris(absolute)})
     checkpoint = spec.checkpoint.model_copy(update={"uri": _absolute_uri(spec.checkpoint.uri, folder)})
     code = spec.code.model_copy(
         update={
@@ -130,29 +150,23 @@ def _absolute(manifest: CheckpointedWrite, folder: Path) -> CheckpointedWrite:
             "uri": spec.code.uri and _absolute_uri(spec.code.uri, folder),
         }
     )
-    absolute = spec.model_copy(update={"source": source, "sink": sink, "checkpoint": checkpoint, "code": code})
-    return manifest.model_copy(update={"spec": absolute})
+    spec = spec.model_copy(update={"source": source, "sink": sink, "checkpoint": checkpoint, "code": code})
+    return manifest.model_copy(update={"spec": spec})
 
 
 def _source_absolute(source: Source, folder: Path) -> Source:
+    absolute = partial(_absolute_uri, folder=folder)
     update: dict[str, Any] = {}
-    for name in ("files", "spark"):
-        if (paths := getattr(source, name)) is not None:
-            update[name] = paths.model_copy(update={"paths": tuple(_absolute_uri(path, folder) for path in paths.paths)})
-    if source.lance is not None:
-        update["lance"] = source.lance.model_copy(update={"uri": _absolute_uri(source.lance.uri, folder)})
+    if source.spark is not None:
+        update["spark"] = source.spark.model_copy(update={"paths": tuple(map(absolute, source.spark.paths))})
     if source.union is not None:
-        update["union"] = tuple(_member_absolute(member, folder) for member in source.union)
+        update["union"] = tuple(
+            member.model_copy(update={member.named.kind: member.named.with_uris(absolute)}) for member in source.union
+        )
+    elif source.members:
+        (one,) = source.members
+        update[one.kind] = one.with_uris(absolute)
     return source.model_copy(update=update)
-
-
-def _member_absolute(member: UnionMember, folder: Path) -> UnionMember:
-    files, lance = member.files, member.lance
-    if files is not None:
-        files = files.model_copy(update={"paths": tuple(_absolute_uri(path, folder) for path in files.paths)})
-    if lance is not None:
-        lance = lance.model_copy(update={"uri": _absolute_uri(lance.uri, folder)})
-    return member.model_copy(update={"files": files, "lance": lance})
 
 
 def _absolute_uri(uri: str, folder: Path) -> str:

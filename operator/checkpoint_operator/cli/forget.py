@@ -8,8 +8,8 @@ import click
 from rich.console import Console
 
 from checkpoint_operator.cli import committed, exits
-from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, say_problem
+from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.deletion import Kept
 from checkpoint_operator.inspection import open_existing
@@ -26,16 +26,13 @@ from checkpoint_protocol.store import ObjectStore
 def forget_command(file: Path, settings_file: Path | None, yes: bool, force: bool) -> int:
     """Ask, forget, and return the exit code."""
     console = messages()
-    try:
-        manifest = load_manifest(file)
-        settings = load_settings(find_settings(settings_file, file))
-    except CheckpointError as error:
-        _say(console, error)
+    if (files := read_files(file, settings_file, console)) is None:
         return exits.MANIFEST_WRONG
+    manifest, settings = files
     try:
         return _forget(manifest, settings, console, yes, force)
     except CheckpointError as error:
-        _say(console, error)
+        say_error(error, console)
         return exits.code_of(error)
 
 
@@ -75,7 +72,7 @@ def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings
     if commit is None or commit.commit_id is None:
         return lines
     if not status.identity_changed:
-        presence = committed.look_at(commit, manifest.spec.sink, settings, console)
+        presence = committed.find_presence(commit, manifest.spec.sink, settings, console)
         if presence in (Presence.GONE, Presence.REPLACED):
             return lines
     lines.append(
@@ -83,8 +80,3 @@ def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings
         "once more, unless the table is dropped before"
     )
     return lines
-
-
-def _say(console: Console, error: CheckpointError) -> None:
-    for line in exits.lines_of(error):
-        say_problem(console, line)

@@ -14,6 +14,7 @@ from rich.padding import Padding
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.files import find_settings, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem, size_text
+from checkpoint_operator.cli.reading import say_error
 from checkpoint_operator.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownSums, ShownWrite
 from checkpoint_operator.inspection import inspect_store, open_existing
 from checkpoint_protocol import layout
@@ -36,7 +37,7 @@ def inspect_command(uri: str, settings_file: Path | None, output: str, write: st
     try:
         settings = load_settings(find_settings(settings_file, None))
     except CheckpointError as error:
-        _say(console, error)
+        say_error(error, console)
         return exits.MANIFEST_WRONG
     try:
         store = open_existing(uri, settings)
@@ -45,7 +46,7 @@ def inspect_command(uri: str, settings_file: Path | None, output: str, write: st
             return exits.FAILED
         found = inspect_store(store, write)
     except CheckpointError as error:
-        _say(console, error)
+        say_error(error, console)
         return exits.code_of(error)
     if output == "table":
         _print(answers(), found)
@@ -54,11 +55,6 @@ def inspect_command(uri: str, settings_file: Path | None, output: str, write: st
     for wrong in found.errors:
         say_problem(console, f"error: {wrong.object}: {wrong.message}")
     return exits.FAILED if found.errors else _SHOWN
-
-
-def _say(console: Console, error: CheckpointError) -> None:
-    for line in exits.lines_of(error):
-        say_problem(console, line)
 
 
 def _print(out: Console, store: ShownStore) -> None:
@@ -85,7 +81,7 @@ def _print_write(out: Console, write: ShownWrite, unreadable: Set[str]) -> None:
     if write.source is not None:
         out.print(f"  source  {source_text(write.source)}", markup=False)
     if write.sink is not None:
-        out.print(f"  sink    {_sink_text(write.sink)}", markup=False)
+        out.print(f"  sink    {sink_text(write.sink)}", markup=False)
     if not write.epochs:
         out.print("  nothing was begun")
     for epoch in write.epochs:
@@ -111,20 +107,25 @@ def _kind_text(source: JsonValue) -> str:
             return f"spark {section.get('table') or section.get('format')}, by {', '.join(str(key) for key in keys)}"
         case {"program": {"call": call, "keyColumns": [*keys]}}:
             return f"program {call}, by {', '.join(str(key) for key in keys)}"
+        case {"program": {"call": call, "stream": _}}:
+            return f"program {call}, a stream"
         case {"union": [*members]}:
             return "; ".join(_kind_text(member) for member in members)
         case _:
             return "of a kind that this release does not know"
 
 
-def _sink_text(sink: Mapping[str, object]) -> str:
+def sink_text(sink: Mapping[str, object]) -> str:
+    """Return the sink that a write was begun with in one line."""
     match sink:
         case {"iceberg": {"catalog": catalog, "table": table}}:
             return f"iceberg {catalog}.{table}"
         case {"lance": {"uri": uri}}:
             return f"lance {uri}"
-        case _:
+        case {"none": _}:
             return "none"
+        case _:
+            return "of a kind that this release does not know"
 
 
 def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str]) -> None:
@@ -140,9 +141,16 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
     if epoch.rows_retried:
         read += f", of them {counted(epoch.rows_retried, 'quarantined row')} tried again"
     nonce = f", runNonce {epoch.run_nonce!r}" if epoch.run_nonce else ""
-    out.print(f"  epoch {epoch.epoch}{nonce}: {read}; {_commit_text(epoch)}", markup=False)
-    if not epoch.attempts:
-        return
+    cleaned = "; what it staged is cleaned" if epoch.is_cleaned else ""
+    what = f"stage {epoch.stage}" if epoch.stage is not None else f"epoch {epoch.epoch}"
+    out.print(f"  {what}{nonce}: {read}; {_commit_text(epoch)}{cleaned}", markup=False)
+    if epoch.attempts and not epoch.is_cleaned:
+        _print_attempts(out, epoch, at, unreadable)
+    for stage in epoch.stages:
+        _print_epoch(out, stage, EpochLayout(at.key.of_stage(stage.stage or "")), unreadable)
+
+
+def _print_attempts(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str]) -> None:
     columns = (">attempt", "code", ">tasks", ">seals", ">rows read", ">rows written", ">files", ">size", "state")
     table = plain_table(*columns)
     for attempt in epoch.attempts:
@@ -235,6 +243,8 @@ def _commit_text(epoch: ShownEpoch) -> str:
         claims = f" ({counted(len(epoch.claims), 'claim')})" if epoch.claims else ""
         return f"{epoch.phase}, not committed{claims}"
     commit = epoch.commit
+    if epoch.stage is not None:
+        return f"done: {counted(commit.rows_read, 'row')} read, {counted(commit.files, 'file')}"
     if commit.commit_id is None:
         failed = f", {counted(commit.rows_quarantined, 'row')} quarantined" if commit.rows_quarantined else ""
         return f"done: no rows for {commit.target}{failed}"

@@ -41,15 +41,16 @@ def main() -> None:
 @click.argument("file", type=_EXISTING)
 @_settings
 @click.option("--cores", type=click.IntRange(1, 1024), help="How many tasks run at once. By default all cores.")
-def run(file: Path, settings: Path | None, cores: int | None) -> None:
-    """Run the CheckpointedWrite in FILE on this machine, or resume it.
+@click.option("--watch", is_flag=True, help="With spec.trigger: go on with new input as that says, until interrupted.")
+def run(file: Path, settings: Path | None, cores: int | None, watch: bool) -> None:
+    """Run the CheckpointedWrite in FILE on this machine, or resume it. With spec.trigger it takes what is new, and ends.
 
     Interrupt it at any moment and run it again: what was sealed is not computed again. Exit codes: 0 committed, 1 failed,
     2 manifest or settings wrong (also where a driver finds it), 130 interrupted.
     """
     from checkpoint_operator.cli.run import run_command
 
-    sys.exit(run_command(file, settings, cores))
+    sys.exit(run_command(file, settings, cores, watch=watch))
 
 
 @main.command()
@@ -59,7 +60,7 @@ def run(file: Path, settings: Path | None, cores: int | None) -> None:
 def validate(file: Path, settings: Path | None, output: str) -> None:
     """Check the CheckpointedWrite in FILE without running it, and say what a run would do.
 
-    All problems are listed, each with its field. The steps' code is looked at, never imported. The only thing that is written
+    All problems are listed, each with its field. The steps' code is parsed, never imported. The only thing that is written
     is a probe of the checkpoint store, which is removed again. Exit codes: 0 nothing found, 2 problems.
     """
     from checkpoint_operator.cli.validate import validate_command
@@ -116,6 +117,40 @@ def status(file: Path, settings: Path | None, output: str) -> None:
 @main.command()
 @click.argument("file", type=_EXISTING)
 @_settings
+@_output
+def plan(file: Path, settings: Path | None, output: str) -> None:
+    """Show what a run would do with each stage of the CheckpointedWrite in FILE: keep it, go on with it, or do it anew, and why.
+
+    Changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 manifest or settings wrong, or no stages.
+    """
+    from checkpoint_operator.cli.plan import plan_command
+
+    sys.exit(plan_command(file, settings, output))
+
+
+@main.command()
+@click.argument("file", type=_EXISTING)
+@_settings
+@_output
+@click.option("--data-file", metavar="PATH", help="Of which rows this data file of the table was made. The end of its path does.")
+@click.option("--source-file", metavar="PATH", help="What this file of the source has become. The end of its path does.")
+@click.option("--position", type=click.IntRange(0), help="Of --source-file, only the row at this position (row number, or byte).")
+def trace(
+    file: Path, settings: Path | None, output: str, data_file: str | None, source_file: str | None, position: int | None
+) -> None:
+    """Show of which rows of the source a data file of the table of the CheckpointedWrite in FILE was made, through its stages.
+
+    Or, with --source-file, what has become of a file of the source. What is found are the segments that were sealed, with all of
+    their rows. Changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 no such file, or settings wrong.
+    """
+    from checkpoint_operator.cli.trace import trace_command
+
+    sys.exit(trace_command(file, settings, output, data_file, source_file, position))
+
+
+@main.command()
+@click.argument("file", type=_EXISTING)
+@_settings
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Also where another machine has begun an attempt that is not closed.")
 def forget(file: Path, settings: Path | None, yes: bool, force: bool) -> None:
@@ -128,6 +163,45 @@ def forget(file: Path, settings: Path | None, yes: bool, force: bool) -> None:
     from checkpoint_operator.cli.forget import forget_command
 
     sys.exit(forget_command(file, settings, yes, force))
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg]
+    """A duration as in manifests, and with days, which those do not have: 7d, 1d12h, 90s."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from checkpoint_protocol.quantities import parse_duration_s
+
+        days, is_days, rest = value.partition("d")
+        try:
+            if is_days and days.isascii() and days.isdigit() and len(days) < 6:
+                return int(days) * 86_400 + (parse_duration_s(rest) if rest else 0.0)
+            return parse_duration_s(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@main.command()
+@click.argument("uri")
+@_settings
+@_output
+@click.option("--write", metavar="UID_OR_NAME", help="Clean this write only: its uid, its name, or namespace/name.")
+@click.option(
+    "--older-than", type=_Duration(), default="7d", show_default=True, help="Only epochs that have ended so long ago, e.g. 12h."
+)
+@click.option("--dry-run", is_flag=True, help="Remove nothing, and say what would be removed.")
+def clean(uri: str, settings: Path | None, output: str, write: str | None, older_than: float, dry_run: bool) -> None:
+    """Remove from the checkpoint store at URI what its writes have staged and nobody needs any more.
+
+    Of epochs that are committed, or that a deletion has ended: seals, plans and the like, and data files of tries that died below
+    the folder that a table has for the write. What later epochs need stays (inputs, keys, rows that are quarantined), and all of
+    what is not committed. Harmless beside runs and other cleaners. Exit codes: 0 cleaned, 1 something could not be judged or
+    removed (the rest is cleaned), 2 settings or URI wrong.
+    """
+    from checkpoint_operator.cli.clean import clean_command
+
+    sys.exit(clean_command(uri, settings, output, write, older_than, dry_run))
 
 
 @main.command()

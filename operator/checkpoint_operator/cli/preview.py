@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from checkpoint_operator.cli import exits
-from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem
+from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.local.preview import Previewed
 from checkpoint_operator.local.preview import preview as run_steps
 from checkpoint_protocol.errors import CheckpointError
@@ -47,27 +47,19 @@ class PreviewAnswer(_Answer):
 def preview_command(file: Path, settings_file: Path | None, output: str, rows: int) -> int:
     """Run the steps on so many rows, show what they give, and return the exit code."""
     console = messages()
-    try:
-        manifest = load_manifest(file)
-        settings = load_settings(find_settings(settings_file, file))
-    except CheckpointError as error:
-        _say(console, error)
+    if (files := read_files(file, settings_file, console)) is None:
         return exits.MANIFEST_WRONG
+    manifest, settings = files
     try:
         found = run_steps(manifest, settings, rows)
     except CheckpointError as error:
-        _say(console, error)
+        say_error(error, console)
         return exits.code_of(error)
     if output == "table":
         _print(answers(), console, found)
     else:
         print_data(_answer(found), output)
     return exits.FAILED if found.failed else exits.DONE
-
-
-def _say(console: Console, error: CheckpointError) -> None:
-    for line in exits.lines_of(error):
-        say_problem(console, line)
 
 
 def _answer(found: Previewed) -> PreviewAnswer:
@@ -116,5 +108,7 @@ def _print(out: Console, console: Console, found: Previewed) -> None:
 def _cell(value: Any) -> str:
     if value is None:
         return "NULL"
-    text = printable(value if isinstance(value, str) else value.hex() if isinstance(value, bytes) else str(value))
+    if isinstance(value, bytes):
+        value = value[:_MOST_OF_A_VALUE].hex()
+    text = printable(value if isinstance(value, str) else str(value))
     return text if len(text) <= _MOST_OF_A_VALUE else f"{text[: _MOST_OF_A_VALUE - 1]}…"

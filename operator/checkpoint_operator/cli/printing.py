@@ -38,7 +38,7 @@ def messages() -> Console:
 
 
 def say_problem(console: Console, text: str) -> None:
-    console.print(text, style="red", markup=False)
+    console.print(text, style="red", markup=False, soft_wrap=True)
 
 
 def print_data(answer: BaseModel, output: str) -> None:

@@ -17,10 +17,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from checkpoint_operator.activity import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_operator.cli import committed, exits
-from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import PrintableConsole
 from checkpoint_operator.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
-from checkpoint_operator.core.actions import Close, Commit, Finish, RecordAttempt, Stall, StartDriver, Wait
+from checkpoint_operator.cli.reading import read_files, say_error
+from checkpoint_operator.core.actions import BeginStage, Close, Commit, Finish, OpenEpoch, RecordAttempt, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.rules import progress_deadline_s
 from checkpoint_operator.local.lock import Holder
@@ -41,24 +41,24 @@ _RATE_OVER_S: Final = 15.0
 _SAID_AFTER_S: Final = 5.0
 
 
-def run_command(file: Path, settings_file: Path | None, cores: int | None) -> int:
+def run_command(file: Path, settings_file: Path | None, cores: int | None, *, watch: bool = False) -> int:
     """Run the write and return the exit code."""
     console = PrintableConsole(stderr=True, highlight=False)
-    try:
-        manifest = load_manifest(file)
-        settings = load_settings(find_settings(settings_file, file))
-    except CheckpointError as error:
-        _say_error(console, error)
+    if (files := read_files(file, settings_file, console)) is None:
+        return exits.MANIFEST_WRONG
+    manifest, settings = files
+    if watch and manifest.spec.trigger is None:
+        console.print("error: --watch goes by spec.trigger, and there is none; say every or cron there", style="red")
         return exits.MANIFEST_WRONG
     committed.say_former(manifest, settings, console)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        ran = run_write(manifest, settings, cores, console)
+        ran = run_write(manifest, settings, cores, console, watch=watch)
     except KeyboardInterrupt:
         console.print(f"interrupted; what is sealed stays: checkpointed-write run {file} resumes it")
         return exits.INTERRUPTED
     except CheckpointError as error:
-        _say_error(console, error)
+        say_error(error, console)
         return exits.code_of(error)
     return _conclude(console, ran, file)
 
@@ -73,11 +73,13 @@ class Ran:
     elapsed_s: float
 
 
-def run_write(manifest: CheckpointedWrite, settings: Settings, cores: int | None, console: Console) -> Ran:
+def run_write(
+    manifest: CheckpointedWrite, settings: Settings, cores: int | None, console: Console, *, watch: bool = False
+) -> Ran:
     """Run a write to its end, and show how far it is. Raises CheckpointError where nothing can be done from here."""
     started = time.monotonic()
     with Display(console, manifest) as display:
-        runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report)
+        runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report, watch=watch)
         try:
             ended = runner.run()
         except OSError as error:
@@ -95,11 +97,6 @@ def _of_state_folder(error: OSError) -> CheckpointError:
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _say_error(console: Console, error: CheckpointError) -> None:
-    for line in exits.lines_of(error):
-        console.print(line, style="red", markup=False, soft_wrap=True)
 
 
 @dataclass(slots=True)
@@ -195,6 +192,14 @@ class Display:
         self._tell_of_another_machine(done)
         for action in done.actions:
             match action:
+                case BeginStage(name, is_before=True):
+                    self.console.print(f"the stage {name} is at work")
+                case BeginStage(name):
+                    self.console.print(f"all rows are sealed; the commit needs the stage {name}")
+                case Commit() if done.key.stage:
+                    self.console.print(f"the stage {done.key.stage} is done")
+                case Commit() if done.seen.is_stream:
+                    pass  # there are many: the next round says it of each
                 case Close(attempt, why, _) if "sealed" not in why:
                     self.console.print(f"attempt {attempt} is closed: {why}")
                 case RecordAttempt() if (last := done.seen.last) is not None and last.failure is not None:
@@ -206,10 +211,24 @@ class Display:
                     self.console.print("all rows are sealed: committed")
                 case _:
                     pass
+            if isinstance(action, OpenEpoch) and done.seen.is_stream and done.commit is not None:
+                self.console.print(f"epoch {done.seen.epoch} is committed: {done.commit.rows_written:,} rows")
+            if isinstance(action, OpenEpoch) and action.news is not None:
+                self._tell_epoch(done, action)
             if isinstance(action, RecordAttempt) and action.attempt > 1:
-                self.console.print(f"attempt {action.attempt} begins")
+                self.console.print(f"attempt {action.attempt}{f' of stage {done.key.stage}' if done.key.stage else ''} begins")
             if isinstance(action, RecordAttempt | StartDriver | Commit | Close):
                 self.did_work = True
+
+    def _tell_epoch(self, done: Round, opened: OpenEpoch) -> None:
+        """Say for what an epoch begins: what it takes its driver finds out."""
+        commit, news = done.commit, opened.news
+        if commit is not None:
+            self.console.print(f"epoch {done.seen.epoch} is committed: {commit.rows_written:,} rows")
+        found = f"{news.files:,} new files" if news is not None and news.counted else "its trigger is due"
+        self.console.print(f"epoch {opened.epoch} begins: {found}")
+        self.rows_before, self._said_failure_of, self._said_quarantined = None, 0, False
+        self._recent.clear()
 
     def _tell_failure(self, attempt: int, message: str, what_follows: str = "") -> None:
         """Say once why an attempt ended: as soon as it is known, also where the next one does not begin at once."""
@@ -273,14 +292,22 @@ def _conclude(console: Console, ran: Ran, file: Path) -> int:
                     console.print(f"the log of the last driver: {log}", markup=False, soft_wrap=True)
             return exits.code_of_end(stalled)
         case _:
-            commit_record = ended.seen.commit
-            assert commit_record is not None
-            commit = committed.recorded(ended.key, commit_record)
-            presence = committed.look_at(commit, runner.manifest.spec.sink, runner.settings, console)
+            found = ended.last_commit
+            if found is None:
+                PrintableConsole(file=sys.stdout, highlight=False).print("up to date: the stream has had no rows by now")
+                return exits.COMMITTED
+            commit_record = found[1]
+            commit = committed.recorded(*found)
+            presence = committed.find_presence(commit, runner.manifest.spec.sink, runner.settings, console)
             if committed.say(presence, commit, file, console):
                 return exits.FAILED
             _summarise(PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True), ran, commit_record)
             return exits.COMMITTED
+
+
+def ended_as_stream(ended: Round) -> bool:
+    """Whether the run has ended as its stream had no more rows."""
+    return ended.seen.is_stream and ended.seen.commit is None
 
 
 def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
@@ -291,6 +318,8 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
             f"already committed: {commit_record.target} has {commit_record.rows_written:,} rows of {commit_record.key}",
             markup=False,
         )
+    elif ended_as_stream(ran.ended):
+        out.print(f"up to date: all that the stream had is in {commit_record.target}; of the last epoch:", markup=False)
     else:
         out.print(f"committed {commit_record.rows_written:,} rows to {commit_record.target}", markup=False)
     rows = [
@@ -312,7 +341,7 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
         how = f"checkpointed-write inspect {runner.manifest.spec.checkpoint.uri} lists them, quarantine.retry takes them again"
         rows.append(("failed", f"{commit_record.rows_quarantined:,} rows are quarantined, and not in the table: {how}"))
     if len(commit_record.read_digests) > 1:
-        rows.append(("text", f"read in {len(commit_record.read_digests)} ways (how text is read was edited)"))
+        rows.append(("text", f"read under {len(commit_record.read_digests)} settings (how text is read was edited)"))
     if len(commit_record.code_digests) > 1:
         rows.append(
             ("code", f"results of {len(commit_record.code_digests)} versions of the code are mixed (onCodeChange: Continue)")
@@ -320,4 +349,4 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
     for name, value in rows:
         out.print(f"  {name:<9} {value}", markup=False)
     if (hint := sink.how_to_read(runner.settings)) is not None:
-        out.print(f"look at it: {hint}", markup=False)
+        out.print(f"show rows: {hint}", markup=False)

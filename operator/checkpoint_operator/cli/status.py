@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from checkpoint_operator.cli import committed, exits
-from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
+from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.reason_pages import with_section
 from checkpoint_operator.stored_status import StoredStatus, read_status
@@ -18,19 +18,16 @@ from checkpoint_protocol.errors import CheckpointError
 def status_command(file: Path, settings_file: Path | None, output: str) -> int:
     """Show where the write stands and return the exit code."""
     console = messages()
-    try:
-        manifest = load_manifest(file)
-        settings = load_settings(find_settings(settings_file, file))
-    except CheckpointError as error:
-        _say(console, error)
+    if (files := read_files(file, settings_file, console)) is None:
         return exits.MANIFEST_WRONG
+    manifest, settings = files
     try:
         status = read_status(manifest, open_existing(manifest.spec.checkpoint.uri, settings))
     except CheckpointError as error:
-        _say(console, error)
+        say_error(error, console)
         return exits.code_of(error)
     commit = committed.commit_of(status) if status.phase == "Committed" else None
-    presence = None if commit is None else committed.look_at(commit, manifest.spec.sink, settings, console)
+    presence = None if commit is None else committed.find_presence(commit, manifest.spec.sink, settings, console)
     status = status.model_copy(update={"table": presence})
     if output == "table":
         _print(answers(), status)
@@ -47,11 +44,6 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
     if status.errors or is_lost:
         return exits.FAILED
     return exits.COMMITTED if status.phase == "Committed" else exits.NOT_COMMITTED
-
-
-def _say(console: Console, error: CheckpointError) -> None:
-    for line in exits.lines_of(error):
-        say_problem(console, line)
 
 
 def _print(out: Console, status: StoredStatus) -> None:

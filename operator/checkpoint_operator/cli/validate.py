@@ -68,7 +68,7 @@ def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Predicti
         read = f"{counted(would.source_files, 'file')}, {size_text(would.source_bytes or 0)}"
     if would.source_rows is not None:
         read += f", {counted(would.source_rows, 'row')}"
-    target = {True: "exists", False: "does not exist", None: "could not be looked at"}[would.target_exists]
+    target = {True: "exists", False: "does not exist", None: "could not be read"}[would.target_exists]
     store = {True: "exists and honours put-if-absent", False: "would be made", None: "not known"}[would.checkpoint_exists]
     rows = [
         ("source", read),
@@ -77,6 +77,7 @@ def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Predicti
         ("tasks", f"{_bounds_text(would.tasks)}, with {counted(would.cores, 'core')}: {would.tasks.why}"),
         ("data files", f"{_bounds_text(would.data_files)}: {would.data_files.why}"),
         ("target", f"{would.target}: {target}{', and would be created' if would.target_would_be_created else ''}"),
+        ("mode", would.what_a_commit_does),
         ("checkpoint", f"{would.checkpoint_uri}: {store}"),
         ("write", would.write),
     ]

@@ -47,8 +47,10 @@ class KubeApi(Protocol):
     def list_driver_pods(self, namespace: str | None) -> Sequence[Object]:
         """Return the metadata of all driver pods of a namespace (None: of all), as new as the API server has them at hand."""
 
-    def list_executor_pods(self, namespace: str, labels: Mapping[str, str]) -> Sequence[Object]:
-        """Return executor pods with these labels, as new as the API server has them at hand; of very many, some."""
+    def list_executor_pods(self, namespace: str, labels: Mapping[str, str | None]) -> Sequence[Object]:
+        """Return executor pods with these labels, and without those of no value, as new as the API server has them at hand; of
+        very many, some.
+        """
 
     def try_pod(self, namespace: str, pod: Object) -> str | None:
         """Ask whether a pod would be admitted, and make none; return what the API server says against it."""

@@ -1,35 +1,65 @@
-"""Read JSON of the API server, which lets an object through that is nested 10,000 deep: one of these must not end the reading of
-all others, be it in a list, in a watch or alone.
+"""Read JSON of the API server, which lets an object through that is nested 10,000 deep, or has half a million values in 1.5 MB:
+that takes 35 MB once it is parsed. Some of these must not end the reading of all others, be they in a list, in a watch or alone.
 
-Its spec is one way, its `metadata.managedFields` another, so that a watch of metadata alone would not do.
+Its spec is one of them, its `metadata.managedFields` another, so that a watch of metadata alone would not do.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 #: More than a manifest may have (`manifest.MOST_DEPTH`), so that one that is cut here is always refused for its depth; and far
 #: less than what recursion bears.
 MOST_DEPTH: Final = 100
 
+#: Of one object, counted as opening brackets and commas: more than any manifest needs. Parsed, they take a few megabytes.
+MOST_VALUES: Final = 50_000
+#: Of each part of the metadata of an object that has more: labels, annotations, owners, who has managed which field.
+_MOST_VALUES_OF_METADATA: Final = 1_000
+
+#: How deep objects are: alone, in an event of a watch (`{"type": ..., "object": {...}}`), and in a list (`{"items": [{...}]}`).
+ALONE: Final = 1
+OF_A_WATCH: Final = 2
+OF_A_LIST: Final = 3
+
 _STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _STRINGS: Final = re.compile(_STRING, re.DOTALL)
 _TOKENS: Final = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
+_NO_BRACKET: Final = rb'[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_UP_TO_A_BRACKET: Final = re.compile(rb"(?:" + _NO_BRACKET + rb")*+([\[\]{}])", re.DOTALL)
+#: So deep a value is passed over at once; within a deeper one, its parts are. Far faster than bracket by bracket.
+_SHALLOW: Final = 6
 _BRACKETS: Final = b"[]{}"
 _OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _OPEN, _CLOSE = b"[{", b"]}"
 
 
-def loads(text: bytes) -> Any:
-    """Parse JSON; what is nested deeper than MOST_DEPTH becomes null. Raises ValueError where it is none."""
-    return json.loads(cut(text))
+def _shallow_value() -> re.Pattern[bytes]:
+    within = rb"(?:" + _NO_BRACKET + rb")*+"
+    for _ in range(_SHALLOW - 1):
+        within = rb"(?:" + _NO_BRACKET + rb"|[\[{]" + within + rb"[\]}])*+"
+    return re.compile(rb"[\[{]" + within + rb"[\]}]", re.DOTALL)
 
 
-def cut(text: bytes) -> bytes:
-    """Put null for each value that is nested deeper than MOST_DEPTH. Takes time linear in the length, and no recursion."""
-    return text if _depth(text) <= MOST_DEPTH else b"".join(_kept(text))
+_SHALLOW_VALUE: Final = _shallow_value()
+
+
+def loads(text: bytes, objects: int = ALONE) -> Any:
+    """Parse JSON, as `cut` leaves it. Raises ValueError where it is none."""
+    return json.loads(cut(text, objects))
+
+
+def cut(text: bytes, objects: int = ALONE) -> bytes:
+    """Put null for each value that is nested deeper than MOST_DEPTH, and for the spec of each object of more than MOST_VALUES.
+
+    `objects` says how deep they are. Takes time linear in the length, and no recursion.
+    """
+    if _depth(text) > MOST_DEPTH:
+        text = b"".join(_kept(text))
+    return text if _values(text, 0, len(text)) <= MOST_VALUES else _without_crowds(text, objects)
 
 
 def _depth(text: bytes) -> int:
@@ -55,3 +85,50 @@ def _kept(text: bytes) -> list[bytes]:
                 since = token.end()
             depth -= 1
     return [*kept, text[since:]]
+
+
+def _values(text: bytes, start: int, end: int) -> int:
+    """Return about how many values there are, or more: text may hold commas too."""
+    return text.count(b",", start, end) + text.count(b"{", start, end) + text.count(b"[", start, end)
+
+
+def _without_crowds(text: bytes, objects: int) -> bytes:
+    """Leave out the specs of objects with too many values, and what their metadata has too much of; the names stay."""
+    kept: list[bytes] = []
+    since = 0
+    cuts: list[tuple[int, int, bytes]] = []
+    for depth, start, end, is_in_metadata in _inner_values(text, objects):
+        if depth == objects + 1 and text.endswith(b'"spec":', 0, start):
+            cuts.append((start, end, b"null"))
+        elif depth == objects + 2 and is_in_metadata and _values(text, start, end) > _MOST_VALUES_OF_METADATA:
+            cuts.append((start, end, text[start : start + 1] + text[end - 1 : end]))
+        elif depth == objects:
+            if _values(text, start, end) > MOST_VALUES:
+                for cut_at, cut_to, instead in cuts:
+                    kept += [text[since:cut_at], instead]
+                    since = cut_to
+            cuts = []
+    return b"".join((*kept, text[since:])) if kept else text
+
+
+def _inner_values(text: bytes, objects: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Give each list and object as far as two levels below the objects: its depth, where it is, and whether metadata has it."""
+    starts: list[int] = []
+    is_in_metadata, at = False, 0
+    while (found := _UP_TO_A_BRACKET.match(text, at)) is not None:
+        start, at = found.start(1), found.end()
+        if text[start] in _CLOSE:
+            if not starts:
+                return  # no JSON, as its parser says
+            yield len(starts), starts.pop(), at, is_in_metadata
+            continue
+        depth = len(starts) + 1
+        if depth == objects + 1:
+            is_in_metadata = text.endswith(b'"metadata":', 0, start)
+        if depth > objects and not (depth == objects + 1 and is_in_metadata):
+            passed = _SHALLOW_VALUE.match(text, start)
+            if passed is not None:
+                at = passed.end()
+                yield depth, start, at, is_in_metadata
+                continue
+        starts.append(start)

@@ -20,11 +20,11 @@ from checkpoint_operator.code_archive import (
     archive_of_object,
     fetch_version,
     has_archive,
-    look_at,
     put_archive,
+    version_of,
 )
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol import archives, layout, reasons
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.memory import MemoryBudget
 from checkpoint_protocol.settings import Settings
@@ -55,7 +55,7 @@ class _Refused:
 class CodeSource:
     """Finds code, and puts it into the write's store under its digest: an attempt's code cannot change under it.
 
-    A version of an object, by its etag, is fetched and checked once, whether it can be used or not; it is looked at each time,
+    A version of an object, by its etag, is fetched and checked once, whether it can be used or not. Its etag is read each time,
     with what the namespace may read.
     """
 
@@ -63,7 +63,7 @@ class CodeSource:
     settings_of: Callable[[str], Settings]
     workloads: WorkloadDefaults
     memory: MemoryBudget | None = None
-    look_at: Callable[[str, StorageSettings], CodeVersion] = look_at
+    version_of: Callable[[str, StorageSettings], CodeVersion] = version_of
     fetch: Callable[[str, StorageSettings, CodeVersion], bytes] = fetch_version
     #: By namespace and URI: another namespace may have other settings for the same one.
     _known: OrderedDict[tuple[str, str], tuple[CodeVersion, _Taken | _Refused]] = field(default_factory=OrderedDict, repr=False)
@@ -78,7 +78,15 @@ class CodeSource:
             archive = files.digest
         elif spec.code.uri is not None:
             archive = self._digest_at(spec.code.uri, namespace, uid, store)
-        return code_digest(spec, archive=archive, image=image_of(spec, self.workloads)), archive
+
+        def open_archive() -> bytes:
+            assert archive is not None
+            data = store.get(layout.code_path(uid, archive), archives.MAX_ARCHIVE_BYTES)
+            if data is None:
+                raise Retryable(reasons.CODE_MISSING, f"the code {archive[:12]} is not in {store.uri}; it is put there again")
+            return data
+
+        return code_digest(spec, archive, image_of(spec, self.workloads), open_archive), archive
 
     def _archive_of_config_map(self, namespace: str, name: str) -> CodeArchive:
         found = self.api.get_config_map(namespace, name)
@@ -95,7 +103,7 @@ class CodeSource:
     def _digest_at(self, uri: str, namespace: str, uid: str, store: ObjectStore) -> str:
         """Have the code at a URI in the write's store, and return its digest. NeedsChange if it cannot be used."""
         settings = self.settings_of(namespace)
-        version = self.look_at(uri, settings)
+        version = self.version_of(uri, settings)
         known = self._recall(namespace, uri, version)
         if isinstance(known, _Refused):
             raise NeedsChange(known.reason, known.message)

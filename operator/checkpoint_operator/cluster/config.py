@@ -17,6 +17,7 @@ from checkpoint_protocol.grants import Tenant
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
 from checkpoint_protocol.quantities import Size
 from checkpoint_protocol.sections import Label, ObjectName, Section
+from checkpoint_protocol.sink import Verify
 
 DEFAULT_PATH: Final = Path("/etc/checkpointed-writes/operator.yaml")
 
@@ -74,8 +75,20 @@ class OperatorConfig(Section):
         le=10_000,
         description="Drivers at once in a namespace, so that their executors find room; the others wait. 0: no bound.",
     )
+    verify: Verify = Field(
+        default="Footers",
+        description="What commits go by at the least, whatever spec.sink.verify of a manifest says: a table is read by others "
+        "than the author of a driver.",
+    )
     resync_seconds: int = Field(
         default=300, ge=10, le=86_400, description="Each write is reconciled this often, whatever the watch says."
+    )
+    retention_days: int = Field(
+        default=0,
+        ge=0,
+        le=3650,
+        description="What an epoch has staged, and no later one needs, is removed so long after its commit, unless a manifest's "
+        "checkpoint.retention says otherwise. 0: never.",
     )
     allow_local_paths: bool = Field(
         default=False,
@@ -104,18 +117,21 @@ class OperatorConfig(Section):
 
 def load_config(path: Path) -> OperatorConfig:
     """Read the configuration file. ManifestInvalid lists all that is wrong with it, each with its path."""
-    return validate_model(OperatorConfig, _load_yaml(path))
+    try:
+        return validate_model(OperatorConfig, _load_yaml(path))
+    except ManifestInvalid as error:
+        raise ManifestInvalid(tuple(f"{path}, made of the chart's values: {problem}" for problem in error.problems)) from None
 
 
 def _load_yaml(path: Path) -> Any:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ManifestInvalid((f"{path}: cannot be read: {error.strerror}",)) from error
+        raise ManifestInvalid((f"cannot be read: {error.strerror}",)) from error
     except UnicodeDecodeError as error:
-        raise ManifestInvalid((f"{path}: is not UTF-8 text: {error}",)) from error
+        raise ManifestInvalid((f"is not UTF-8 text: {error}",)) from error
     except yaml.YAMLError as error:
-        raise ManifestInvalid((f"{path}: is not YAML: {' '.join(str(error).split())}",)) from error
+        raise ManifestInvalid((f"is not YAML: {' '.join(str(error).split())}",)) from error
     if not isinstance(document, dict):
-        raise ManifestInvalid((f"{path}: a mapping is expected, not {type(document).__name__}",))
+        raise ManifestInvalid((f"a mapping is expected, not {type(document).__name__}",))
     return document

@@ -30,15 +30,17 @@ from checkpoint_operator.cluster.own_disk import refuse_own_disk
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.cluster.publishing import Publisher
+from checkpoint_operator.cluster.retention import Retention
 from checkpoint_operator.cluster.round_metrics import count_progress, count_round
 from checkpoint_operator.cluster.session import Session, open_session
 from checkpoint_operator.cluster.status import Failed, Figures, is_finished
-from checkpoint_operator.core.actions import Finish, RecordAttempt, Stall, StopDriver, Wait
-from checkpoint_operator.ports import Sink
+from checkpoint_operator.core.actions import Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
+from checkpoint_operator.core.triggers import check_schedule
+from checkpoint_operator.looks import ListNews, Looks, refuse_paths_of_pods
+from checkpoint_operator.ports import PinSource, Sink
 from checkpoint_operator.progress import measure
 from checkpoint_operator.reconcile import Round
 from checkpoint_operator.recreation import write_of_object
-from checkpoint_operator.source_tables import PinSource
 from checkpoint_operator.status_model import Status
 from checkpoint_protocol import reasons
 from checkpoint_protocol.authenticated_store import KeySource
@@ -47,12 +49,15 @@ from checkpoint_protocol.manifest import ManifestInvalid, Spec
 from checkpoint_protocol.secrets import Secrets
 from checkpoint_protocol.sink import Sink as SinkSpec
 from checkpoint_protocol.source import Source as SourceSpec
+from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObjectStore
 
 _MOST_ROUNDS: Final = 50
 _FIRST_POLL_S, _MOST_POLL_S = 3.0, 30.0
+_KEPT_POLL_S: Final = 0.5
 _STALLED_POLL_S: Final = 60.0
 _CONFLICT_PAUSE_S: Final = 0.5
+_LEAST_LOOK_S: Final = 0.5
 _MOST_ERROR_PAUSE_S: Final = 60.0
 #: What passes by itself within a moment is not told.
 _ERRORS_BEFORE_TOLD: Final = 2
@@ -72,6 +77,8 @@ class Controller:
     open_store: Callable[[str, str], ObjectStore]
     open_sink: Callable[[str, SinkSpec], Sink]
     open_source: Callable[[str, SourceSpec], PinSource]
+    storage_of: Callable[[str], StorageSettings]
+    open_news: Callable[[str, Spec], ListNews]
     code_source: CodeSource
     instance: str
     clock: Callable[[], float] = time.monotonic
@@ -90,11 +97,19 @@ class Controller:
     _places: DriverTurns = field(init=False)
     _publisher: Publisher = field(init=False)
     _deletion: ObjectDeletion = field(init=False)
+    _retention: Retention = field(init=False)
 
     def __post_init__(self) -> None:
         self._places = DriverTurns(self.config.drivers_per_namespace, self.cache.writes_at_work, self.clock)
         self._turns = CommitTurns(self.config.commit_workers, self.clock, lambda key: self.wake(key))
         self._publisher = Publisher(self.api, self.cache, self.instance, self.clock, self.now, self.secrets)
+        self._retention = Retention(
+            self.config.retention_days,
+            lambda namespace, uri: self.open_store(namespace, uri),
+            lambda namespace: self.storage_of(namespace),
+            self.clock,
+            self.now,
+        )
         self._deletion = ObjectDeletion(
             self.api,
             self.cache,
@@ -110,6 +125,7 @@ class Controller:
         body = self.cache.write(key)
         if body is None:
             self._sessions.pop(key, None)
+            self._retention.forget(key)
             return None
         try:
             delay = self._bring_on(key, body)
@@ -150,10 +166,14 @@ class Controller:
         owner = owner_of(body)
         self._refuse_own_disk(spec)
         if is_finished(status_of(body), owner, spec):
-            return self._end(key, body, spec)
-        self._deletion.hold(key, body)
-        session = self._load(key, spec)
-        return self._do_rounds(key, session)
+            delay = self._end(key, body, spec)
+        else:
+            self._deletion.hold(key, body)
+            delay = self._do_rounds(key, self._load(key, spec))
+        if (now := self.cache.write(key)) is None:
+            return delay
+        until_old = self._retention.apply(key, spec, status_of(now))
+        return min((due for due in (delay, until_old) if due is not None), default=None)
 
     def _load(self, key: WriteName, spec: Spec) -> Session:
         """Return the session of this generation of the write; its store, sink and drivers are opened once."""
@@ -194,9 +214,9 @@ class Controller:
             uid=uid,
             spec=spec,
             store=store,
-            sink=self.open_sink(key.namespace, spec.sink),
+            sink=self.open_sink(key.namespace, spec.sink.verified_at_least(self.config.verify)),
             drivers=drivers,
-            resolve_code=lambda: self.code_source.resolve(owner.namespace, uid, spec, store),
+            resolve_code=lambda of: self.code_source.resolve(owner.namespace, uid, of, store),
             forgive=lambda numbers: _failed_before(status_of(body), owner, numbers),
             is_past_deadline=lambda epoch: self._is_past_deadline(key, spec, epoch),
             commit_turn=lambda: self._turns.take(key),
@@ -204,9 +224,18 @@ class Controller:
             clock=self.clock,
             pin_source=self.open_source(key.namespace, spec.source),
             queue_for_a_place=lambda: self._places.request(key),
+            looks=self._looks(key, spec),
         )
         self._sessions[key] = session
         return session
+
+    def _looks(self, key: WriteName, spec: Spec) -> Looks | None:
+        if spec.trigger is None:
+            return None
+        check_schedule(spec.trigger)
+        if not self.config.allow_local_paths:
+            refuse_paths_of_pods(spec)
+        return Looks(spec, self.open_news(key.namespace, spec), self.now)
 
     def _do_rounds(self, key: WriteName, session: Session) -> float | None:
         """Do rounds until one waits, and tell that one; return after how many seconds the next is due."""
@@ -215,12 +244,15 @@ class Controller:
             count_round(self.metrics, session.spec.sink.format, done)
             if done.outcome is not None or not any(_is_effect(action) for action in done.actions):
                 break
-        progress = measure(session.reconciler.current_tallies())
+        progress = measure(session.reconciler.current_tallies(), done.commit)
         count_progress(self.metrics, session, done, progress)
         figures = Figures(progress, session.time_left.measure(self.clock(), progress))
         self._publisher.publish(key, done, session, figures)
         if isinstance(done.outcome, Finish):
             return self._end(key, self._publisher.body(key), session.spec)
+        if (between := done.seen.between) is not None and isinstance(done.actions[-1], Wait):
+            delays = (between.due_in_s, clean_up_after(self._publisher.body(key), session.spec, self.api, self.cache, self.now))
+            return max(_LEAST_LOOK_S, min(delay for delay in delays if delay is not None))
         return _STALLED_POLL_S if isinstance(done.outcome, Stall) else _due_s(done)
 
     def _end(self, key: WriteName, body: Mapping[str, Any], spec: Spec) -> float | None:
@@ -267,14 +299,16 @@ def _of_own_namespace(namespace: str) -> NeedsChange:
 
 def _is_effect(action: object) -> bool:
     """Whether to go on at once. A driver that is told to end takes its time."""
-    return not isinstance(action, Wait | StopDriver)
+    return not isinstance(action, Wait | StopDriver | StopKeptDriver)
 
 
 def _due_s(done: Round) -> float:
     """Return after how many seconds a write that waits is due again, where no event comes before."""
     last = done.seen.last
     if last is not None and not last.is_closed:
-        return min(_MOST_POLL_S, max(_FIRST_POLL_S, (last.idle_s + last.starved_s) / 10))
+        # The pod of a driver that waited for the epoch does not end with it, so that no event tells that all is sealed.
+        first_s = _KEPT_POLL_S if done.seen.keeps_drivers else _FIRST_POLL_S
+        return min(_MOST_POLL_S, max(first_s, (last.idle_s + last.starved_s) / 10))
     return max(1.0, min(done.seen.pause_left_s, _MOST_POLL_S)) if done.seen.pause_left_s > 0 else _MOST_POLL_S
 
 

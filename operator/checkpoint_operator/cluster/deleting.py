@@ -95,7 +95,7 @@ class ObjectDeletion:
         try:
             spec = manifest_of(body).spec
             self._stop_drivers(owner, status)
-            # Also here: whoever makes an object may put the finalizer on it, so that nothing was looked at before.
+            # Also here: whoever makes an object may put the finalizer on it, so that nothing was checked before.
             refuse_own_disk(spec, allow_local_paths=self.allow_local_paths)
             store = self.open_store(owner.namespace, spec.checkpoint.uri)
             uid = write_to_delete(store, named_object(self.cluster, owner), spec)

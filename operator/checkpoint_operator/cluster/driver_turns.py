@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkpoint_operator.cluster.cache import WriteName
+from checkpoint_operator.cluster.waiting import Waiting
 
-#: Who waits asks again within half a minute; who has not asked for so long does not wait any more.
-_FORGOTTEN_AFTER_S: Final = 120.0
 #: A turn that was given is used at once, or not at all.
 _UNUSED_AFTER_S: Final = 30.0
 
@@ -30,20 +29,23 @@ class DriverTurns:
     most: int
     at_work: Callable[[str], set[WriteName]]
     clock: Callable[[], float]
-    _waiting: dict[WriteName, float] = field(default_factory=dict)
+    _waiting: Waiting = field(init=False)
     _given: dict[WriteName, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._waiting = Waiting(self.clock)
 
     def request(self, key: WriteName) -> int | None:
         """Return how many writes come before this one; None if it is its turn, which it then has."""
         if self.most == 0:
             return None
         with self._lock:
-            self._waiting[key] = self.clock()
+            self._waiting.add(key)
             before = self._queue(key.namespace).index(key)
             if before >= self._free(key):
                 return before
-            del self._waiting[key]
+            self._waiting.remove(key)
             self._given[key] = self.clock()
             return None
 
@@ -56,10 +58,7 @@ class DriverTurns:
             return first if first is not None and self._free(first) > 0 else None
 
     def _queue(self, namespace: str) -> list[WriteName]:
-        # A dictionary keeps the order of the first requests: a later one does not lose the place.
-        now = self.clock()
-        self._waiting = {key: asked for key, asked in self._waiting.items() if now - asked < _FORGOTTEN_AFTER_S}
-        return [key for key in self._waiting if key.namespace == namespace]
+        return [key for key in self._waiting.since() if key.namespace == namespace]
 
     def _free(self, key: WriteName) -> int:
         now = self.clock()

@@ -21,11 +21,12 @@ _WANTED: Final = frozenset({"Completed", "Suspended"})
 def warnings_between(before: Status, after: Status) -> list[tuple[str, str]]:
     """Return (reason, message) for each thing that has come up: a stall, an obstacle, an attempt that failed, rows that fail."""
     found = []
-    known = {(attempt.number, before.epoch) for attempt in before.attempts or () if attempt.closed_at is not None}
+    is_same = (before.epoch, before.stage) == (after.epoch, after.stage)
+    known = {attempt.number for attempt in before.attempts or () if attempt.closed_at is not None} if is_same else set()
     for attempt in after.attempts or ():
-        if attempt.closed_at is not None and attempt.cause not in _WANTED and (attempt.number, after.epoch) not in known:
+        if attempt.closed_at is not None and attempt.cause not in _WANTED and attempt.number not in known:
             why = attempt.message or "its driver did not say why it ended"
-            found.append(("AttemptFailed", f"attempt {attempt.number} ({attempt.cause}): {why}"))
+            found.append(("AttemptFailed", f"attempt {attempt.number}{_of_stage(after)} ({attempt.cause}): {why}"))
     if after.rows_quarantined and (not before.rows_quarantined or before.epoch != after.epoch):
         count = f"({after.rows_quarantined:,} by now, see status.rowsQuarantined)"
         how = "`checkpointed-write inspect` lists them with step, error and traceback"
@@ -46,10 +47,18 @@ def steps_between(before: Status, after: Status) -> list[tuple[str, str]]:
     is_new_object = before.observed_uid != after.observed_uid
     if is_new_object and after.write_uid != after.observed_uid:
         found.append(("Attached", f"goes on as the write {after.write_uid}, which an earlier object of this name began"))
-    is_other = (before.epoch, before.attempt) != (after.epoch, after.attempt)
+    is_same_epoch = before.epoch == after.epoch
+    is_other = (before.epoch, before.stage, before.attempt) != (after.epoch, after.stage, after.attempt)
     if after.phase == "Running" and (is_other or before.phase != "Running"):
-        found.append(("Started", f"the driver of attempt {after.attempt} of epoch {after.epoch} is at work: {after.driver_pod}"))
-    if after.phase in ("Sealed", "Committing") and (is_other or before.phase not in ("Sealed", "Committing")):
+        found.append(
+            (
+                "Started",
+                f"the driver of attempt {after.attempt}{_of_stage(after)} of epoch {after.epoch} is at work: {after.driver_pod}",
+            )
+        )
+    # After a stage that the commit needed, it was told before.
+    is_sealed = after.phase in ("Sealed", "Committing") and after.stage is None and (before.stage is None or not is_same_epoch)
+    if is_sealed and (is_other or before.phase not in ("Sealed", "Committing")):
         rows = f" ({after.rows_sealed:,})" if after.rows_sealed else ""
         found.append(("Sealed", f"all rows of epoch {after.epoch}{rows} are sealed; the commit is next"))
     if (
@@ -61,6 +70,10 @@ def steps_between(before: Status, after: Status) -> list[tuple[str, str]]:
         rows = f"{after.rows_committed:,} rows" if after.rows_committed is not None else "the rows"
         found.append(("Committed", f"{rows} of epoch {after.epoch} are in {after.commit.target}, version {after.commit.id}"))
     return found
+
+
+def _of_stage(status: Status) -> str:
+    return f" of stage {status.stage}" if status.stage is not None else ""
 
 
 def event_body(

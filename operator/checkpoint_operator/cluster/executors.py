@@ -15,9 +15,10 @@ Pod = Mapping[str, Any]
 def starvation_of(pods: Sequence[Pod], refusal: str | None) -> Failure | None:
     """Return why a driver has no executor that runs; None if it has one, or nothing is known to keep them from running.
 
-    `pods`: those of its executors. `refusal`: what the API server says to one more of them, where there are none.
+    `pods`: those of its executors. `refusal`: what the API server says to one more of them, where there are none. A driver whose
+    executors come and go has as few as it likes: while one runs, none is missing, and a pod that it gives up waits for nothing.
     """
-    waiting = [pod for pod in pods if _phase(pod) == "Pending"]
+    waiting = [pod for pod in pods if _phase(pod) == "Pending" and not pod["metadata"].get("deletionTimestamp")]
     if any(_phase(pod) == "Running" for pod in pods):
         return None
     if waiting:

@@ -59,7 +59,7 @@ class KubernetesApi:
         place = f"namespaces/{namespace}/" if namespace else ""
         # From the API server's own cache: cheap, and good enough to find out that a watch is far behind.
         path = f"/apis/{API_VERSION}/{place}{PLURAL}?resourceVersion=0"
-        answer = self._ask("GET", path, "writes", accept=_METADATA_ONLY)
+        answer = self._ask("GET", path, "writes", accept=_METADATA_ONLY, objects=api_json.OF_A_LIST)
         assert answer is not None
         return list(answer["items"] or ())
 
@@ -78,15 +78,17 @@ class KubernetesApi:
     def list_driver_pods(self, namespace: str | None) -> Sequence[Object]:
         place = f"namespaces/{namespace}/" if namespace else ""
         selector = f"labelSelector={ROLE_LABEL}%3D{DRIVER_CONTAINER}"
-        answer = self._ask("GET", f"/api/v1/{place}pods?{selector}&resourceVersion=0", "pods", accept=_METADATA_ONLY)
+        path = f"/api/v1/{place}pods?{selector}&resourceVersion=0"
+        answer = self._ask("GET", path, "pods", accept=_METADATA_ONLY, objects=api_json.OF_A_LIST)
         assert answer is not None
         return list(answer["items"] or ())  # of no objects there is no list
 
-    def list_executor_pods(self, namespace: str, labels: Mapping[str, str]) -> Sequence[Object]:
+    def list_executor_pods(self, namespace: str, labels: Mapping[str, str | None]) -> Sequence[Object]:
         chosen = {**labels, ROLE_LABEL: EXECUTOR_CONTAINER}
-        selector = quote(",".join(f"{name}={value}" for name, value in chosen.items()), safe="")
+        wanted = (f"!{name}" if value is None else f"{name}={value}" for name, value in chosen.items())
+        selector = quote(",".join(wanted), safe="")
         path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}&resourceVersion=0&limit={_MOST_EXECUTORS}"
-        answer = self._ask("GET", path, "pods")
+        answer = self._ask("GET", path, "pods", objects=api_json.OF_A_LIST)
         assert answer is not None
         return list(answer["items"] or ())
 
@@ -150,6 +152,7 @@ class KubernetesApi:
         content_type: str = "application/json",
         absent_is_none: bool = False,
         accept: str = "application/json",
+        objects: int = api_json.ALONE,
     ) -> Object | None:
         headers = {"Accept": accept, "Content-Type": content_type}
         request = self._api.param_serialize(
@@ -168,7 +171,7 @@ class KubernetesApi:
         if response.status >= 300:
             raise _translate(verb, path, kind, response.status, text)
         try:
-            answer: Object = api_json.loads(text)
+            answer: Object = api_json.loads(text, objects)
         except ValueError as error:
             raise Retryable(
                 reasons.API_UNAVAILABLE, f"the API server's answer to {verb} {path} is no JSON; is there a proxy between?"

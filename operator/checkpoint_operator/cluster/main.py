@@ -42,6 +42,7 @@ from checkpoint_operator.cluster.watching import watch
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_operator.cluster.workers import WORKERS, WORKERS_OF_A_NAMESPACE, Workers
 from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.source_news import open_news
 from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.errors import CheckpointError
@@ -60,6 +61,10 @@ _SETTINGS_PATH: Final = Path("/etc/checkpointed-writes/settings/settings.yaml")
 _PATIENCE_S: Final = 25.0
 #: Where the configuration has neither a name nor keys that one is kept with.
 _ANY_CLUSTER: Final = "unnamed"
+#: Of a table: some thirty thousand snapshots. In memory it is ten to twenty times as much, and who can write where a table lies
+#: can put there what they like.
+_MOST_METADATA_BYTES: Final = 32 << 20
+_OF_SETTINGS: Final = "settings in the chart's values (or the Secret that settings.existingSecret names)"
 
 
 def main() -> int:
@@ -110,7 +115,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
     queue = _queue(config)
     counts, errors = StoreCounts(), WatchErrors()
     memory = MemoryBudget(config.record_memory)
-    catalogs = CatalogBook(settings)
+    catalogs = CatalogBook(settings, most_metadata_bytes=_MOST_METADATA_BYTES)
     keys = _record_keys(config, api)
     settings_of = functools.cache(lambda namespace: settings.used_by(config.tenant(namespace)))
     controller = Controller(
@@ -121,6 +126,8 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         open_store=_store_opener(settings_of, counts, memory, keys),
         open_sink=lambda namespace, spec: open_sink(spec, settings_of(namespace), catalogs),
         open_source=lambda namespace, source: open_source(source, settings_of(namespace), catalogs),
+        storage_of=settings_of,
+        open_news=lambda namespace, spec: open_news(spec, settings_of(namespace), catalogs),
         code_source=CodeSource(api, settings_of, config.workloads, memory),
         instance=socket.gethostname(),
         secrets=secrets_of(settings, os.environ),
@@ -207,14 +214,18 @@ def _store_opener(
 
 def load_settings(path: Path) -> Settings:
     """Read what the chart has made of its values, or the Secret that they name."""
+    whole = f"{_OF_SETTINGS}, which the pod has as {path}"
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ManifestInvalid((f"{path}: cannot be read: {error.strerror}",)) from error
+        raise ManifestInvalid((f"{whole}: cannot be read: {error.strerror}",)) from error
     except (UnicodeDecodeError, yaml.YAMLError):
         # Not the parser's words: they quote the text, and secrets may stand in it.
-        raise ManifestInvalid((f"{path}: is not YAML",)) from None
-    return validate_model(Settings, document or {}).found_in(CHART_VALUES)
+        raise ManifestInvalid((f"{whole}: is not YAML",)) from None
+    try:
+        return validate_model(Settings, document or {}).found_in(CHART_VALUES)
+    except ManifestInvalid as error:
+        raise ManifestInvalid(tuple(f"{_OF_SETTINGS}: {problem}" for problem in error.problems)) from None
 
 
 class _JsonLines(logging.Formatter):

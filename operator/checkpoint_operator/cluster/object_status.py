@@ -23,7 +23,17 @@ def status_patch(body: Mapping[str, Any], status: Status) -> dict[str, Any] | No
     """Return the merge patch that brings an object's status to this one, if it has not changed meanwhile; None if it is so."""
     before: Mapping[str, Any] = body.get("status") or {}
     after = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    changes = {name: after.get(name) for name in {*before, *after} if before.get(name) != after.get(name)}
+    changes = _merge_patch(before, after)
     if not changes:
         return None
     return {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": changes}
+
+
+def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch (RFC 7386) from one object to another: what is not said in it stays, also within an object."""
+    changes: dict[str, Any] = {}
+    for name in {*before, *after}:
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            changes[name] = _merge_patch(old, new) if isinstance(old, Mapping) and isinstance(new, Mapping) else new
+    return changes

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from checkpoint_operator.cluster import api_json
 from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.cluster.status import RETRY_ANNOTATION
-from checkpoint_protocol.manifest import CheckpointedWrite, parse_manifest
+from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, parse_manifest
 
 _MOST_RETRY_TEXT: Final = 128
 
 
 def manifest_of(body: Mapping[str, Any]) -> CheckpointedWrite:
     """Read the manifest in an object, without what the API server has added. Raises ManifestInvalid."""
+    if body["spec"] is None:
+        raise ManifestInvalid((f"spec: the object has more than {api_json.MOST_VALUES:,} values, and is not read",))
     metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
     return parse_manifest({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata, "spec": body["spec"]})
 

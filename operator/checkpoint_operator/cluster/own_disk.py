@@ -1,8 +1,7 @@
-"""What a manifest may not name in a cluster: paths. Asked on every way to a store or table, deletion included."""
+"""What a manifest may not name in a cluster: paths. Checked before every use of a store or table, deletion included."""
 
 from __future__ import annotations
 
-from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_protocol.manifest import ManifestInvalid, Spec
 from checkpoint_protocol.uris import local_path
 
@@ -12,7 +11,8 @@ def refuse_own_disk(spec: Spec, *, allow_local_paths: bool) -> None:
 
     The settings of the operator refuse it too, wherever something is opened; here the field is named.
     """
-    uris = {"spec.checkpoint.uri": spec.checkpoint.uri, **format_of(spec.sink).uris}
+    of_sink = {f"spec.sink.{spec.sink.format}.{field}": uri for field, uri in spec.sink.named.uris.items()}
+    uris = {"spec.checkpoint.uri": spec.checkpoint.uri, **of_sink}
     for field_path, uri in uris.items():
         if local_path(uri) is not None and not allow_local_paths:
             raise ManifestInvalid(

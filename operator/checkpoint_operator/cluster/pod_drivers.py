@@ -14,14 +14,15 @@ from checkpoint_operator.cluster.pod_policy import check_pods
 from checkpoint_operator.cluster.pods import (
     ATTEMPT_LABEL,
     EPOCH_LABEL,
+    STAGE_LABEL,
     UID_LABEL,
     Owner,
-    digest_for_attempts,
     driver_pod,
     executor_pod,
     pod_name,
 )
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
+from checkpoint_operator.driver_digest import digest_for_attempts
 from checkpoint_protocol import reasons
 from checkpoint_protocol.authenticated_store import KeySource
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -116,7 +117,8 @@ class PodDrivers:
         """
         if self.spec.executor.instances == 0:
             return None
-        labels = {UID_LABEL: key.uid, EPOCH_LABEL: str(key.epoch), ATTEMPT_LABEL: str(attempt)}
+        # A pod without the label is one of no stage.
+        labels = {UID_LABEL: key.uid, EPOCH_LABEL: str(key.epoch), ATTEMPT_LABEL: str(attempt), STAGE_LABEL: key.stage or None}
         refusal = None
         try:
             pods = self.api.list_executor_pods(self.owner.namespace, labels)
@@ -133,5 +135,5 @@ class PodDrivers:
 
 
 def _is_of(pod: Mapping[str, Any], key: EpochKey) -> bool:
-    """Whether a pod is one of this write, made for this object of its name or an earlier one: any other is nobody we know."""
+    """Whether a pod is one of this write, made for this object of its name or an earlier one: no other is known or touched."""
     return (pod["metadata"].get("labels") or {}).get(UID_LABEL) == key.uid

@@ -13,38 +13,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from checkpoint_operator.cluster.capacity import (
+    cores_for_spark,
+    executor_conf,
+    gpu_environment,
+    mebibytes,
+    resources_of,
+    resources_of_executor,
+)
 from checkpoint_operator.cluster.config import WorkloadDefaults
+from checkpoint_operator.driver_digest import digest_for_attempts, keep_arguments
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.macs import WriteKeys
 from checkpoint_protocol.manifest import API_VERSION, KIND, Spec
-from checkpoint_protocol.workloads import DriverSpec, ExecutorSpec
 
 DRIVER_CONTAINER: Final = "driver"
 EXECUTOR_CONTAINER: Final = "executor"
 UID_LABEL: Final = "checkpointed.dev/uid"
 WRITE_LABEL: Final = "checkpointed.dev/write"
 EPOCH_LABEL: Final = "checkpointed.dev/epoch"
+#: Of a pod of a stage only.
+STAGE_LABEL: Final = "checkpointed.dev/stage"
 ATTEMPT_LABEL: Final = "checkpointed.dev/attempt"
 ROLE_LABEL: Final = "checkpointed.dev/role"
 #: The manifest's generation that a pod was made of: a pod that cannot start is replaced when the manifest has changed.
 GENERATION_ANNOTATION: Final = "checkpointed.dev/generation"
 #: The digest of what of the manifest counts from the next attempt only.
 EDIT_ANNOTATION: Final = "checkpointed.dev/spec-digest"
-#: What counts at once, for whatever driver is at work.
-_COUNTS_AT_ONCE: Final = frozenset(
-    {
-        "on_row_error",
-        "quarantine",
-        "run_nonce",
-        "suspend",
-        "backoff_limit",
-        "active_deadline_seconds",
-        "progress_deadline_seconds",
-        "ttl_seconds_after_finished",
-        "on_recreate",
-        "deletion_policy",
-    }
-)
 STORAGE_KEY: Final = "storage.json"
 _STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
 _RECORD_KEYS_VARIABLE: Final = "CHECKPOINTED_WRITE_RECORD_KEYS"
@@ -53,8 +48,6 @@ _SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own # noqa: S108
 
 #: Less input than this is not worth the seconds in which an executor starts, unless the manifest asks for executors.
 _SMALL_INPUT_BYTES: Final = 64 << 20
-_LEAST_OVERHEAD: Final = 384 << 20
-_OVERHEAD_SHARE_PERCENT: Final = 40
 
 #: Lists in a pod whose items are merged one by one, and the field that tells items apart.
 _MERGED_LISTS: Final = {
@@ -87,13 +80,9 @@ def pod_name(name: str, key: EpochKey, attempt: int) -> str:
 
     `key.uid` is the write's: another write under the same name has other pods.
     """
-    digest = hashlib.sha256(key.uid.encode()).hexdigest()[:8]
+    whose = f"{key.uid}/{key.stage}" if key.stage else key.uid
+    digest = hashlib.sha256(whose.encode()).hexdigest()[:8]
     return f"{name[:45].rstrip('-.')}-{digest}-{key.epoch}-{attempt}"
-
-
-def digest_for_attempts(spec: Spec) -> str:
-    """Return a digest of what of a manifest counts from the next attempt only."""
-    return hashlib.sha256(spec.model_dump_json(exclude=set(_COUNTS_AT_ONCE)).encode()).hexdigest()[:32]
 
 
 def driver_pod(
@@ -112,6 +101,7 @@ def driver_pod(
         WRITE_LABEL: owner.name[:63].rstrip("-."),
         UID_LABEL: key.uid,
         EPOCH_LABEL: str(key.epoch),
+        **({STAGE_LABEL: key.stage} if key.stage else {}),
         ATTEMPT_LABEL: str(attempt),
         ROLE_LABEL: DRIVER_CONTAINER,
     }
@@ -136,7 +126,7 @@ def driver_pod(
                     "image": image_of(spec, workloads),
                     "imagePullPolicy": workloads.image_pull_policy,
                     "env": environment,
-                    "resources": _resources(spec.driver),
+                    "resources": resources_of(spec.driver),
                     "securityContext": _container_security(),
                     "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}],
                 }
@@ -164,7 +154,7 @@ def executor_pod(owner: Owner, spec: Spec, workloads: WorkloadDefaults) -> dict[
     size = spec.executor
     pod = _executor_template(spec, workloads)
     container = next(item for item in pod["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER)
-    container |= {"image": image_of(spec, workloads), "resources": _resources(size)}
+    container |= {"image": image_of(spec, workloads), "resources": resources_of_executor(size)}
     pod["metadata"] = {**pod.get("metadata", {}), "namespace": owner.namespace, "generateName": f"{owner.name[:45]}-exec-"}
     pod["spec"]["restartPolicy"] = "Never"
     pod["spec"]["serviceAccountName"] = spec.service_account_name or workloads.service_account_name
@@ -182,11 +172,8 @@ def _driver_arguments(
     instances = 1 if executor.instances is None else executor.instances
     account = spec.service_account_name or workloads.service_account_name
     conf = {
-        "spark.driver.memory": _mebibytes(spec.driver.memory),
-        "spark.executor.instances": str(instances),
-        "spark.executor.cores": str(executor.cores),
-        "spark.executor.memory": _mebibytes(executor.memory),
-        "spark.executor.memoryOverhead": _mebibytes(memory_overhead(executor)),
+        "spark.driver.memory": mebibytes(spec.driver.memory),
+        **executor_conf(executor),
         "spark.kubernetes.container.image": image_of(spec, workloads),
         "spark.kubernetes.container.image.pullPolicy": workloads.image_pull_policy,
         "spark.kubernetes.executor.podNamePrefix": name,
@@ -209,13 +196,15 @@ def _driver_arguments(
     # Spark sets its own labels on executors; ours let `kubectl get pods -l` find all pods of a write.
     conf |= {f"spark.kubernetes.executor.label.{label}": value for label, value in labels.items() if label != ROLE_LABEL}
     conf[f"spark.kubernetes.executor.label.{ROLE_LABEL}"] = EXECUTOR_CONTAINER
-    arguments = ["driver", "--uri", store_uri, "--uid", key.uid, "--epoch", str(key.epoch), "--attempt", str(attempt)]
-    arguments += ["--parallelism", str(instances * executor.cores or spec.driver.cores)]
+    arguments = ["driver", "--uri", store_uri, "--uid", key.uid, "--epoch", str(key.epoch)]
+    arguments += [*(["--stage", key.stage] if key.stage else []), "--attempt", str(attempt)]
+    arguments += keep_arguments(spec, key.stage, workloads.model_dump_json())
+    arguments += ["--parallelism", str(instances * executor.tasks_at_once or spec.driver.cores)]
     if instances == 0:
         arguments += ["--in-driver", str(spec.driver.cores)]
-    elif executor.instances is None:
+    elif executor.instances is None and not executor.gpus:
         # No limit of CPU is set for the driver's pod: it may take for a while what the executor would have taken.
-        arguments += ["--small-input", str(_SMALL_INPUT_BYTES), "--small-input-cores", str(executor.cores)]
+        arguments += ["--small-input", str(_SMALL_INPUT_BYTES), "--small-input-cores", str(cores_for_spark(executor))]
     for setting, value in conf.items():
         arguments += ["--conf", f"{setting}={value}"]
     return arguments
@@ -234,7 +223,7 @@ def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys: WriteKeys 
             "containers": [
                 {
                     "name": EXECUTOR_CONTAINER,
-                    "env": _common_environment(spec, workloads),
+                    "env": [*_common_environment(spec, workloads), *gpu_environment(spec)],
                     "securityContext": _container_security(),
                     "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}],
                 }
@@ -264,22 +253,6 @@ def _common_environment(spec: Spec, workloads: WorkloadDefaults) -> list[dict[st
         reference = {"secretKeyRef": {"name": secret, "key": STORAGE_KEY}}
         environment.append({"name": _STORAGE_VARIABLE, "valueFrom": reference})
     return environment
-
-
-def memory_overhead(size: DriverSpec | ExecutorSpec) -> int:
-    """Return the bytes of a container beside the JVM's heap. Python lives there, for which Spark's own 10 % are too little."""
-    if size.memory_overhead is not None:
-        return size.memory_overhead
-    return max(_LEAST_OVERHEAD, size.memory * _OVERHEAD_SHARE_PERCENT // 100)
-
-
-def _resources(size: DriverSpec | ExecutorSpec) -> dict[str, Any]:
-    memory = f"{(size.memory + memory_overhead(size)) >> 20}Mi"
-    return {"requests": {"cpu": str(size.cores), "memory": memory}, "limits": {"memory": memory}}
-
-
-def _mebibytes(size_bytes: int) -> str:
-    return f"{max(size_bytes >> 20, 1)}m"
 
 
 def _pod_security() -> dict[str, Any]:

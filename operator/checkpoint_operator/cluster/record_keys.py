@@ -30,7 +30,7 @@ _CLUSTER_ENTRY: Final = "cluster"
 _CLUSTER: Final = re.compile(r"[0-9a-f]{16}")
 _MOST_WRITES: Final = 4096
 #: Records of strangers must not make us ask the API server each time.
-_BETWEEN_LOOKS_S: Final = 30.0
+_BETWEEN_READS_S: Final = 30.0
 _TRIES: Final = 5
 
 
@@ -58,7 +58,7 @@ class RecordKeys:
     #: The id of this cluster, after `load`: the same for as long as the Secret is kept.
     cluster: str = ""
     _keys: tuple[_Key, ...] = ()
-    _looked_at: float = float("-inf")
+    _read_at: float = float("-inf")
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _of: Callable[[str], WriteKeys] = field(init=False)
 
@@ -81,7 +81,7 @@ class RecordKeys:
                 raise NeedsChange(
                     reasons.API_CONFLICT, f"{self._where} is changed again and again by somebody else: leave it to the operator"
                 )
-            self._looked_at = self.clock()
+            self._read_at = self.clock()
             if keys != self._keys:
                 self._keys = keys
                 self._of = functools.lru_cache(_MOST_WRITES)(self._derive)
@@ -95,7 +95,7 @@ class RecordKeys:
 
     def of(self, uid: str, unknown_id: str | None = None) -> WriteKeys:
         """Return a write's keys. For an id that is not known, another operator's of just now, the Secret is read anew."""
-        if unknown_id is not None and self.clock() - self._looked_at > _BETWEEN_LOOKS_S:
+        if unknown_id is not None and self.clock() - self._read_at > _BETWEEN_READS_S:
             self.refresh()
         return self._of(uid)
 

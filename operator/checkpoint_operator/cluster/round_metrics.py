@@ -13,6 +13,8 @@ from checkpoint_operator.reconcile import Round
 def count_round(metrics: Metrics, sink_format: str, done: Round) -> None:
     for action in done.actions:
         match action:
+            case Commit() if done.key.stage:
+                pass  # nothing is in a table yet
             case Commit():
                 metrics.commits.labels(sink_format, "committed").inc()
             case Stall(reason, _) if done.seen.last is not None and done.seen.last.is_complete:
@@ -25,7 +27,9 @@ def count_round(metrics: Metrics, sink_format: str, done: Round) -> None:
 
 
 def count_progress(metrics: Metrics, session: Session, done: Round, progress: Progress) -> None:
-    """Add what is new since the session has counted last."""
+    """Add what is new since the session has counted last. What stages make are no rows of the table."""
+    if done.key.stage:
+        return
     metrics.staged_rows.inc(max(0, progress.rows_written - session.rows_sealed))
     session.rows_sealed = max(session.rows_sealed, progress.rows_written)
     metrics.quarantined_rows.inc(max(0, progress.rows_quarantined - session.rows_quarantined))

@@ -12,11 +12,12 @@ from checkpoint_operator.activity import TimeLeft
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.core.pauses import pause_after, retry_after
+from checkpoint_operator.driver_digest import digest_of_kept
+from checkpoint_operator.looks import Looks
 from checkpoint_operator.observing import Observer
-from checkpoint_operator.ports import Sink, Write
+from checkpoint_operator.ports import PinSource, Sink, Write
 from checkpoint_operator.reconcile import Reconciler, Round
 from checkpoint_operator.registration import register
-from checkpoint_operator.source_tables import PinSource
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.store import ObjectStore
 
@@ -49,7 +50,7 @@ def open_session(
     store: ObjectStore,
     sink: Sink,
     drivers: PodDrivers,
-    resolve_code: Callable[[], tuple[str, str | None]],
+    resolve_code: Callable[[Spec], tuple[str, str | None]],
     forgive: Callable[[list[int]], int],
     is_past_deadline: Callable[[int], bool],
     commit_turn: Callable[[], AbstractContextManager[object]],
@@ -57,17 +58,19 @@ def open_session(
     clock: Callable[[], float],
     pin_source: PinSource,
     queue_for_a_place: Callable[[], int | None],
+    looks: Looks | None = None,
 ) -> Session:
     """Register the write in its store and return its session. NeedsChange if it is not the write that the store knows.
 
     `uid` is the write's, which its object's name means.
-    `resolve_code` gives the code's digest and that of its archive, if it has one, whenever an attempt may depend on it.
+    `resolve_code` gives the digest of a manifest's code, or a stage's, and that of its archive, if it has one, whenever an
+    attempt may depend on it.
     """
     start_over = "" if uid == owner.uid else _START_OVER
     register(store, uid, owner.namespace, owner.name, spec, start_over)
 
     def renew(write: Write) -> Write:
-        digest, archive = resolve_code()
+        digest, archive = resolve_code(write.spec)
         return dataclasses.replace(write, code_digest=digest, code=archive)
 
     write = Write(uid=uid, spec=spec, code_digest="")
@@ -85,5 +88,7 @@ def open_session(
         pin_source=pin_source,
         find_starvation=drivers.find_starvation,
         queue_for_a_place=queue_for_a_place,
+        looks=looks,
+        driver_digest=digest_of_kept(spec, drivers.workloads.model_dump_json()),
     )
     return Session(owner, spec, Reconciler(observer, commit_turn, announce))

@@ -17,12 +17,25 @@ from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.phases import Phase, phase_after_error, phase_of
 from checkpoint_operator.core.rules import ENVIRONMENT
+from checkpoint_operator.core.triggers import News
 from checkpoint_operator.progress import Progress
 from checkpoint_operator.reason_pages import with_section
 from checkpoint_operator.reconcile import Round
-from checkpoint_operator.status_model import MAX_MESSAGE_LENGTH, CommitStatus, Condition, ConditionType, Status, bounded, fitted
+from checkpoint_operator.status_model import (
+    MAX_EPOCHS_SHOWN,
+    MAX_MESSAGE_LENGTH,
+    CommitStatus,
+    Condition,
+    ConditionType,
+    EpochStatus,
+    Status,
+    bounded,
+    fitted,
+)
 from checkpoint_protocol import reasons
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.quantities import format_size
 from checkpoint_protocol.source import Source
 
 _STARTING: Final = "DriverStarting"
@@ -90,9 +103,10 @@ def _derived(frame: Frame, outcome: Outcome, figures: Figures | None) -> Status:
         case DeletionWaits(reason, message):
             conditions = frame.conditions
             conditions.set("Stalled", True, reason, with_section(reason, message))
-            conditions.summarize("Deleting", reason, message)
+            said = _message(reason, message)
+            conditions.summarize("Deleting", reason, said)
             return frame.previous.model_copy(
-                update={"phase": "Deleting", "reason": reason, "message": bounded(message), "conditions": conditions.result()}
+                update={"phase": "Deleting", "reason": reason, "message": said, "conditions": conditions.result()}
             )
         case _:
             assert_never(outcome)
@@ -109,6 +123,7 @@ def is_finished(status: Status, owner: Owner, spec: Spec) -> bool:
         and status.commit is not None
         and status.epoch is not None
         and status.run_nonce is not None
+        and spec.trigger is None
         and next_epoch(status.epoch, status.run_nonce, spec.run_nonce) is None
         and status.commit.key == f"{status.write_uid}/{status.epoch}"
     )
@@ -128,20 +143,32 @@ def _is_told_before(frame: Frame, decided: Round) -> bool:
     """
     match decided.actions[-1]:
         case StartDriver(attempt):
-            known = frame.previous.attempts or () if frame.previous.epoch == decided.key.epoch else ()
+            known = frame.previous.attempts or () if _is_about(frame.previous, decided.key) else ()
             return (attempt, _pod(frame, decided)) not in {(shown.number, shown.pod) for shown in known}
-        case Commit():
+        case Commit() if not decided.key.stage:
             return frame.previous.phase not in ("Stalled", "Committing")
     return False
+
+
+def _is_about(status: Status, key: EpochKey) -> bool:
+    """Whether a status tells of the attempts of this epoch, or of this stage of it."""
+    return status.epoch == key.epoch and (status.stage or "") == key.stage
 
 
 def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
     assert frame.spec is not None
     previous, seen, last = frame.previous, done.seen, done.seen.last
     pod = _pod(frame, done)
-    phase = phase_of(last, is_committed=seen.is_committed, is_suspended=seen.is_suspended, decided=done.actions[-1])
+    phase = phase_of(
+        last,
+        is_committed=seen.is_committed,
+        is_suspended=seen.is_suspended,
+        is_of_stage=bool(done.key.stage),
+        decided=done.actions[-1],
+    )
     reason, message = _why(frame, done, phase, pod)
     is_new_epoch = previous.epoch != done.key.epoch
+    is_same = _is_about(previous, done.key)
     status = previous.model_copy(
         update={
             "observed_uid": frame.owner.uid,
@@ -149,28 +176,37 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
             "observed_generation": frame.owner.generation,
             "phase": phase,
             "epoch": done.key.epoch,
+            "stage": done.key.stage or None,
             "started_at": (None if is_new_epoch else previous.started_at) or (frame.now if seen.attempts else None),
             "attempt": last.number if last else 0,
-            "run_nonce": frame.spec.run_nonce if seen.began_with is None else seen.began_with,
+            "run_nonce": _run_nonce(frame.spec, previous, done),
             "driver_pod": pod,
             "reason": reason,
-            "message": bounded(message),
-            "attempts": attempts_shown(frame.now, () if is_new_epoch else previous.attempts or (), seen.attempts, pod),
+            "message": _message(reason, message),
+            "attempts": attempts_shown(frame.now, previous.attempts or () if is_same else (), seen.attempts, pod),
             "commit": _commit(frame, done) or previous.commit,
+            "epochs": _epochs(frame, done),
             "rows_committed": done.commit.rows_written if done.commit else previous.rows_committed,
             "queue_position": None if seen.queued is None else seen.queued + 1,
             "failed_before": seen.first_counted_failure - 1,
             "failed_before_generation": frame.owner.generation,
             "retried": frame.owner.retry or None,
-            **_figures(phase, figures, is_new_epoch),
+            **_figures(phase, figures, not is_same),
         }
     )
     return status.model_copy(update={"conditions": _conditions(frame, done, status)})
 
 
-def _figures(phase: Phase, figures: Figures | None, is_new_epoch: bool) -> dict[str, object]:
-    """Return what is said of how far the epoch is. Before a round is carried out, what was said of the epoch stays."""
-    if figures is None and not is_new_epoch:
+def _run_nonce(spec: Spec, previous: Status, done: Round) -> str | None:
+    """Return with what the epoch was begun. A stage does not know: what was said of its epoch stays."""
+    if done.key.stage:
+        return previous.run_nonce if previous.epoch == done.key.epoch else None
+    return spec.run_nonce if done.seen.began_with is None else done.seen.began_with
+
+
+def _figures(phase: Phase, figures: Figures | None, is_new: bool) -> dict[str, object]:
+    """Return what is said of how far the epoch is, or its stage. Before a round is carried out, what was said of it stays."""
+    if figures is None and not is_new:
         return {"activity": None}
     progress = figures.progress if figures is not None else Progress(0, None, 0, 0, 0, 0, 0)
     return {
@@ -194,7 +230,7 @@ def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str 
         case Stall(reason, message) if reason in ENVIRONMENT and done.seen.attempts:
             number = done.seen.attempts[-1].number
             command = f"kubectl annotate checkpointedwrite {frame.owner.name} {RETRY_ANNOTATION}={number} --overwrite"
-            ending = f"; it is looked at again within the hour, and at once with: {command}"
+            ending = f"; it is reconciled again within the hour, and at once with: {command}"
             return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
         case Stall(reason, message):
             return reason, message
@@ -205,6 +241,13 @@ def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str 
         case Wait(for_what, _) if phase != "Running":
             return "Waiting", f"waiting for {for_what}"
     return None, None
+
+
+def _message(reason: str | None, message: str | None) -> str | None:
+    """Return a message as the status says it, with the section of its reason behind it, which is not cut."""
+    if reason is None or message is None:
+        return bounded(message)
+    return with_section(reason, bounded(message, MAX_MESSAGE_LENGTH - len(with_section(reason, ""))) or "")
 
 
 def _is_starting(done: Round) -> bool:
@@ -223,6 +266,20 @@ def _commit(frame: Frame, done: Round) -> CommitStatus | None:
         key=done.commit.key[:128],
         committed_at=before.committed_at if before is not None and before.key == str(done.key) else frame.now,
     )
+
+
+def _epochs(frame: Frame, done: Round) -> tuple[EpochStatus, ...] | None:
+    """Return the last epochs that are committed, of a write with a trigger."""
+    before, commit = frame.previous.epochs or (), done.commit
+    if not done.seen.goes_on or commit is None or done.key.stage or any(one.number == done.key.epoch for one in before):
+        return frame.previous.epochs
+    mine = EpochStatus(
+        number=done.key.epoch,
+        committed_at=frame.now,
+        id=None if commit.commit_id is None else str(commit.commit_id)[:20],
+        rows=commit.rows_written,
+    )
+    return (*before, mine)[-MAX_EPOCHS_SHOWN:]
 
 
 def _conditions(frame: Frame, done: Round, status: Status) -> tuple[Condition, ...]:
@@ -251,7 +308,27 @@ def _conditions(frame: Frame, done: Round, status: Status) -> tuple[Condition, .
     else:
         conditions.set("Stalled", False, "Going")
     conditions.summarize(phase or "Pending", status.reason, status.message)
+    if done.seen.goes_on and not done.key.stage:
+        _say_how_far_behind(conditions, done)
     return conditions.result()
+
+
+def _say_how_far_behind(conditions: Conditions, done: Round) -> None:
+    """Set whether all that a look has found is taken. Without another look, or other news, it stays as it was."""
+    between = done.seen.between
+    if not done.seen.is_committed:
+        conditions.set("UpToDate", False, "EpochAtWork", f"epoch {done.key.epoch} takes what is new")
+    elif between is not None:
+        # Before another look it is as when the epoch fixed what it takes.
+        news = between.news or News()
+        if not news.counted:
+            conditions.set("UpToDate", True, "NotLookedAt", "what is new only a driver can tell: each due time begins an epoch")
+        elif news.is_any:
+            since = f" since {news.since.strftime('%Y-%m-%dT%H:%M:%SZ')}" if news.since is not None else ""
+            waits = "" if between.begins else "; trigger.atLeast waits for more"
+            conditions.set("UpToDate", False, "Behind", f"{news.files:,} new files, {format_size(news.size_bytes)}{since}{waits}")
+        else:
+            conditions.set("UpToDate", True, "NothingNew", f"epoch {done.key.epoch} has taken all that there was")
 
 
 def _said_of_commit(done: Round, status: Status) -> str:
@@ -292,14 +369,15 @@ def _after_error(frame: Frame, error: Failed) -> Status:
         conditions.set("Committed", False, error.reason, error.message)
     else:
         conditions.set("Running", phase == "Running", error.reason, error.message)
-    conditions.summarize(phase, error.reason, error.message, is_up_to_date=False)
+    message = _message(error.reason, error.message)
+    conditions.summarize(phase, error.reason, message, is_up_to_date=False)
     return frame.previous.model_copy(
         update={
             "observed_generation": frame.owner.generation,
             "phase": phase,
             "activity": frame.previous.activity if error.may_pass else None,
             "reason": error.reason,
-            "message": bounded(error.message),
+            "message": message,
             "conditions": conditions.result(),
         }
     )

@@ -244,13 +244,13 @@ class _BoundedAnswer(aiohttp.ClientResponse):
 
 
 class _BoundedContent:
-    """The body of an answer, without what is nested too deep."""
+    """The body of an answer, without what is nested too deep, or has too many values."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
 
     async def read(self) -> bytes:
-        return api_json.cut(await self._content.read())
+        return api_json.cut(await self._content.read(), api_json.OF_A_LIST)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
         """Give whole lines."""
@@ -258,9 +258,9 @@ class _BoundedContent:
         async for data in self._content.iter_chunked(size):
             *lines, unended = (unended + data).split(b"\n")
             for line in lines:
-                yield api_json.cut(line) + b"\n"
+                yield api_json.cut(line, api_json.OF_A_WATCH) + b"\n"
         if unended:
-            yield api_json.cut(unended)
+            yield api_json.cut(unended, api_json.OF_A_WATCH)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)

@@ -14,7 +14,22 @@ from typing import Protocol, TypeVar, assert_never
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import Append, IcebergFile, LanceFragment, Operation, StagedFile, Target
+from checkpoint_protocol.records import (
+    AddColumns,
+    Append,
+    IcebergFile,
+    LanceColumnFile,
+    LanceFragment,
+    Merge,
+    Operation,
+    OverwriteAll,
+    OverwritePartitions,
+    OverwriteWhere,
+    StagedColumns,
+    StagedFile,
+    Target,
+    Upsert,
+)
 
 
 class Change(Protocol):
@@ -51,16 +66,25 @@ def as_staged(operation: Operation, _key: EpochKey, _targets: Sequence[Target], 
     return StagedChange(operation, tuple(files))
 
 
-def changes_nothing(change: Change) -> bool:
-    """Whether the table is to stay as it is: then no commit is made, and the epoch is done all the same."""
+def changes_nothing(change: Change, *, has_table: bool) -> bool:
+    """Whether the table is to stay as it is: then no commit is made, and the epoch is done all the same.
+
+    `has_table`: False where no attempt got to know a table, as none was there and nothing was put out.
+    """
+    if len(change) or not has_table:
+        return len(change) == 0
     match change.operation:
-        case Append():
-            return len(change) == 0
+        case Append() | OverwritePartitions() | Upsert() | Merge():
+            return True
+        case AddColumns(only=only):
+            return only == "Null"  # of all rows, those for which nothing came are NULL
+        case OverwriteAll() | OverwriteWhere():
+            return False  # what is there goes, and nothing takes its place
         case other:
             assert_never(other)
 
 
-_Kind = TypeVar("_Kind", bound=IcebergFile | LanceFragment)
+_Kind = TypeVar("_Kind", bound=IcebergFile | LanceFragment | StagedColumns | LanceColumnFile)
 
 
 def only(kind: type[_Kind], files: Iterable[StagedFile], title: str) -> Iterator[_Kind]:

@@ -51,19 +51,19 @@ class Footers:
         if self.verify == "Footers" or len(self._group) == _SAMPLED_OF:
             self._choose()
         if len(self._wanted) == _BATCH:
-            self._look()
+            self._examine()
 
     def finish(self) -> None:
         """Look at what is left. NeedsChange as in `add`."""
         if self._group:
             self._choose()
-        self._look()
+        self._examine()
 
     def _choose(self) -> None:
         self._wanted.append(self._group[self.choose(len(self._group))])
         self._group.clear()
 
-    def _look(self) -> None:
+    def _examine(self) -> None:
         wanted, self._wanted = self._wanted, []
         found = in_threads(lambda place: self.count_rows(place[0]), wanted) if wanted else []
         for (path, said), rows in zip(wanted, found, strict=True):

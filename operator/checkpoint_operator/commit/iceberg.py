@@ -35,6 +35,7 @@ from checkpoint_operator.commit.outcomes import (
     Rejected,
     RequestOutcome,
     TryLater,
+    Unanswered,
     Unknown,
 )
 from checkpoint_operator.commit.results import Results
@@ -44,9 +45,28 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergBase, IcebergTarget
 
-_ROUNDS: Final = 12
+#: So often the table is loaded and asked before the rest is left to a later call.
+ROUNDS: Final = 12
 _FIRST_PAUSE_S: Final = 0.1
 _MOST_PAUSE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class OnAuditBranch:
+    """What is on the branch on which a write's rows wait for their audit.
+
+    `snapshot_id` is its head, `parent_id` the one before that, `manifest_list` says what it consists of. `is_of_write`: the write
+    has put it there; `is_of_epoch`: for this very epoch. Where neither is so, somebody else has moved the branch, or made it.
+    `picked_as`: the snapshot of the target into which somebody has picked its files (Iceberg's cherrypick_snapshot).
+    """
+
+    name: str
+    snapshot_id: int
+    parent_id: int | None
+    manifest_list: str
+    is_of_write: bool
+    is_of_epoch: bool
+    picked_as: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +76,8 @@ class IcebergState:
     `committed` is the snapshot id that carries the key, if the key is in the table; `is_tombstone` if a deletion has put it
     there, with no rows. A real commit goes before a tombstone, should both be there. `ancestry` are the ids of the snapshots of
     the branch that are still known, head first; `ancestry_is_whole` if it reaches the first snapshot. `is_current`: as in
-    Committed.
+    Committed. `missing_branch`: the branch, where a commit is yet to make it; head and ancestry are main's then. `audit`: what
+    waits for an audit.
     """
 
     table_uuid: str
@@ -66,10 +87,32 @@ class IcebergState:
     ancestry_is_whole: bool
     is_tombstone: bool = False
     is_current: bool = True
+    missing_branch: str | None = None
+    audit: OnAuditBranch | None = None
+
+    @property
+    def base(self) -> IcebergBase:
+        return IcebergBase(table_uuid=self.table_uuid, snapshot_id=self.head, has_branch=self.missing_branch is None)
 
     def reaches(self, base: int | None) -> bool:
-        """Whether all that was committed after the base can be seen."""
+        """Whether all that was committed after a snapshot of the branch can be seen."""
         return self.ancestry_is_whole or (base is not None and base in self.ancestry)
+
+    def why_unseen(self, base: IcebergBase) -> str | None:
+        """Say why not all that was committed since the base can be seen: where a commit was tried, and what became of that."""
+        if self.table_uuid != base.table_uuid:
+            return None
+        if self.missing_branch is not None and base.has_branch:
+            return (
+                f"on snapshot {base.snapshot_id} of the branch {self.missing_branch!r}, which was dropped since (make it again "
+                "from that snapshot, and the commit can be tried again)"
+            )
+        if self.reaches(base.snapshot_id):
+            return None
+        return (
+            f"on snapshot {base.snapshot_id}, which the table's history no longer reaches (it was expired or rolled back, or the "
+            "branch was moved elsewhere)"
+        )
 
 
 class IcebergTable(Protocol):
@@ -88,22 +131,35 @@ class IcebergTable(Protocol):
         """Whether the current snapshot of that state names one of the staged files."""
 
     def swap(self, state: IcebergState, key: EpochKey, change: Change) -> RequestOutcome:
-        """Ask once that the table moves from exactly that state to one with the change and the key. Never retries."""
+        """Ask once that the table moves from exactly that state to one with the change and the key. Never retries.
+
+        The same request drops the branch on which the write's rows have waited for an audit, if there is one.
+        """
 
     def block_commit(self, state: IcebergState, key: EpochKey) -> RequestOutcome:
         """Ask once that the table moves from exactly that state to one with the same files and a tombstone. Never retries.
 
-        The head moves and the key's snapshot id is taken, so that no swap that was prepared before can land. NeedsChange if the
-        table has become one that we do not write.
+        The head moves and the key's snapshot id is taken, so that no swap that was prepared before can land. The same request
+        drops the branch on which the write's rows have waited for an audit. NeedsChange if the table has become one that we do
+        not write, or if branches or tags of others hold rows of the epoch.
         """
+
+
+#: Asks the table once for what follows that state; or says how the commit ends where nothing is to be asked for.
+Send = Callable[[IcebergState], RequestOutcome | CommitOutcome]
 
 
 def commit(table: IcebergTable, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep) -> CommitOutcome:
     """Put the results into the table, once, whoever else tries. See the module for the protocol."""
-    key = ledger.key
+    key, change = ledger.key, results.change
+    return commit_by(table, ledger, results, lambda state: table.swap(state, key, change), pause)
+
+
+def commit_by(table: IcebergTable, ledger: Ledger, results: Results, send: Send, pause: Callable[[float], None]) -> CommitOutcome:
+    """Commit by requests that `send` sends: each is one after which the key is in the table."""
     targets = [target for target in results.targets if isinstance(target, IcebergTarget)]
     try:
-        return _commit(table, ledger, key, results.change, targets, pause)
+        return _commit(table, ledger, ledger.key, results.change, targets, send, pause)
     except NeedsChange as error:
         return Rejected(error.reason, error.message)
     except Retryable as error:
@@ -116,57 +172,75 @@ def _commit(
     key: EpochKey,
     change: Change,
     targets: Sequence[IcebergTarget],
+    send: Send,
     pause: Callable[[float], None],
 ) -> CommitOutcome:
     claim: ClaimRecord | None = None
     said = "the table kept moving"
-    for number in range(_ROUNDS):
+    for number in range(ROUNDS):
         state = table.load(key)
         if state is None:
-            return _gone(targets)
+            return gone(targets)
         if state.committed is not None:
-            return _found(state, key)
+            return found(state, key)
         if claim is None:
             # The state from before the claim is good for the first request: a table that has moved meanwhile refuses it.
-            base = IcebergBase(table_uuid=state.table_uuid, snapshot_id=state.head)
-            ours = ClaimRecord(token=new_token(), index=0, base=base)
-            claim = ledger.commits.put_claim(ours)
-            if claim.token != ours.token:
+            claim, is_ours = _claim(ledger, state)
+            if not is_ours:
                 continue  # another committer's, on a head that this state may not show yet; it may have landed
-        assert isinstance(claim.base, IcebergBase)
         # After the claim, before the request, and anew each round: the other half is in `Commits.is_deleted`.
         is_deleted, incompatibility = ledger.read_both(
-            ledger.commits.is_deleted, partial(_incompatibility, table, state, targets, change)
+            ledger.commits.is_deleted, partial(incompatibility_of, table, state, targets, change)
         )
         if is_deleted:
-            return _deleted(key)
+            return deleted(key)
         # Before the incompatibility: "a staged file is gone" would be said of a commit that landed, and was compacted and
         # forgotten since.
-        if state.table_uuid == claim.base.table_uuid and not state.reaches(claim.base.snapshot_id):
+        if (unseen := why_unseen(state, claim)) is not None:
             if table.references_any(state, change):
                 assert state.head is not None
                 return Committed(state.table_uuid, state.head, by_us=False)
             return Unknown(
-                f"a commit of {key} was tried on snapshot {claim.base.snapshot_id}, which the table's history no longer reaches "
-                "(it was expired or rolled back), and neither the key nor a staged file is in the table; "
-                "look whether the rows are there"
+                f"a commit of {key} was tried {unseen}, and neither the key nor a staged file is in the table; "
+                "check whether the rows are there"
             )
         if isinstance(incompatibility, CheckpointError):
             raise incompatibility
         if incompatibility is not None:
             return incompatibility
-        match table.swap(state, key, change):
+        match send(state):
             case Landed(commit_id):
                 return Committed(state.table_uuid, commit_id, by_us=True)
-            case Refused(message):
+            case Refused(message) | Unanswered(message):
                 said = message
-            case unanswered:
-                said = unanswered.message
-        pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
-    return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the commit of {key} is not in the table: {said}")
+            case ended:
+                return ended
+        pause(pause_s(number))
+    return TryLater(reasons.COMMIT_CONTENDED, f"after {ROUNDS} tries the commit of {key} is not in the table: {said}")
 
 
-def _incompatibility(
+def _claim(ledger: Ledger, state: IcebergState) -> tuple[ClaimRecord, bool]:
+    """Take the claim of a commit; return the one that stands, and whether it is ours. That of an audit allows no commit."""
+    for index in (0, 1):
+        ours = ClaimRecord(token=new_token(), index=index, base=state.base)
+        claim = ledger.commits.put_claim(ours)
+        if not claim.for_audit:
+            break
+    return claim, claim.token == ours.token
+
+
+def read_claim_of_commit(ledger: Ledger) -> ClaimRecord | None:
+    """Return the claim of the commit. None: none was ever tried."""
+    first = ledger.commits.read_claim(0)
+    return ledger.commits.read_claim(1) if first is not None and first.for_audit else first
+
+
+def pause_s(round_number: int) -> float:
+    """Return how long is waited before the table is loaded again."""
+    return min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2.0**round_number)
+
+
+def incompatibility_of(
     table: IcebergTable, state: IcebergState, targets: Sequence[IcebergTarget], change: Change
 ) -> Rejected | CheckpointError | None:
     """Return what `find_incompatibility` says or raises: that the write was deleted, or its key forgotten, goes before either."""
@@ -192,44 +266,49 @@ def block_commit(table: IcebergTable, ledger: Ledger, pause: Callable[[float], N
 
 
 def _block_commit(table: IcebergTable, ledger: Ledger, key: EpochKey, pause: Callable[[float], None]) -> BlockOutcome:
-    claim = ledger.commits.read_claim(0)
-    assert claim is not None
-    assert isinstance(claim.base, IcebergBase)
+    first, tried = ledger.commits.read_claim(0), read_claim_of_commit(ledger)
+    assert first is not None
     said = "the table kept moving"
-    for number in range(_ROUNDS):
+    for number in range(ROUNDS):
         state = table.load(key)
         if state is None:
             return CommitBlocked(table_identity=None)
-        is_claimed = state.table_uuid == claim.base.table_uuid
+        assert isinstance(first.base, IcebergBase)
+        is_claimed = state.table_uuid == first.base.table_uuid
         blocked = CommitBlocked(state.table_uuid if is_claimed else None)
         if state.committed is not None:
             return blocked if state.is_tombstone else Committed(state.table_uuid, state.committed, by_us=False)
-        if is_claimed and not state.reaches(claim.base.snapshot_id):
+        if (unseen := why_unseen(state, tried)) is not None:
             return Unknown(
-                f"a commit of {key} was tried on snapshot {claim.base.snapshot_id}, which the table's history no longer reaches "
-                "(it was expired or rolled back), and the key is not in the table; look whether the rows are there"
+                f"a commit of {key} was tried {unseen}, and the key is not in the table; check whether the rows are there"
             )
         match table.block_commit(state, key):
             case Landed():
                 return blocked
-            case Refused(message):
+            case Refused(message) | Unanswered(message):
                 said = message
-            case unanswered:
-                said = unanswered.message
-        pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
-    return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the tombstone of {key} is not in the table: {said}")
+        pause(pause_s(number))
+    return TryLater(reasons.COMMIT_CONTENDED, f"after {ROUNDS} tries the tombstone of {key} is not in the table: {said}")
 
 
-def _found(state: IcebergState, key: EpochKey) -> Committed | Rejected:
+def why_unseen(state: IcebergState, tried: ClaimRecord | None) -> str | None:
+    """Say why it cannot be seen whether the commit landed that was tried under this claim. None was tried without one."""
+    if tried is None:
+        return None
+    assert isinstance(tried.base, IcebergBase)
+    return state.why_unseen(tried.base)
+
+
+def found(state: IcebergState, key: EpochKey) -> Committed | Rejected:
     """The key is in the table: our commit, or the tombstone of a deletion."""
     assert state.committed is not None
-    return _deleted(key) if state.is_tombstone else Committed(state.table_uuid, state.committed, False, state.is_current)
+    return deleted(key) if state.is_tombstone else Committed(state.table_uuid, state.committed, False, state.is_current)
 
 
-def _deleted(key: EpochKey) -> Rejected:
+def deleted(key: EpochKey) -> Rejected:
     return Rejected(reasons.WRITE_DELETED, f"the write of {key} was deleted before its commit; nothing of it is in the table")
 
 
-def _gone(targets: Sequence[IcebergTarget]) -> Rejected:
+def gone(targets: Sequence[IcebergTarget]) -> Rejected:
     name = targets[0].table if targets else "of this write"
     return Rejected(reasons.TABLE_MISSING, f"the table {name} does not exist any more; staged results cannot go anywhere else")

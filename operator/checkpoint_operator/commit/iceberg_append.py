@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Operation as SnapshotOperation
 from pyiceberg.table.snapshots import Summary
 
 from checkpoint_operator.commit.footers import Footers
+from checkpoint_operator.commit.iceberg_change import TableVersion
 from checkpoint_operator.commit.iceberg_checks import FileChecks
 from checkpoint_operator.commit.iceberg_entries import SpecEntries, entries_under
 from checkpoint_operator.commit.metadata_files import MetadataFile
@@ -23,20 +24,19 @@ from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.records import Append, IcebergFile, IcebergTarget
-from checkpoint_protocol.storage import StorageSettings
 
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z_.-]+")
 
 
 @dataclass(slots=True)
 class IcebergAppend:
-    """Append of an epoch's staged files as one snapshot of one table; without files, a snapshot of what is there. A Change.
+    """Append of an epoch's staged files as one snapshot of one table; without files, a snapshot of what is there.
 
-    `sizes`: of each folder, the names of the files in it with their sizes. `incompatibility`: why the files must not be
-    committed, as far as it can be told from what the seals say.
+    An IcebergChange. `snapshot_id`: of that snapshot, which manifests name.
     """
 
     key: EpochKey
+    snapshot_id: int
     operation: Append = field(default_factory=Append)
     by_spec: dict[int, SpecEntries] = field(default_factory=dict)
     sizes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -57,9 +57,13 @@ class IcebergAppend:
 
     def summary(self) -> Summary:
         """Return what the snapshot's summary says of its operation, and of the files that it adds."""
-        return Summary(operation=SnapshotOperation.APPEND, **self._counts())
+        return Summary(operation=SnapshotOperation.APPEND, **self.counts())
 
-    def _counts(self) -> dict[str, str]:
+    def find_conflict(self, version: TableVersion) -> None:
+        """Nothing that others do to the rows of a table is in the way of more rows."""
+
+    def counts(self) -> dict[str, str]:
+        """Return what a summary says of the staged files."""
         if not self.by_spec:
             return {}
         partitions = {path for entries in self.by_spec.values() for path in entries.partition_paths()}
@@ -70,32 +74,34 @@ class IcebergAppend:
             **({"changed-partition-count": str(len(partitions))} if partitions else {}),
         }
 
-    def manifests(
-        self, folder: str, metadata: TableMetadata, storage: StorageSettings, parent: Sequence[ManifestFile]
-    ) -> tuple[list[ManifestFile], list[MetadataFile]]:
-        """Return the manifests of the snapshot, and the objects that are to be put before a snapshot names them.
+    def manifests(self, version: TableVersion) -> tuple[list[ManifestFile], list[MetadataFile]]:
+        """Return the manifests of the staged files, and all of the head's."""
+        made, waiting = self.own_manifests(version)
+        return [*made, *version.manifests], waiting
 
-        The manifests are those of all the files, at least one for each spec, rolled near the table's target size, and all of the
-        parent's. One object is to be put at the most, which can go side by side with the list: the others are put already.
+    def own_manifests(self, version: TableVersion) -> tuple[list[ManifestFile], list[MetadataFile]]:
+        """Return the manifests of all the staged files, at least one for each spec, rolled near the table's target size.
 
-        They are written when they are first asked for, under names that nobody else uses; a later request, after the table has
-        moved, takes the same ones unless its schema has changed.
+        One object is to be put at the most, which can go side by side with the list: the others are put already. They are
+        written when they are first asked for, under names that nobody else uses; a later request, after the table has moved,
+        takes the same ones unless its schema has changed.
         """
+        metadata = version.metadata
         if self._manifests is None or self._manifests[0] != metadata.current_schema_id:
             wanted = metadata.properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, "")
             target_bytes = int(wanted) if wanted.isdecimal() else TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
             made: list[ManifestFile] = []
             file: MetadataFile | None = None
-            stem = f"{folder}/{self.key.uid}-{self.key.epoch}-{new_token()}"
+            stem = f"{version.metadata_folder}/{self.key.uid}-{self.key.epoch}-{new_token()}"
             for _, entries in sorted(self.by_spec.items()):
                 for blocks in entries.rolled(target_bytes):
                     if file is not None:
                         file.put()
-                    file = MetadataFile(f"{stem}-m{len(made)}.avro", storage)
-                    made.append(entries.write(file, metadata, self.key.snapshot_id, blocks))
+                    file = MetadataFile(f"{stem}-m{len(made)}.avro", version.storage)
+                    made.append(entries.write(file, metadata, self.snapshot_id, blocks))
             self._manifests = metadata.current_schema_id, made, file
         _, made, file = self._manifests
-        return [*made, *parent], [file] if file is not None else []
+        return list(made), [file] if file is not None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +121,23 @@ def staged_for(targets: Iterable[IcebergTarget]) -> StagedFor:
 
 
 def pack(
-    metadata: TableMetadata, key: EpochKey, wanted: StagedFor | None, files: Iterable[IcebergFile], footers: Footers | None = None
+    metadata: TableMetadata,
+    key: EpochKey,
+    snapshot_id: int,
+    wanted: StagedFor | None,
+    files: Iterable[IcebergFile],
+    footers: Footers | None = None,
 ) -> IcebergAppend:
-    """Take all the files in, past the footers. `wanted`: what they were staged for; None: all that was looked at before.
+    """Take all the files in, past the footers. `wanted`: what they were staged for; None: that was checked before.
 
     Corrupt if the partition values of a file are not of its spec's types.
     """
-    packed = IcebergAppend(key)
+    packed = IcebergAppend(key, snapshot_id)
     specs = None if wanted is None else wanted.specs
     checks = None if wanted is None else FileChecks(wanted.schemas)
     own = OwnFiles(key, (location for location, _ in specs or ()))
     known_specs = metadata.specs()
+    known_orders = {order.order_id for order in metadata.sort_orders}
     for file in files:
         folder, _, name = file.path.rpartition("/")
         location = own.location_of(folder, name)
@@ -140,13 +152,21 @@ def pack(
                 reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged under the unknown spec {file.spec_id}"
             )
             continue
+        if file.sort_order_id is not None and file.sort_order_id not in known_orders:
+            packed.incompatibility = packed.incompatibility or Rejected(
+                reasons.STAGED_RESULT_REFUSED, f"{file.path} was staged in the unknown sort order {file.sort_order_id}"
+            )
+            continue
         if checks is not None and (problem := checks.problem_of(file)) is not None:
             packed.incompatibility = packed.incompatibility or Rejected(
                 reasons.STAGED_RESULT_REFUSED, f"what a seal says of the file {file.path} cannot be so: {problem}"
             )
             continue
+        if name in packed.sizes.get(folder, ()):
+            packed.incompatibility = packed.incompatibility or _named_twice(file.path)
+            continue
         if file.spec_id not in packed.by_spec:
-            packed.by_spec[file.spec_id] = entries_under(metadata, file.spec_id, key.snapshot_id)
+            packed.by_spec[file.spec_id] = entries_under(metadata, file.spec_id, snapshot_id)
         packed.by_spec[file.spec_id].add(file)
         packed.sizes.setdefault(folder, {})[name] = file.size_bytes
         if footers is not None:
@@ -156,6 +176,10 @@ def pack(
     for entries in packed.by_spec.values():
         entries.finish()
     return packed
+
+
+def _named_twice(path: str) -> Rejected:
+    return Rejected(reasons.STAGED_RESULT_REFUSED, f"seals name the file {path} twice, so that its rows would be there twice")
 
 
 class OwnFiles:
@@ -171,3 +195,14 @@ class OwnFiles:
     def location_of(self, folder: str, name: str) -> str | None:
         """Return the data location below which this epoch has staged a file; None if the file is not surely its own."""
         return self._folders.get(folder) if name.startswith(self._start) and _FILE_NAME.fullmatch(name) else None
+
+
+def own_files(key: EpochKey, locations: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return which of the files are surely the epoch's own: of each folder, their names."""
+    own = OwnFiles(key, locations)
+    by_folder: dict[str, list[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if own.location_of(folder, name) is not None:
+            by_folder.setdefault(folder, []).append(name)
+    return by_folder

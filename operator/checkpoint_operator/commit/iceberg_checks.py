@@ -1,7 +1,8 @@
 """What a seal may say of an Iceberg file: checked before anything is claimed, as readers believe it for ever.
 
-Metrics of a field that the schema has not, or a bound that is no value of its type, make readers of the whole table fail. Whether
-what is said is true cannot be told here: that takes the files.
+Metrics of a field that the schema has not, a bound that is no value of its type, or a lower bound above the upper one, make
+readers of the whole table fail. (Trino makes a range of the two, and knows none from 2 to 1, or from NaN.) Whether what is said
+is true cannot be told here: that takes the files.
 
 Pure. Source of the rules: the Iceberg table specification (data files, binary single-value serialization). Written for speed: a
 commit may have a million files, each with metrics of a hundred columns.
@@ -10,8 +11,11 @@ commit may have a million files, each with metrics of a hundred columns.
 from __future__ import annotations
 
 import binascii
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from math import isnan
 from typing import Any, Final
 
 from pyiceberg.schema import Schema, index_by_id
@@ -41,29 +45,33 @@ from pyiceberg.types import (
 
 from checkpoint_protocol.records import IcebergFile
 
-#: More than any file that is staged has; a million such files are still counted in 63 bits.
+#: More than any file that is staged has, also of values in lists; a million such files are still counted in 63 bits.
 _MOST_ROWS: Final = 1 << 40
-#: How many bytes a bound has, where that is given by its type. (A column that was an int is a long in the schema of the file.)
-_WIDTHS: Final[Mapping[type[PrimitiveType], int]] = {
-    BooleanType: 1,
-    IntegerType: 4,
-    DateType: 4,
-    FloatType: 4,
-    LongType: 8,
-    DoubleType: 8,
-    TimeType: 8,
-    TimestampType: 8,
-    TimestamptzType: 8,
-    TimestampNanoType: 8,
-    TimestamptzNanoType: 8,
-    UUIDType: 16,
+#: How a bound is read, where its type gives it a width. (A column that was an int is a long in the schema of the file.)
+_READ: Final[Mapping[type[PrimitiveType], str]] = {
+    BooleanType: "<b",
+    IntegerType: "<i",
+    DateType: "<i",
+    FloatType: "<f",
+    LongType: "<q",
+    DoubleType: "<d",
+    TimeType: "<q",
+    TimestampType: "<q",
+    TimestamptzType: "<q",
+    TimestampNanoType: "<q",
+    TimestamptzNanoType: "<q",
 }
-#: The length of so many bytes in base64, and how it ends.
-_IN_BASE64: Final = {width: ((width + 2) // 3 * 4, "=" * (-width % 3)) for width in (1, 4, 8, 16)}
+_UUID_BYTES: Final = 16
 _MOST_DECIMAL_BYTES: Final = 16
+#: A record's pattern has made sure that it is base64.
+_decode: Final = binascii.a2b_base64
 
-#: Says whether a text in base64 is a bound of a type.
-_IsBound = Callable[[str], bool]
+
+#: Says what is wrong with the lower and the upper bound of a column, in base64: nothing (None) if they are values of its type,
+#: and the lower one is not above the upper one.
+_CheckBounds = Callable[[str | None, str | None], str | None]
+_NO_VALUE: Final = "a bound of the column {!r} is no value of its type"
+_OUT_OF_ORDER: Final = "the lower bound of the column {!r} is above the upper one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class _Columns:
 
     names: tuple[str, ...]
     within_rows: tuple[int, ...]
-    is_bound: tuple[_IsBound, ...]
+    check_bounds: tuple[_CheckBounds, ...]
 
 
 @dataclass(slots=True)
@@ -98,7 +106,7 @@ class FileChecks:
         return self._problem_of_metrics(file) if file.metrics else None
 
     def _problem_of_metrics(self, file: IcebergFile) -> str | None:
-        field_ids, _, values, nulls, nans, lowers, uppers = zip(*file.metrics, strict=True)
+        field_ids, sizes, values, nulls, nans, lowers, uppers = zip(*file.metrics, strict=True)
         key = (file.schema_id, field_ids)
         columns = self._columns.get(key)
         if columns is None:
@@ -106,18 +114,29 @@ class FileChecks:
         if isinstance(columns, str):
             return columns
         rows = file.rows
-        for place in columns.within_rows:
-            if values[place] is not None and values[place] > rows:
-                return f"the column {columns.names[place]!r} has {values[place]} values in {rows} rows"
+        if _most(sizes) > file.size_bytes:
+            place = sizes.index(_most(sizes))
+            return f"the column {columns.names[place]!r} has {sizes[place]} of its {file.size_bytes} bytes"
+        if (most := _most(values)) > rows:  # which a list may have
+            for place in columns.within_rows:
+                if values[place] is not None and values[place] > rows:
+                    return f"the column {columns.names[place]!r} has {values[place]} values in {rows} rows"
+            if most > _MOST_ROWS:
+                return f"the column {columns.names[values.index(most)]!r} has {most} values"
         for counts in (nulls, nans):
+            if not any(counts):
+                continue
             for place, count in enumerate(counts):
                 if count and values[place] is not None and count > values[place]:
                     return f"the column {columns.names[place]!r} has {count} values of {values[place]} that are NULL or NaN"
-        for bounds in (lowers, uppers):
-            for place, bound in enumerate(bounds):
-                if bound is not None and not columns.is_bound[place](bound):
-                    return f"a bound of the column {columns.names[place]!r} is no value of its type"
+        for place, (check, lower, upper) in enumerate(zip(columns.check_bounds, lowers, uppers, strict=True)):
+            if (problem := check(lower, upper)) is not None:
+                return problem.format(columns.names[place])
         return None
+
+
+def _most(counts: tuple[int | None, ...]) -> int:
+    return max(filter(None, counts), default=0)
 
 
 def _columns_of(schema: Schema, field_ids: tuple[int, ...]) -> _Columns | str:
@@ -125,7 +144,7 @@ def _columns_of(schema: Schema, field_ids: tuple[int, ...]) -> _Columns | str:
         return "it has metrics of a column twice"
     by_id = index_by_id(schema)
     repeated = _repeated(schema)
-    checks: list[_IsBound] = []
+    checks: list[_CheckBounds] = []
     for field_id in field_ids:
         known = by_id.get(field_id)
         if known is None:
@@ -134,7 +153,7 @@ def _columns_of(schema: Schema, field_ids: tuple[int, ...]) -> _Columns | str:
     return _Columns(
         names=tuple(by_id[field_id].name for field_id in field_ids),
         within_rows=tuple(place for place, field_id in enumerate(field_ids) if field_id not in repeated),
-        is_bound=tuple(checks),
+        check_bounds=tuple(checks),
     )
 
 
@@ -160,30 +179,72 @@ def _repeated(schema: Schema) -> set[int]:
     return found
 
 
-def _check_of(given: Any) -> _IsBound:
+def _check_of(given: Any) -> _CheckBounds:
     match given:
         case StringType():
-            return _is_text
+            return partial(_check_bytes, _is_text)  # the order of code points
         case BinaryType():
-            return lambda text: True
+            return partial(_check_bytes, lambda data: True)
         case FixedType():
-            return lambda text: 0 < _bytes_of(text) <= given.root
+            return partial(_check_bytes, lambda data: 0 < len(data) <= given.root)
+        case UUIDType():
+            return _check_uuids
         case DecimalType():
-            return lambda text: 0 < _bytes_of(text) <= _MOST_DECIMAL_BYTES
-        case _ if (width := _WIDTHS.get(type(given))) is not None:
-            length, end = _IN_BASE64[width]
-            return lambda text: len(text) == length and text[length - len(end) :] == end and text[-len(end) - 1] != "="
+            return _check_decimals
+        case FloatType() | DoubleType():
+            return partial(_check_floats, struct.Struct(_READ[type(given)]).unpack)
+        case _ if (read := _READ.get(type(given))) is not None:
+            return partial(_check_numbers, struct.Struct(read).unpack)
         case _:
-            return lambda text: False
+            return lambda lower, upper: None if lower is upper is None else _NO_VALUE
 
 
-def _is_text(text: str) -> bool:
+_Unpack = Callable[[bytes], tuple[Any, ...]]
+
+
+def _check_numbers(unpack: _Unpack, lower: str | None, upper: str | None) -> str | None:
     try:
-        binascii.a2b_base64(text).decode()
+        low = unpack(_decode(lower)) if lower is not None else None
+        high = unpack(_decode(upper)) if upper is not None else None
+    except struct.error:
+        return _NO_VALUE
+    return _OUT_OF_ORDER if low is not None and high is not None and low > high else None
+
+
+def _check_floats(unpack: _Unpack, lower: str | None, upper: str | None) -> str | None:
+    try:
+        numbers = [unpack(_decode(bound))[0] for bound in (lower, upper) if bound is not None]
+    except struct.error:
+        return _NO_VALUE
+    if any(map(isnan, numbers)):
+        return _NO_VALUE
+    return _OUT_OF_ORDER if numbers and numbers[0] > numbers[-1] else None
+
+
+def _check_decimals(lower: str | None, upper: str | None) -> str | None:
+    bounds = [_decode(bound) for bound in (lower, upper) if bound is not None]
+    if not all(0 < len(bound) <= _MOST_DECIMAL_BYTES for bound in bounds):
+        return _NO_VALUE
+    numbers = [int.from_bytes(bound, "big", signed=True) for bound in bounds]
+    return _OUT_OF_ORDER if numbers and numbers[0] > numbers[-1] else None
+
+
+def _check_bytes(is_value: Callable[[bytes], bool], lower: str | None, upper: str | None) -> str | None:
+    low = _decode(lower) if lower is not None else None
+    high = _decode(upper) if upper is not None else None
+    if (low is not None and not is_value(low)) or (high is not None and not is_value(high)):
+        return _NO_VALUE
+    return _OUT_OF_ORDER if low is not None and high is not None and low > high else None
+
+
+def _check_uuids(lower: str | None, upper: str | None) -> str | None:
+    """Readers do not agree on their order."""
+    return None if all(bound is None or len(_decode(bound)) == _UUID_BYTES for bound in (lower, upper)) else _NO_VALUE
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
     except ValueError:
         return False
     return True
-
-
-def _bytes_of(text: str) -> int:
-    return len(text) // 4 * 3 - text.count("=", -2)

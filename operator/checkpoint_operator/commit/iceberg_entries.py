@@ -13,22 +13,33 @@ import base64
 import binascii
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from typing import Final
 
+from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.avro.resolver import construct_writer
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import ManifestFile, data_file_with_partition, manifest_entry_schema_with_data_file, write_manifest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.manifest import (
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+    ManifestWriter,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record as PartitionRecord
-from pyiceberg.types import PrimitiveType, StructType
+from pyiceberg.typedef import TableVersion
+from pyiceberg.types import NestedField, StructType, UnknownType
 
+from checkpoint_formats.iceberg.transforms import value_type
 from checkpoint_operator.commit.metadata_files import MetadataFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
@@ -36,7 +47,8 @@ from checkpoint_protocol.records import IcebergFile
 
 #: Entries that are compressed together; a reader takes a block at a time.
 _BLOCK_ENTRIES: Final = 1_000
-_HEAD: Final = {1: ("status", "snapshot_id"), 2: ("status", "snapshot_id", "sequence_number", "file_sequence_number")}
+_NUMBERED: Final = ("status", "snapshot_id", "sequence_number", "file_sequence_number")
+_HEAD: Final = {1: ("status", "snapshot_id"), 2: _NUMBERED, 3: _NUMBERED}
 _NAME: Final = ("file_path", "file_format", "partition", "record_count", "file_size_in_bytes")
 _METRICS: Final = (
     *("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"),
@@ -45,6 +57,10 @@ _METRICS: Final = (
 _DATA_FILE: Final = {
     1: (*_NAME, "block_size_in_bytes", *_METRICS, "sort_order_id"),
     2: ("content", *_NAME, *_METRICS, "equality_ids", "sort_order_id"),
+    3: (
+        *("content", *_NAME, *_METRICS, "equality_ids", "sort_order_id"),
+        *("first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes"),
+    ),
 }
 #: What format 1 wants to be told of each file, and nobody reads.
 _BLOCK_SIZE: Final = 64 << 20
@@ -162,9 +178,9 @@ def _metrics(file: IcebergFile) -> bytes:
     return b"".join(parts)
 
 
-def _check_schema(format_version: int) -> None:
+def _check_schema(format_version: TableVersion) -> None:
     """Refuse a pyiceberg whose manifests have other fields than those that are made here, before one is made."""
-    schema = manifest_entry_schema_with_data_file(format_version, data_file_with_partition(StructType(), format_version))  # type: ignore[arg-type]
+    schema = _entry_schema(format_version, StructType())
     names = tuple(part.name for part in schema.fields)
     data_file = schema.find_field("data_file").field_type
     assert isinstance(data_file, StructType)
@@ -192,7 +208,7 @@ class SpecEntries:
     spec: PartitionSpec
     schema: Schema
     head: bytes
-    format_version: int
+    format_version: TableVersion
     blocks: list[_Block] = field(default_factory=list)
     _partitions: dict[_Partition, tuple[PartitionRecord, bytes]] = field(default_factory=dict)
     files: int = 0
@@ -216,7 +232,11 @@ class SpecEntries:
             _count(file.size_bytes),
             _count(_BLOCK_SIZE) if is_first else b"",
             _metrics(file),
-            _NULL if is_first else _NULL + _NULL,
+            # Nothing of equality deletes, which format 1 does not know.
+            b"" if is_first else _NULL,
+            _NULL if file.sort_order_id is None else _PRESENT + _count(file.sort_order_id),
+            # A first row id is inherited from the manifest list; the others are of deletion vectors.
+            4 * _NULL if self.format_version == 3 else b"",
         )
         self.files += 1
         self.rows += file.rows
@@ -237,6 +257,11 @@ class SpecEntries:
             self.blocks.append(_Block(entries, self._pending_rows, data, partitions))
             self._pending, self._pending_rows, self._pending_partitions = [], 0, set()
 
+    @property
+    def partitions(self) -> Collection[_Partition]:
+        """The distinct partition values of the files, as these have them."""
+        return self._partitions.keys()
+
     def partition_paths(self) -> set[str]:
         """Return the distinct partitions as people read them; none where the spec does not partition."""
         if self.spec.is_unpartitioned():
@@ -246,7 +271,7 @@ class SpecEntries:
     def _partition(self, file: IcebergFile) -> tuple[PartitionRecord, bytes]:
         partition = partition_of(file, self.spec, self.schema)
         written = BytesIO()
-        construct_writer(self.spec.partition_type(self.schema)).write(BinaryEncoder(written), partition)
+        construct_writer(_partition_type(self.spec, self.schema)).write(BinaryEncoder(written), partition)
         return partition, written.getvalue()
 
     def is_made_for(self, metadata: TableMetadata) -> bool:
@@ -255,7 +280,7 @@ class SpecEntries:
         return (
             metadata.format_version == self.format_version
             and spec == self.spec
-            and spec.partition_type(metadata.schema()) == self.spec.partition_type(self.schema)
+            and _partition_type(spec, metadata.schema()) == _partition_type(self.spec, self.schema)
         )
 
     def rolled(self, target_bytes: int) -> Iterator[list[_Block]]:
@@ -273,14 +298,7 @@ class SpecEntries:
 
     def write(self, file: MetadataFile, metadata: TableMetadata, snapshot_id: int, blocks: Sequence[_Block]) -> ManifestFile:
         """Write one manifest."""
-        writer = write_manifest(
-            format_version=metadata.format_version,
-            spec=self.spec,
-            schema=metadata.schema(),
-            output_file=file,
-            snapshot_id=snapshot_id,
-            avro_compression="deflate",
-        )
+        writer = _Writer(self.spec, metadata.schema(), file, snapshot_id, "deflate", metadata.format_version)
         writer._partitions = [partition for block in blocks for partition in block.partitions]
         writer._added_files = sum(block.entries for block in blocks)
         writer._added_rows = sum(block.rows for block in blocks)
@@ -291,6 +309,63 @@ class SpecEntries:
                 container.encoder.write(block.data)
                 container.encoder.write(container.sync_bytes)
         return writer.to_manifest_file()
+
+
+class _Writer(ManifestWriter):
+    """pyiceberg's writer of manifests, with the partition fields of the entries that are made here."""
+
+    def __init__(
+        self,
+        spec: PartitionSpec,
+        schema: Schema,
+        output_file: MetadataFile,
+        snapshot_id: int,
+        compression: AvroCompressionCodec,
+        version: TableVersion,
+    ) -> None:
+        super().__init__(spec, schema, output_file, snapshot_id, compression)
+        self._version = version
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DATA
+
+    @property
+    def version(self) -> TableVersion:
+        return self._version
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return super()._meta if self._version == 1 else {**super()._meta, "content": "data"}
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        return AvroOutputFile(
+            output_file=self._output_file,
+            file_schema=_entry_schema(self._version, _partition_type(self._spec, self._schema)),
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
+
+    def prepare_entry(self, entry: ManifestEntry) -> ManifestEntry:
+        return entry
+
+
+def _entry_schema(version: TableVersion, partition: StructType) -> Schema:
+    return manifest_entry_schema_with_data_file(version, data_file_with_partition(partition, version))
+
+
+def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
+    """Return the partition values of a manifest, as Java writes them.
+
+    All are optional, also those of required columns, as a void transform makes NULL of these, too. Of a column that was dropped
+    there is nothing but NULL, which is no choice.
+    """
+    types = [value_type(part, schema) for part in spec.fields]
+    return StructType(
+        *(
+            NestedField(part.field_id, part.name, kind, required=isinstance(kind, UnknownType))
+            for part, kind in zip(spec.fields, types, strict=True)
+        )
+    )
 
 
 def entries_under(metadata: TableMetadata, spec_id: int, snapshot_id: int) -> SpecEntries:
@@ -306,7 +381,7 @@ def partition_of(file: IcebergFile, spec: PartitionSpec, schema: Schema) -> Part
     try:
         return PartitionRecord(
             *(
-                None if value is None else from_bytes(_value_type(part, schema), base64.b64decode(value))
+                None if value is None else from_bytes(value_type(part, schema), base64.b64decode(value))
                 for part, value in zip(spec.fields, file.partition, strict=True)
             )
         )
@@ -314,9 +389,3 @@ def partition_of(file: IcebergFile, spec: PartitionSpec, schema: Schema) -> Part
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED, f"the partition of {file.path} is not of the spec's types: {error}"
         ) from error
-
-
-def _value_type(part: PartitionField, schema: Schema) -> PrimitiveType:
-    result = part.transform.result_type(schema.find_type(part.source_id))
-    assert isinstance(result, PrimitiveType)
-    return result

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from pyiceberg.catalog import Catalog
@@ -20,60 +20,66 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.manifest import (
-    ManifestContent,
-    write_manifest_list,
-)
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import (
-    Snapshot,
-    ancestors_of,
-    update_snapshot_summaries,
-)
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertCurrentSchemaId,
-    AssertDefaultSpecId,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
-)
-from pyiceberg.transforms import parse_transform
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import TableUpdate
 
-from checkpoint_formats.iceberg.file_io import CheckedFileIO, manifests_of, open_file_io, refuse_places_elsewhere
-from checkpoint_operator.arrow_schema import decode_schema
-from checkpoint_operator.catalogs import CLASS_PROPERTIES, CatalogBook, translate_catalog_error
-from checkpoint_operator.commit import iceberg_append
+from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
+from checkpoint_operator.catalogs import CatalogBook, refuse_unknown_type, translate_catalog_error
+from checkpoint_operator.commit import iceberg_append, iceberg_history, iceberg_snapshot, iceberg_upsert
 from checkpoint_operator.commit.changes import Change, StagedChange, only
 from checkpoint_operator.commit.footers import Footers, parquet_rows
 from checkpoint_operator.commit.iceberg import IcebergState
-from checkpoint_operator.commit.iceberg_append import IcebergAppend, OwnFiles, StagedFor, staged_for
-from checkpoint_operator.commit.metadata_files import MetadataFile, put_all
+from checkpoint_operator.commit.iceberg_append import IcebergAppend, StagedFor, own_files, staged_for
+from checkpoint_operator.commit.iceberg_change import IcebergChange, TableVersion
+from checkpoint_operator.commit.iceberg_merges import SeenMerges, see_merges
+from checkpoint_operator.commit.iceberg_overwrite import IcebergOverwrite, find_partial, replaced_by
+from checkpoint_operator.commit.iceberg_refs import Refs
+from checkpoint_operator.commit.iceberg_snapshot import Said
+from checkpoint_operator.commit.iceberg_target import (
+    cannot_be_made,
+    find_change,
+    new_partition_spec,
+    new_schema,
+    refuse_keys,
+    refuse_operation,
+    refuse_what_it_has_become,
+    target_of,
+)
+from checkpoint_operator.commit.iceberg_upsert import IcebergUpsert
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.commit.staged_files import find_missing, remove_files, tail_of
-from checkpoint_operator.table_places import check_places
-from checkpoint_operator.table_types import iceberg_schema
+from checkpoint_operator.commit.staged_files import Tails, find_missing, remove_files
+from checkpoint_operator.source_tables import describe
+from checkpoint_operator.table_places import check_table
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.identity import KEY_PROPERTY_PREFIX, EpochKey, new_token
-from checkpoint_protocol.records import Append, IcebergFile, IcebergTarget, Operation, StagedFile, Target
+from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable, one_line
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import (
+    AddColumns,
+    Append,
+    IcebergDeletes,
+    IcebergFile,
+    IcebergTarget,
+    Merge,
+    Operation,
+    OverwriteAll,
+    OverwritePartitions,
+    OverwriteWhere,
+    PinnedIceberg,
+    StagedFile,
+    Target,
+    Upsert,
+)
 from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import PARTITION_TRANSFORMS, Sink
+from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.source import IcebergSource
+from checkpoint_protocol.tables.iceberg import title_of
 
-_KEY_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}key"
-_NAME_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}name"
-_TOMBSTONE_SUMMARY: Final = f"{KEY_PROPERTY_PREFIX}tombstone"
-#: After a write's own property: the highest epoch that a deletion has blocked. Snapshots expire, properties do not.
-_BLOCKED_SUFFIX: Final = ".deleted"
 #: A table that was loaded so long ago is loaded again before a claim names its head.
 _YOUNG_S: Final = 5.0
-_CODECS: Final = frozenset({"zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"})
 
 
 class PyicebergTable:
@@ -87,33 +93,74 @@ class PyicebergTable:
         catalogs: CatalogBook | None = None,
         clock: Callable[[], float] = time.monotonic,
         written_by: str = "",
+        *,
+        overwrites: bool = False,
+        replaces_others: bool = False,
+        refs: Refs = Refs(),  # noqa: B008 - frozen
+        snapshot_properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._catalog_name = catalog
         self._name = table
         self._settings = settings
+        self._tails = Tails(settings)
         self._catalogs = catalogs or CatalogBook(settings)
         self._clock = clock
         self._written_by = written_by
+        self._overwrites = overwrites
+        self._replaces_others = replaces_others
+        self._refs = refs
+        self._snapshot_properties = snapshot_properties
         self._unseen: tuple[Table, float] | None = None
         self._loaded: tuple[IcebergState, Table, EpochKey] | None = None
 
     @property
     def title(self) -> str:
-        return f"{self._catalog_name}.{self._name}"
+        return title_of(self._catalog_name, self._name, self._refs.branch)
 
     # --- before staging -----------------------------------------------------------------------------------------------------
 
     def describe(self) -> IcebergTarget | None:
         """Return the table as staging needs to know it, or None if it does not exist. NeedsChange if it cannot be written."""
         table = self._load_table()
-        return None if table is None else self._target(table)
+        if table is None:
+            return None
+        self._refuse_branch(table)
+        return target_of(table, self._settings, self.title, self._refs.head(table.metadata))
+
+    def list_refs(self) -> frozenset[str]:
+        """Return the names of the table's branches and tags."""
+        table = self._load_table()
+        return frozenset(table.metadata.refs) if table is not None else frozenset()
+
+    def refuse_operation(self, operation: Operation, key: EpochKey | None = None) -> None:
+        """NeedsChange if an epoch's operation cannot be done on the table as it is now. A table that is missing takes any.
+
+        `key`: None where it is not known yet which epoch comes: then nothing is said of its tag.
+        """
+        asks_nothing = isinstance(operation, Append) and (key is None or self._refs.tag is None)
+        if asks_nothing or (table := self._load_table()) is None:
+            return
+        if key is not None and (taken := self._taken_tag(table, key)) is not None:
+            raise NeedsChange(taken.reason, taken.message)
+        if isinstance(operation, Append):
+            return
+        if isinstance(operation, AddColumns):
+            raise self._adds_no_columns()
+        refuse_operation(operation, table.metadata, self.title)
+        if isinstance(operation, Upsert | Merge):
+            return
+        version = self._version_of(table)
+        partial = find_partial(version, operation, replaced_by(operation, table.metadata, None))
+        if partial is not None:
+            raise NeedsChange(partial.reason, partial.message)
 
     def create(self, arrow_schema: str, sink: Sink) -> IcebergTarget:
         """Make the table (and its namespace) for rows of an Arrow schema; return it, also if another has made it just now."""
         catalog = self._catalog()
         # What is wrong with the output is none of the catalog's failures: all of it is found before the catalog is asked.
-        schema = self._own_schema(catalog, arrow_schema)
-        partition_spec = _partition_spec(schema, sink)
+        schema = new_schema(catalog, arrow_schema, self.title)
+        refuse_keys(schema, sink.upsert_keys or (), sink.order_by)
+        partition_spec = new_partition_spec(schema, sink)
         namespace = self._name.rsplit(".", 1)[0]
         try:
             with contextlib.suppress(NamespaceAlreadyExistsError):
@@ -122,58 +169,13 @@ class PyicebergTable:
         except TableAlreadyExistsError:
             pass
         except (BadRequestError, ValueError, TypeError, NotImplementedError) as error:
-            raise self._cannot_be_made(error) from error
+            raise cannot_be_made(self.title, error) from error
         except Exception as error:
             raise translate_catalog_error(error, self._catalog_name, self._settings.place) from error
         target = self.describe()
         if target is None:
             raise Retryable(reasons.TABLE_MISSING, f"the table {self.title} was made and is not there")
         return target
-
-    def _own_schema(self, catalog: Catalog, arrow_schema: str) -> Schema:
-        """Return the table's own schema, with fresh ids. NeedsChange if Iceberg has no type for a column."""
-        try:
-            return assign_fresh_schema_ids(catalog._convert_schema_if_needed(iceberg_schema(decode_schema(arrow_schema))))
-        except Exception as error:  # pyiceberg's own for types is a bare Exception
-            raise self._cannot_be_made(error) from error
-
-    def _cannot_be_made(self, error: Exception) -> NeedsChange:
-        return NeedsChange(
-            reasons.OUTPUT_SCHEMA_WRONG, f"no Iceberg table {self.title} can be made of the steps' output: {error}"
-        )
-
-    def _target(self, table: Table) -> IcebergTarget:
-        metadata = table.metadata
-        self._refuse_unsupported(table)
-        properties = metadata.properties
-        level = properties.get("write.parquet.compression-level")
-        return IcebergTarget(
-            table=self.title,
-            table_uuid=str(metadata.table_uuid),
-            data_location=properties.get("write.data.path", f"{metadata.location.rstrip('/')}/data").rstrip("/"),
-            table_schema_json=metadata.schema().model_dump_json(),
-            partition_spec_json=metadata.spec().model_dump_json(),
-            codec=properties.get("write.parquet.compression-codec", "zstd").lower(),
-            codec_level=int(level) if level is not None and level.isdigit() else None,
-        )
-
-    def _refuse_unsupported(self, table: Table) -> None:
-        metadata, problem = table.metadata, None
-        refuse_places_elsewhere(metadata, table.metadata_location, self._settings, self.title)
-        if metadata.format_version >= 3:
-            problem = f"has format version {metadata.format_version}, and versions 1 and 2 can be written"
-        elif classes := sorted(CLASS_PROPERTIES & metadata.properties.keys()):
-            problem = f"asks for code to be imported by its property {classes[0]!r}"
-        elif metadata.properties.get("write.format.default", "parquet") != "parquet":
-            problem = f"wants {metadata.properties['write.format.default']} files, and Parquet can be written"
-        elif metadata.properties.get("write.parquet.compression-codec", "zstd").lower() not in _CODECS:
-            problem = f"wants the codec {metadata.properties['write.parquet.compression-codec']!r}"
-        else:
-            for field in metadata.spec().fields:
-                if str(field.transform) not in (*PARTITION_TRANSFORMS, "void"):
-                    problem = f"is partitioned by {field.transform}; supported: {', '.join(PARTITION_TRANSFORMS)}"
-        if problem is not None:
-            raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the table {self.title} {problem}")
 
     def pack(
         self,
@@ -190,7 +192,7 @@ class PyicebergTable:
         """
         table = self._load_table()
         wanted = [target for target in targets if isinstance(target, IcebergTarget)]
-        if table is None or _changed(table.metadata, wanted, self.title) is not None:
+        if table is None or find_change(table.metadata, wanted, self.title) is not None:
             return StagedChange(operation, tuple(only(IcebergFile, files, self.title)))
         self._unseen = table, self._clock()
         return self._packed(operation, table.metadata, key, staged_for(wanted), files, footers)
@@ -203,13 +205,34 @@ class PyicebergTable:
         wanted: StagedFor | None,
         files: Iterable[StagedFile],
         footers: Footers | None = None,
-    ) -> IcebergAppend:
-        """Give the form in which this version of the table takes the operation."""
+    ) -> IcebergChange:
+        """Give the form in which this version of the table takes the operation. NeedsChange if it cannot."""
+        refuse_operation(operation, metadata, self.title)
+        kept: list[IcebergFile] = []
+        of_table = only(IcebergFile, files, self.title)
+        if isinstance(operation, Upsert):
+            of_table = _noted(of_table, kept)
+        staged = iceberg_append.pack(metadata, key, self._snapshot_id(metadata, key), wanted, of_table, footers)
+        locations = [location for location, _ in wanted.specs] if wanted is not None else []
         match operation:
             case Append():
-                return iceberg_append.pack(metadata, key, wanted, only(IcebergFile, files, self.title), footers)
+                return staged
+            case OverwriteAll() | OverwriteWhere() | OverwritePartitions():
+                return IcebergOverwrite(operation, staged, self._replaces_others)
+            case Upsert():
+                return iceberg_upsert.pack(operation, staged, metadata, kept, locations)
+            case Merge():
+                raise AssertionError("what a merge has staged is committed with the rows of its epoch")
+            case AddColumns():
+                raise self._adds_no_columns()
             case other:
                 assert_never(other)
+
+    def _adds_no_columns(self) -> NeedsChange:
+        return NeedsChange(
+            reasons.TABLE_UNSUPPORTED,
+            f"{self.title}: AddColumns is done to Lance datasets; columns of Iceberg tables are not added",
+        )
 
     # --- the port -------------------------------------------------------------------------------------------------------------
 
@@ -220,18 +243,19 @@ class PyicebergTable:
         if table is None:
             return None
         metadata = table.metadata
-        head = metadata.snapshot_by_name(MAIN_BRANCH)
-        ancestry = list(ancestors_of(head, metadata))
-        committed = _committed_snapshot(metadata, ancestry, key)
-        is_blocked = committed is None and _is_blocked(metadata, ancestry, key)
+        head, ancestry = self._refs.head(metadata), self._refs.ancestry(metadata)
+        committed = iceberg_history.committed_snapshot(metadata, ancestry, key)
+        is_blocked = committed is None and iceberg_history.is_blocked(metadata, ancestry, key)
         state = IcebergState(
             table_uuid=str(metadata.table_uuid),
             head=head.snapshot_id if head else None,
             committed=key.snapshot_id if is_blocked else committed,
             ancestry=tuple(snapshot.snapshot_id for snapshot in ancestry),
-            ancestry_is_whole=not ancestry or _is_first(ancestry[-1]),
+            ancestry_is_whole=not ancestry or iceberg_history.is_first(ancestry[-1]),
             is_tombstone=is_blocked,
-            is_current=committed is None or _is_current(metadata, ancestry, key, committed),
+            is_current=committed is None or iceberg_history.is_current(metadata, ancestry, key, committed),
+            missing_branch=None if self._refs.has_branch(metadata) else self._refs.branch,
+            audit=iceberg_history.on_audit_branch(metadata, key, ancestry),
         )
         self._loaded = (state, table, key)
         return state
@@ -240,144 +264,135 @@ class PyicebergTable:
         table = self._table_of(state)
         metadata = table.metadata
         self._refuse_what_it_has_become(table)
-        if (changed := _changed(metadata, targets, self.title)) is not None:
+        if (changed := find_change(metadata, targets, self.title)) is not None:
             return changed
+        if (taken := self._taken_tag(table, self._key_of(state))) is not None:
+            return taken
         packed = self._change_for(state, change, targets)
         if packed.incompatibility is not None:
             return packed.incompatibility
         for folder, expected in packed.sizes.items():
             if (missing := find_missing(folder, expected, self._settings)) is not None:
                 return missing
-        return None
+        return packed.find_conflict(self._version_of(table))
 
     def references_any(self, state: IcebergState, change: Change) -> bool:
         table = self._table_of(state)
-        head = table.metadata.snapshot_by_name(MAIN_BRANCH)
-        if head is None:
-            return False
-        assert isinstance(change, IcebergAppend | StagedChange)
-        is_ours = change.names if isinstance(change, IcebergAppend) else change.paths.__contains__
-        io = self._io(table)
-        return any(
-            is_ours(entry.data_file.file_path)
-            for manifest in manifests_of(head, io)
-            if manifest.content == ManifestContent.DATA
-            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
-        )
+        is_ours = change.paths.__contains__ if isinstance(change, StagedChange) else self._change_for(state, change).names
+        return self._version_of(table).has_any(is_ours)
 
     def swap(self, state: IcebergState, key: EpochKey, change: Change) -> RequestOutcome:
-        metadata = self._table_of(state).metadata
-        packed = self._change_for(state, change)
-        if packed.incompatibility is not None:  # without the files that are not fit, rows would be lost
-            raise NeedsChange(packed.incompatibility.reason, packed.incompatibility.message)
-        properties = {key.property_name: str(max(key.epoch, _recorded_epoch(metadata, key)))}
-        # For people, and for `find_former`: no rule of the commit asks for the name.
-        return self._request(state, key, packed, properties, {_NAME_SUMMARY: self._written_by} if self._written_by else {})
+        properties = iceberg_history.commit_properties(self._table_of(state).metadata, key)
+        said = Said(properties, self._summary(key), self._refs.tag_of(key))
+        return self._request(state, self._whole_change_for(state, change), said)
 
     def block_commit(self, state: IcebergState, key: EpochKey) -> RequestOutcome:
-        self._refuse_what_it_has_become(self._table_of(state))
-        # The write's own property stays: it says what is in the table.
-        properties = {f"{key.property_name}{_BLOCKED_SUFFIX}": str(key.epoch)}
-        return self._request(state, key, IcebergAppend(key), properties, {_TOMBSTONE_SUMMARY: "true"})
+        table = self._table_of(state)
+        self._refuse_what_it_has_become(table)
+        iceberg_history.refuse_others_with(table.metadata, key, self.title)
+        said = Said(iceberg_history.tombstone_properties(key), iceberg_history.tombstone_summary(key))
+        return self._request(state, IcebergAppend(key, key.snapshot_id), said)
+
+    # --- merges -------------------------------------------------------------------------------------------------------------
+
+    def see_merges(self, state: IcebergState, ledger: Ledger) -> SeenMerges:
+        """Return what merges of the epoch have found of that state of the table."""
+        return see_merges(self._version_of(self._table_of(state)), ledger)
+
+    def pin(self, snapshot_id: int | None) -> PinnedIceberg | None:
+        """Return the table at a snapshot as a merge reads it: under the names that its columns have now.
+
+        None: the table is gone, or has not this snapshot any more.
+        """
+        table = self._load_table()
+        if table is None or (snapshot_id is not None and table.metadata.snapshot_by_id(snapshot_id) is None):
+            return None
+        pinned = describe(IcebergSource(catalog=self._catalog_name, table=self._name), table)
+        return pinned.model_copy(update={"snapshot_id": snapshot_id})
 
     # --- after the commit -----------------------------------------------------------------------------------------------------
 
     def find_committed(self, key: EpochKey, identity: str, commit_id: int) -> Presence:
         """Return what the table, loaded anew, shows of a recorded commit."""
         table = self._load_table()
-        if table is None:
-            return Presence.GONE
-        metadata = table.metadata
-        if str(metadata.table_uuid) != identity:
-            return Presence.REPLACED
-        ancestry = list(ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata))
-        return Presence.HERE if _is_current(metadata, ancestry, key, commit_id) else Presence.ROLLED_BACK
+        return (
+            Presence.GONE if table is None else iceberg_history.presence_of(table.metadata, self._refs, key, identity, commit_id)
+        )
 
     def find_former(self, name: str, uid: str | None) -> Former | None:
         """Return the latest commit, among those that are still known, of another write of that name."""
         table = self._load_table()
-        if table is None:
-            return None
-        for snapshot in ancestors_of(table.metadata.snapshot_by_name(MAIN_BRANCH), table.metadata):
-            said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-            if said.get(_NAME_SUMMARY) == name and said.get(_KEY_SUMMARY, "").partition("/")[0] != uid:
-                return Former(self.title, said.get(_KEY_SUMMARY, ""))
-        return None
+        return None if table is None else iceberg_history.find_former(self._refs.ancestry(table.metadata), name, uid, self.title)
 
     def count_rows(self, path: str) -> int:
         """Return the rows of a data file by its footer. NeedsChange if it is gone, or no Parquet file."""
-        return parquet_rows(path, lambda most_bytes: tail_of(path, most_bytes, self._settings))
+        return parquet_rows(path, lambda most_bytes: self._tails.read(path, most_bytes))
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
         """Remove those of the files that are surely this epoch's own, by folder and name; pass over all others."""
-        own = OwnFiles(key, (target.data_location for target in targets if isinstance(target, IcebergTarget)))
-        by_folder: dict[str, list[str]] = defaultdict(list)
-        for file in files:
-            if isinstance(file, IcebergFile):
-                folder, _, name = file.path.rpartition("/")
-                if own.location_of(folder, name) is not None:
-                    by_folder[folder].append(name)
-        for folder, names in by_folder.items():
+        locations = [target.data_location for target in targets if isinstance(target, IcebergTarget)]
+        named = [file.path for file in files if isinstance(file, IcebergFile | IcebergDeletes)]
+        own = own_files(key, locations, named)
+        for folder, names in own.items():
             remove_files(folder, names, self._settings)
-        return sum(len(names) for names in by_folder.values())
+        return sum(len(names) for names in own.values())
 
     # --- inside ---------------------------------------------------------------------------------------------------------------
 
-    def _refuse_what_it_has_become(self, table: Table) -> None:
-        """NeedsChange if the table has become one that we do not write; it was not so when the write was launched."""
-        metadata = table.metadata
-        refuse_places_elsewhere(metadata, table.metadata_location, self._settings, self.title)
-        if metadata.format_version >= 3 or CLASS_PROPERTIES & metadata.properties.keys():
-            self._refuse_unsupported(table)
-
-    def _request(
-        self,
-        state: IcebergState,
-        key: EpochKey,
-        change: IcebergAppend,
-        properties: dict[str, str],
-        said: Mapping[str, str],
-    ) -> RequestOutcome:
-        """Ask once for the snapshot of this change after exactly that state. `said` is added to its summary."""
+    def _request(self, state: IcebergState, change: IcebergChange, said: Said, aside: str | None = None) -> RequestOutcome:
+        """Ask once for the snapshot of this change after exactly that state; `aside`: on this branch, and the target stays."""
         table = self._table_of(state)
-        metadata = table.metadata
+        version = self._version_of(table)
+        before: tuple[TableUpdate, ...] = ()
         try:
-            snapshot = self._write_snapshot(table, state.head, key, change, said)
+            if version.head is None and state.missing_branch is not None:
+                version, before = iceberg_snapshot.begin_main(version)
+            known = version.metadata.snapshot_by_id(change.snapshot_id) if aside is not None else None
+            snapshot = known or iceberg_snapshot.write_snapshot(version, change, said.summary)
         except (OSError, ValueError) as error:
             raise Retryable(
-                reasons.STORE_UNAVAILABLE, f"writing the manifests of {self.title} failed: {' '.join(str(error).split())[:400]}"
+                reasons.STORE_UNAVAILABLE, f"writing the manifests of {self.title} failed: {one_line(error)}"
             ) from error
-        try:
-            self._catalog().commit_table(
-                table,
-                requirements=(
-                    AssertTableUUID(uuid=metadata.table_uuid),
-                    AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),
-                    AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
-                    AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
+        if aside is not None:
+            return self._ask(
+                lambda catalog: iceberg_snapshot.request_snapshot(
+                    catalog, table, aside, snapshot, said, before, self._target_refs(state), is_known=known is not None
                 ),
-                updates=(
-                    AddSnapshotUpdate(snapshot=snapshot),
-                    SetSnapshotRefUpdate(  # type: ignore[call-arg]
-                        ref_name=MAIN_BRANCH,
-                        type=SnapshotRefType.BRANCH,
-                        snapshot_id=snapshot.snapshot_id,
-                        parent_snapshot_id=state.head,
-                    ),
-                    SetPropertiesUpdate(updates=properties),
-                ),
+                snapshot.snapshot_id,
             )
+        audit = state.audit.name if state.audit is not None and state.audit.is_of_write else None
+        return self._ask(
+            lambda catalog: iceberg_snapshot.request_snapshot(
+                catalog, table, self._refs.branch, snapshot, said, before, dropped=audit
+            ),
+            snapshot.snapshot_id,
+        )
+
+    def _target_refs(self, state: IcebergState) -> tuple[str, ...]:
+        """Return what the head of the target depends on: where a commit is yet to make the branch, that is main's."""
+        return (self._refs.branch,) if state.missing_branch is None else (self._refs.branch, MAIN_BRANCH)
+
+    def _ask(self, send: Callable[[Catalog], None], commit_id: int) -> RequestOutcome:
+        try:
+            send(self._catalog())
         except CommitFailedException as error:
-            return Refused(f"the catalog refused: {' '.join(str(error).split())[:400]}")
+            return Refused(f"the catalog refused: {one_line(error)}")
         except Exception as error:
             # Whatever else happened, the request may have been carried out, or may yet be. Only to load it again can tell.
             return Unanswered(str(translate_catalog_error(error, self._catalog_name, self._settings.place)))
-        return Landed(snapshot.snapshot_id)
+        return Landed(commit_id)
+
+    def _summary(self, key: EpochKey) -> dict[str, str]:
+        return {**self._snapshot_properties, **iceberg_history.commit_summary(key, self._written_by)}
+
+    def _snapshot_id(self, metadata: TableMetadata, key: EpochKey) -> int:
+        """Return the id of the snapshot that the epoch's files are packed for."""
+        return key.snapshot_id
 
     def _catalog(self) -> Catalog:
-        self._settings.check_grant(self._catalog_name, self._name)
+        self._settings.check_grant(self._catalog_name, self._name, overwrites=self._overwrites)
         return self._catalogs.open(self._catalog_name)
 
     def _load_table(self) -> Table | None:
@@ -386,8 +401,9 @@ class PyicebergTable:
         except NoSuchTableError:
             return None
         except Exception as error:
+            refuse_unknown_type(error, self.title)
             raise translate_catalog_error(error, self._catalog_name, self._settings.place) from error
-        check_places(table, self._settings)
+        check_table(table, self._settings, self.title)
         return table
 
     def _table_of(self, state: IcebergState) -> Table:
@@ -400,169 +416,47 @@ class PyicebergTable:
         assert self._loaded is not None
         return self._loaded[2]
 
-    def _change_for(self, state: IcebergState, change: Change, targets: Sequence[IcebergTarget] | None = None) -> IcebergAppend:
+    def _change_for(self, state: IcebergState, change: Change, targets: Sequence[IcebergTarget] | None = None) -> IcebergChange:
         """Return the change as that version of the table takes it. Retryable if it was made for another kind of table."""
         metadata, key = self._table_of(state).metadata, self._key_of(state)
         if isinstance(change, StagedChange):
             return self._packed(change.operation, metadata, key, None if targets is None else staged_for(targets), change.files)
-        assert isinstance(change, IcebergAppend)
+        assert isinstance(change, IcebergAppend | IcebergOverwrite | IcebergUpsert)
         if not change.is_made_for(metadata):
             raise Retryable(
                 reasons.COMMIT_CONTENDED,
-                f"the format or a partition spec of {self.title} changed just now; it is looked at anew",
+                f"the format or a partition spec of {self.title} changed just now; it is loaded again",
             )
         return change
 
+    def _whole_change_for(self, state: IcebergState, change: Change) -> IcebergChange:
+        """Return the same to be asked for: without the files that are not fit, rows would be lost."""
+        packed = self._change_for(state, change)
+        if packed.incompatibility is not None:
+            raise NeedsChange(packed.incompatibility.reason, packed.incompatibility.message)
+        return packed
+
     def _io(self, table: Table) -> CheckedFileIO:
-        return open_file_io(table.metadata_location, self._settings)
+        return open_file_io(table.metadata_location, self._settings, self._catalogs.most_metadata_bytes)
 
-    def _write_snapshot(
-        self, table: Table, head: int | None, key: EpochKey, change: IcebergAppend, said: Mapping[str, str]
-    ) -> Snapshot:
-        """Write one manifest per spec and the manifest list, under fresh names; return the snapshot that names them."""
-        metadata = table.metadata
-        io = self._io(table)
-        token = new_token()
-        folder = metadata.properties.get("write.metadata.path", f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
-        snapshot_id = key.snapshot_id
-        parent = metadata.snapshot_by_id(head) if head is not None else None
-        before = manifests_of(parent, io) if parent is not None else ()
-        manifests, waiting = change.manifests(folder, metadata, self._settings, before)
-        list_file = MetadataFile(f"{folder}/snap-{snapshot_id}-{token}.avro", self._settings)
-        with write_manifest_list(
-            format_version=metadata.format_version,
-            output_file=list_file,
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=head,
-            sequence_number=metadata.next_sequence_number(),
-            avro_compression="deflate",
-        ) as manifest_list:
-            manifest_list.add_manifests(manifests)
-        put_all([*waiting, list_file])
-        counted = change.summary()
-        counted.additional_properties.update({_KEY_SUMMARY: str(key), **said})
-        return Snapshot(
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=head,
-            manifest_list=list_file.location,
-            sequence_number=metadata.next_sequence_number(),
-            summary=update_snapshot_summaries(counted, _totals_of(parent)),
-            schema_id=metadata.current_schema_id,
-        )
+    def _version_of(self, table: Table) -> TableVersion:
+        head = self._refs.head(table.metadata)
+        return TableVersion(self.title, table.metadata, head, self._io(table), self._settings)
+
+    def _refuse_what_it_has_become(self, table: Table) -> None:
+        refuse_what_it_has_become(table, self._settings, self.title)
+        self._refuse_branch(table)
+
+    def _refuse_branch(self, table: Table) -> None:
+        if (why := self._refs.why_no_branch(table.metadata)) is not None:
+            raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the table {self._catalog_name}.{self._name} {why}")
+
+    def _taken_tag(self, table: Table, key: EpochKey) -> Rejected | None:
+        why = self._refs.why_no_tag(table.metadata, key)
+        return Rejected(reasons.TAG_EXISTS, f"the table {self.title} {why}") if why is not None else None
 
 
-def _is_first(snapshot: Snapshot) -> bool:
-    # pyiceberg takes the parent from a snapshot whose parent it expires; only the number tells then. Format 1 has none.
-    return snapshot.parent_snapshot_id is None and (snapshot.sequence_number or 1) == 1
-
-
-def _totals_of(parent: Snapshot | None) -> Mapping[str, str] | None:
-    """Return a snapshot's summary without totals that are no numbers: ours then has none of these, as Iceberg's own Java does."""
-    if parent is None or parent.summary is None:
-        return None
-    known: Mapping[str, str] = parent.summary.additional_properties
-    return {name: value for name, value in known.items() if name.startswith("total-") and value.isdecimal()} or {"": ""}
-
-
-def _committed_snapshot(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> int | None:
-    """Return the snapshot id of the epoch's commit if it is in the table: by its properties or on the branch."""
-    for snapshot in ancestry:
-        if _carries(snapshot, key) and not _says_tombstone(snapshot):
-            return snapshot.snapshot_id
-    return key.snapshot_id if _recorded_epoch(metadata, key) >= key.epoch else None
-
-
-def _is_current(metadata: TableMetadata, ancestry: Sequence[Snapshot], key: EpochKey, commit_id: int) -> bool:
-    """Whether a commit lies below the head of the branch. Only what is sure counts against it: snapshots expire."""
-    if any(snapshot.snapshot_id == commit_id or _carries(snapshot, key) for snapshot in ancestry):
-        return True
-    is_whole = metadata.format_version > 1 and (not ancestry or _is_first(ancestry[-1]))
-    return not is_whole and metadata.snapshot_by_id(commit_id) is None
-
-
-def _is_blocked(metadata: TableMetadata, ancestry: Iterable[Snapshot], key: EpochKey) -> bool:
-    """Whether a deletion's tombstone is in the table. It outlives its snapshot by a property, as a commit does."""
-    if any(_carries(snapshot, key) and _says_tombstone(snapshot) for snapshot in ancestry):
-        return True
-    return _recorded_epoch(metadata, key, _BLOCKED_SUFFIX) >= key.epoch
-
-
-def _carries(snapshot: Snapshot, key: EpochKey) -> bool:
-    if snapshot.snapshot_id == key.snapshot_id:
-        return True
-    return snapshot.summary is not None and snapshot.summary.additional_properties.get(_KEY_SUMMARY) == str(key)
-
-
-def _says_tombstone(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and _TOMBSTONE_SUMMARY in snapshot.summary.additional_properties
-
-
-def _recorded_epoch(metadata: TableMetadata, key: EpochKey, suffix: str = "") -> int:
-    recorded = metadata.properties.get(f"{key.property_name}{suffix}", "0")
-    return int(recorded) if recorded.isdecimal() else 0
-
-
-def _partition_spec(schema: Schema, sink: Sink) -> PartitionSpec:
-    fields = []
-    for number, wanted in enumerate(sink.partition_by):
-        try:
-            source = schema.find_field(wanted.column)
-        except ValueError:
-            names = ", ".join(schema.column_names)
-            raise NeedsChange(
-                reasons.OUTPUT_SCHEMA_WRONG,
-                f"sink.partitionBy.{number}: the steps' output has no column {wanted.column!r} (it has {names})",
-            ) from None
-        transform = parse_transform(wanted.transform)
-        if not transform.can_transform(source.field_type):
-            raise NeedsChange(
-                reasons.OUTPUT_SCHEMA_WRONG,
-                f"sink.partitionBy.{number}: {wanted.transform} does not apply to {source.field_type} of {wanted.column!r}",
-            )
-        name = wanted.column if wanted.transform == "identity" else f"{wanted.column}_{wanted.transform}"
-        fields.append(PartitionField(source_id=source.field_id, field_id=1000 + number, transform=transform, name=name))
-    return PartitionSpec(*fields)
-
-
-def _schema_differences(staged: Schema, current: Schema) -> list[str]:
-    """Return what has changed so that staged files no longer read as what they are. A new optional column is fine."""
-    found: list[str] = []
-    now = {field_id: current.find_field(field_id) for field_id in current._lazy_id_to_field}
-    before = {field_id: staged.find_field(field_id) for field_id in staged._lazy_id_to_field}
-    for field_id, field in before.items():
-        name = staged.find_column_name(field_id)
-        if field_id not in now:
-            again = name in {current.find_column_name(other) for other in now}
-            found.append(f"the column {name!r} was dropped{' and made again' if again else ''}")
-        elif field.field_type.is_primitive and now[field_id].field_type != field.field_type:
-            found.append(f"the column {name!r} was {field.field_type} and is {now[field_id].field_type}")
-        elif now[field_id].required and not field.required:
-            found.append(f"the column {name!r} is now required")
-    found += [
-        f"the required column {current.find_column_name(field_id)!r} is new"
-        for field_id, field in now.items()
-        if field_id not in before and field.required
-    ]
-    return found
-
-
-def _changed(metadata: TableMetadata, targets: Sequence[IcebergTarget], title: str) -> Rejected | None:
-    """Return why a version of the table is not the table that was staged for."""
-    for target in targets:
-        if target.table_uuid != str(metadata.table_uuid):
-            return Rejected(
-                reasons.TABLE_REPLACED,
-                f"the table {title} was dropped and made again while the write was running (its uuid was "
-                f"{target.table_uuid} and is {metadata.table_uuid}); start a new write under another name",
-            )
-        if changed := _schema_differences(Schema.model_validate_json(target.table_schema_json), metadata.schema()):
-            return Rejected(
-                reasons.SCHEMA_CHANGED,
-                f"the table {title} changed while the write was running: {changed[0]}; undo that, or start a new "
-                "write under another name",
-            )
-    return None
-
-
-def _spec_id(target: IcebergTarget) -> int:
-    return PartitionSpec.model_validate_json(target.partition_spec_json).spec_id
+def _noted(files: Iterator[IcebergFile], kept: list[IcebergFile]) -> Iterator[IcebergFile]:
+    for file in files:
+        kept.append(file)
+        yield file

@@ -1,4 +1,4 @@
-"""The Lance commit of an append: load, claim, append once; everybody after that fences first.
+"""The Lance commit of an append, and of an overwrite of a part: load, claim, append once; everybody after that fences first.
 
 Appends do not conflict with each other in Lance, so "is it there? no: append" doubles rows when two committers overlap. But an
 append that was based on a version older than a no-op Project transaction (the fence) is refused.
@@ -10,6 +10,13 @@ append that was based on a version older than a no-op Project transaction (the f
 
 After f is in the table, no append of an earlier committer can land; one that landed before f is found when f is loaded. An
 append without a fence thus happens at most once per write and epoch.
+
+An overwrite of a part is an append that also takes rows out (Lance's Update). Lance refuses it where another change of the same
+fragments came in between, also itself; one that takes nothing out lands twice, as an append does. A fence stops either.
+
+An upsert is an Update as well. Two of them with one new key have no fragment in common, so that Lance lets both land, and the key
+is there twice. So each fences before it asks, also the first committer: the dataset is looked at as of its own fence, and what
+another upsert has sent before is in that version, or is refused.
 
 Deletion of a write whose append may be on its way puts a fence that carries the key (a tombstone, `block_commit`): older appends
 are refused, and whoever loads the dataset finds it. A committer that has not yet sent anything finds the note of the deletion
@@ -24,9 +31,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
+from checkpoint_operator.commit import lance_swap
 from checkpoint_operator.commit.changes import Change
+from checkpoint_operator.commit.lance_port import LanceState, LanceTable, deleted, gone, without_evidence
 from checkpoint_operator.commit.outcomes import (
     BlockOutcome,
     CommitBlocked,
@@ -44,64 +53,24 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import Append, ClaimRecord, LanceBase, LanceTarget
+from checkpoint_protocol.records import (
+    AddColumns,
+    Append,
+    ClaimRecord,
+    LanceBase,
+    LanceTarget,
+    Merge,
+    OverwriteAll,
+    OverwritePartitions,
+    OverwriteWhere,
+    Upsert,
+)
 
 _ROUNDS: Final = 12
 #: So many tries of an epoch, over all calls, are the last that come one after the other: each leaves a claim and a version.
 _MOST_TRIES: Final = 60
 _FIRST_PAUSE_S: Final = 0.1
 _MOST_PAUSE_S: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class LanceState:
-    """The dataset at one version.
-
-    `committed` is the version that carries the key; `is_tombstone` if a deletion has put it there, with no rows. A real commit
-    goes before a tombstone, should both be there. `history_reaches_back` if every version after the base that was asked for
-    could be read, so that "not committed" is knowledge. `is_current`: see Committed.
-    """
-
-    identity: str | None
-    at_version: int
-    committed: int | None
-    history_reaches_back: bool
-    is_tombstone: bool = False
-    is_current: bool = True
-
-
-class LanceTable(Protocol):
-    """The dataset of one sink."""
-
-    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
-        """Open the dataset at a version (the latest by default) and search the versions after `since`, up to it, for the key.
-
-        None: there is no dataset. Raises Retryable where the store does not answer.
-        """
-
-    def latest_version(self) -> int | None:
-        """Return the latest version, or None if there is no dataset."""
-
-    def find_incompatibility(self, state: LanceState, targets: Sequence[LanceTarget], change: Change) -> Rejected | None:
-        """Compare identity, field ids and types of that state with those of staging, and the staged files with the store."""
-
-    def find_schema_change(self, at_version: int, targets: Sequence[LanceTarget]) -> str | None:
-        """Say what has changed in the fields since staging, as of a version; None if staged files still read as they should.
-
-        Raises Retryable where the store does not answer.
-        """
-
-    def references_any(self, state: LanceState, change: Change) -> bool:
-        """Whether the dataset in that state names one of the staged data files."""
-
-    def append(self, read_version: int, key: EpochKey, change: Change) -> RequestOutcome:
-        """Ask once that the fragments be appended, based on a version; the key is in the transaction's properties."""
-
-    def fence(self, read_version: int) -> RequestOutcome:
-        """Ask once for a transaction that changes nothing and that older appends conflict with."""
-
-    def block_commit(self, read_version: int, key: EpochKey) -> RequestOutcome:
-        """Ask once for a fence that carries the key, as a tombstone."""
 
 
 def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep) -> CommitOutcome:
@@ -113,7 +82,15 @@ def commit(table: LanceTable, ledger: Ledger, results: Results, pause: Callable[
     try:
         match results.change.operation:
             case Append():
-                return _Committer(table, ledger, results.change, targets, pause).commit()
+                return _Committer(table, ledger, results.change, targets, table.append, pause).commit()
+            case OverwriteWhere():
+                return _Committer(table, ledger, results.change, targets, table.update, pause).commit()
+            case Upsert():
+                return _Committer(table, ledger, results.change, targets, table.update, pause, fences_first=True).commit()
+            case OverwriteAll():
+                return lance_swap.commit(table, ledger, results.change, targets, pause)
+            case (OverwritePartitions() | Merge() | AddColumns()) as operation:  # columns: `lance_added_commit`
+                return Rejected(reasons.TABLE_UNSUPPORTED, f"{operation.kind} is not done to Lance datasets")
             case other:
                 assert_never(other)
     except NeedsChange as error:
@@ -128,7 +105,10 @@ class _Committer:
     ledger: Ledger
     change: Change
     targets: Sequence[LanceTarget]
+    send: Callable[[int, EpochKey, Change], RequestOutcome]
     pause: Callable[[float], None]
+    #: The first committer fences, too.
+    fences_first: bool = False
 
     @property
     def key(self) -> EpochKey:
@@ -145,10 +125,10 @@ class _Committer:
             base = LanceBase(identity=loaded.identity, at_version=loaded.at_version)
             ours = ClaimRecord(token=new_token(), index=0, base=base)
             first_claim = self.ledger.commits.put_claim(ours)
-            if first_claim.token == ours.token:
+            if first_claim.token == ours.token and not self.fences_first:
                 if self.ledger.commits.is_deleted():
-                    return _deleted(self.key)
-                match self.table.append(loaded.at_version, self.key, self.change):
+                    return deleted(self.key)
+                match self.send(loaded.at_version, self.key, self.change):
                     case Landed(version):
                         return self._committed(base, version, by_us=True)
                     case _:
@@ -161,7 +141,7 @@ class _Committer:
         # Nobody has claimed, so nobody has committed: there is no history to search.
         state = None if latest is None else self.table.load(self.key, since=latest)
         if state is None:
-            return self._gone()
+            return gone(self.targets)
         incompatibility = self.table.find_incompatibility(state, self.targets, self.change)
         # Somebody may have claimed and committed since: then "the files are there already" is no incompatibility, and the
         # claim says so.
@@ -178,13 +158,13 @@ class _Committer:
             assert state is not None
             index = self._claim_after(index, state, base)
             if self.ledger.commits.is_deleted():
-                return _deleted(self.key)
+                return deleted(self.key)
             match self.table.fence(state.at_version):
                 case Landed(fence):
                     fenced = self.table.load(self.key, since=base.at_version, up_to=fence)
                     if (known := self._judge(fenced, base)) is not None:
                         return known
-                    match self.table.append(fence, self.key, self.change):
+                    match self.send(fence, self.key, self.change):
                         case Landed(version):
                             return self._committed(base, version, by_us=True)
                         case Refused(message):
@@ -217,19 +197,16 @@ class _Committer:
     def _judge(self, state: LanceState | None, base: LanceBase) -> CommitOutcome | None:
         """Return the outcome if it can be told from a state, or None if the commit is still to be made."""
         if state is None:
-            return self._gone()
+            return gone(self.targets)
         if state.committed is not None and state.is_tombstone:
-            return _deleted(self.key)
+            return deleted(self.key)
         if state.committed is not None:
             return self._committed(base, state.committed, by_us=False, is_current=state.is_current)
         is_replaced = state.identity != base.identity
         if not is_replaced and not state.history_reaches_back:
             if self.table.references_any(state, self.change):
                 return Committed(base.identity, state.at_version, by_us=False)
-            return Unknown(
-                f"a commit of {self.key} was tried on version {base.at_version}, and versions after it were cleaned up; neither "
-                "the key nor a staged file is in the dataset; look whether the rows are there"
-            )
+            return Unknown(without_evidence(self.key, base.at_version))
         return self.table.find_incompatibility(state, self.targets, self.change)
 
     def _committed(self, base: LanceBase, version: int, by_us: bool, is_current: bool = True) -> Committed | Rejected:
@@ -241,12 +218,6 @@ class _Committer:
             reasons.SCHEMA_CHANGED,
             f"the rows of {self.key} are in version {version} of the dataset, but in the moment of their commit {change}, so "
             "that values read NULL there; restore the version before, then start a new write under another name",
-        )
-
-    def _gone(self) -> Rejected:
-        name = self.targets[0].uri if self.targets else "of this write"
-        return Rejected(
-            reasons.TABLE_MISSING, f"the Lance dataset {name} does not exist any more; staged results cannot go anywhere else"
         )
 
 
@@ -285,7 +256,7 @@ def _block_commit(table: LanceTable, ledger: Ledger, pause: Callable[[float], No
         if is_claimed and not state.history_reaches_back:
             return Unknown(
                 f"a commit of {key} was tried on version {base.at_version}, and versions after it were cleaned up; the key is "
-                "not in the dataset; look whether the rows are there"
+                "not in the dataset; check whether the rows are there"
             )
         match table.block_commit(state.at_version, key):
             case Landed():
@@ -296,7 +267,3 @@ def _block_commit(table: LanceTable, ledger: Ledger, pause: Callable[[float], No
                 said = unanswered.message
         pause(min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
     return TryLater(reasons.COMMIT_CONTENDED, f"after {_ROUNDS} tries the tombstone of {key} is not in the dataset: {said}")
-
-
-def _deleted(key: EpochKey) -> Rejected:
-    return Rejected(reasons.WRITE_DELETED, f"the write of {key} was deleted before its commit; nothing of it is in the dataset")

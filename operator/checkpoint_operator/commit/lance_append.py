@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,17 +13,18 @@ from lance.fragment import FragmentMetadata
 
 from checkpoint_operator.commit.footers import Footers
 from checkpoint_operator.commit.lance_checks import FragmentChecks
+from checkpoint_operator.commit.lance_history import LanceHistory
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.records import Append, LanceFragment, LanceTarget
 
-_FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
+DATA_FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 
 
 @dataclass(slots=True)
 class LanceAppend:
-    """Append of the staged fragments of one epoch. A Change.
+    """Append of the staged fragments of one epoch. A LanceChange.
 
     `sizes`: those of the data files, by their names. `incompatibility`: why they must not be committed, as far as the seals tell.
     """
@@ -36,14 +37,18 @@ class LanceAppend:
     def __len__(self) -> int:
         return len(self.fragments) + (self.incompatibility is not None)
 
-    def lance_operation(self) -> Any:
+    def find_conflict(self, dataset: Any, history: LanceHistory) -> Rejected | None:
+        """Rows that others add are in nobody's way."""
+        return None
+
+    def lance_operation(self, open_version: Callable[[], Any]) -> Any:
         return lance.LanceOperation.Append(self.fragments)
 
 
 def pack(
     uri: str, targets: Sequence[LanceTarget] | None, files: Iterable[LanceFragment], footers: Footers | None = None
 ) -> LanceAppend:
-    """Make Lance's form of the fragments as they come. `targets`: what they were staged for; None: that was looked at before."""
+    """Make Lance's form of the fragments as they come. `targets`: what they were staged for; None: that was checked before."""
     checks = None if targets is None else FragmentChecks(targets)
     packed = LanceAppend()
     for fragment in files:
@@ -54,8 +59,11 @@ def pack(
             packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
             continue
         for data_file in fragment.files:
-            if not _FILE_NAME.fullmatch(data_file.path):
+            if not DATA_FILE_NAME.fullmatch(data_file.path):
                 message = f"a seal names {data_file.path!r}, which is not a data file of {uri}"
+                packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
+            elif data_file.path in packed.sizes:
+                message = f"seals name the data file {data_file.path} of {uri} twice, so that its rows would be there twice"
                 packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
             elif footers is not None:
                 footers.add(data_file.path, fragment.rows)

@@ -28,7 +28,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Whether a commit landed cannot be known any more: the evidence is gone. A person has to look."""
+    """Whether a commit landed cannot be known any more: the evidence is gone. A person has to check."""
 
     message: str
 
@@ -41,7 +41,12 @@ class TryLater:
     message: str
 
 
-CommitOutcome = Committed | Rejected | Unknown | TryLater
+@dataclass(frozen=True, slots=True)
+class Final:
+    """There is no table to commit to: what is sealed counts as it is. The answer of a stage's sink."""
+
+
+CommitOutcome = Committed | Final | Rejected | Unknown | TryLater
 
 
 @dataclass(frozen=True, slots=True)

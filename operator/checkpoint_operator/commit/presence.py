@@ -13,6 +13,7 @@ class Presence(StrEnum):
     GONE = "Gone"  # there is no table
     REPLACED = "Replaced"  # another table has its name
     ROLLED_BACK = "RolledBack"  # it is the table, in a state from before the commit
+    BRANCH_DROPPED = "BranchDropped"  # the branch that it went to is gone, and main does not have it
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class Results:
     rows_quarantined: int = 0
     read_digests: tuple[str, ...] = ()
     input_since: int = 1
+    offsets: str | None = None
 
 
 def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
@@ -68,9 +69,11 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
     }
     has_table = not any(isinstance(target, NoTarget) for target in targets)
     where = f"{ledger.store.uri} {ledger.key}"
-    is_by_keys = launch.source.keyed is not None
+    is_by_keys = launch.reads_by_key
+    plan = ledger.plans.read_plan(attempt) if is_by_keys or launch.source.stream is not None else None
     coverage: Coverage | KeyCoverage
-    coverage = KeyCoverage(ledger.plans.read_plan(attempt), ledger.at, where) if is_by_keys else Coverage(input_record, where)
+    # Of a stream there are no positions: that every task of the plan has sealed what it had is what `complete` says.
+    coverage = KeyCoverage(plan, ledger.at, where) if is_by_keys else Coverage(input_record, where)
     rows_read = rows_written = rows_quarantined = 0
     code_digests: dict[str, None] = {}
     read_digests: dict[str, None] = {}
@@ -102,6 +105,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
         rows_quarantined=rows_quarantined,
         read_digests=tuple(read_digests),
         input_since=launch.input_since,
+        offsets=plan.offsets if plan is not None else None,
     )
 
 

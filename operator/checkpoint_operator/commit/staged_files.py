@@ -4,9 +4,12 @@ removal, after a deletion."""
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +24,44 @@ from checkpoint_protocol.storage import StorageSettings, disk_path
 from checkpoint_protocol.store import list_objects, open_raw_store, translate_store_error
 
 _HEADS: Final = 32
+#: Whose connections are kept: those of the partitions that are written to in turn.
+_FOLDERS: Final = 64
 #: Enough names to cut a listing at.
 _BORDERS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of a folder. `modified`: by the clock of the store."""
+
+    name: str
+    size_bytes: int
+    modified: datetime.datetime | None
+
+
+def list_files(folder: str, storage: StorageSettings) -> Iterator[ListedFile]:
+    """Give the files of a folder, without those of folders in it; none where there is no such folder, which is not made.
+
+    Raises Retryable where the store does not answer, NeedsChange where it refuses.
+    """
+    local = disk_path(folder, storage)
+    if local is not None:
+        yield from _files_on_disk(Path(local))
+        return
+    try:
+        for meta in list_objects(open_raw_store(folder, storage), None):
+            if "/" not in meta["path"]:
+                yield ListedFile(meta["path"], meta["size"], meta["last_modified"])
+    except (obstore_errors.BaseError, OSError) as error:
+        raise translate_store_error(error, folder, storage.place) from error
+
+
+def _files_on_disk(folder: Path) -> Iterator[ListedFile]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_file(follow_symlinks=False):
+                known = entry.stat(follow_symlinks=False)
+                yield ListedFile(entry.name, known.st_size, datetime.datetime.fromtimestamp(known.st_mtime, datetime.UTC))
 
 
 def sizes_in(folder: str, names: Sequence[str], storage: StorageSettings) -> Mapping[str, int]:
@@ -65,23 +104,30 @@ def _size(store: obstore.store.ObjectStore, name: str) -> int | None:
         return None
 
 
-def tail_of(path: str, most_bytes: int, storage: StorageSettings) -> bytes:
-    """Return the last bytes of a staged file, or all that it has. NeedsChange if it is gone; Retryable where its store does not
-    answer.
-    """
-    folder, _, name = path.rpartition("/")
-    local = disk_path(folder, storage)
-    try:
-        if local is None:
-            asked: obstore.GetOptions = {"range": {"suffix": most_bytes}}
-            return bytes(obstore.get(open_raw_store(folder, storage), name, options=asked).bytes())
-        with (Path(local) / name).open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
-            return file.read(most_bytes)
-    except (obstore_errors.NotFoundError, FileNotFoundError) as error:
-        raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {path} is gone") from error
-    except (obstore_errors.BaseError, OSError) as error:
-        raise translate_store_error(error, path, storage.place) from error
+class Tails:
+    """Reads the last bytes of staged files. The connection to a folder is kept: for one file it would cost more than its end."""
+
+    def __init__(self, storage: StorageSettings) -> None:
+        self._storage = storage
+        self._store = lru_cache(_FOLDERS)(lambda folder: open_raw_store(folder, storage))
+
+    def read(self, path: str, most_bytes: int) -> bytes:
+        """Return the last bytes of a file, or all that it has. NeedsChange if it is gone; Retryable where its store does not
+        answer.
+        """
+        folder, _, name = path.rpartition("/")
+        local = disk_path(folder, self._storage)
+        try:
+            if local is None:
+                asked: obstore.GetOptions = {"range": {"suffix": most_bytes}}
+                return bytes(obstore.get(self._store(folder), name, options=asked).bytes())
+            with (Path(local) / name).open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
+                return file.read(most_bytes)
+        except (obstore_errors.NotFoundError, FileNotFoundError) as error:
+            raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {path} is gone") from error
+        except (obstore_errors.BaseError, OSError) as error:
+            raise translate_store_error(error, path, self._storage.place) from error
 
 
 def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkpoint_operator.core.observation import Failure
+from checkpoint_operator.core.triggers import News
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +15,14 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class OpenEpoch:
-    """Go on with the next epoch; `after` is committed. Changes nothing in the store: the next round records its first attempt."""
+    """Go on with the next epoch; `after` is committed. Changes nothing in the store: the next round records its first attempt.
+
+    `news`: for which its trigger begins it; None where a person has asked for it.
+    """
 
     epoch: int
     after: int
+    news: News | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,11 @@ class StopDriver:
     """Ask a driver that is no longer counted on to end."""
 
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopKeptDriver:
+    """Ask the driver to end that waits for the next epoch: the write is suspended, or drivers are started otherwise by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,24 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginStage:
+    """Instead of the commit, which needs it: have drivers do this stage of the epoch. Changes nothing in the store.
+
+    `is_before`: instead of the next attempt, which reads its result.
+    """
+
+    name: str
+    is_before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndStage:
+    """A stage of the epoch is done: what waits for it goes on in the next round. Changes nothing."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stall:
     """Nothing can be done until a person acts."""
 
@@ -85,4 +113,18 @@ class Stall:
     message: str
 
 
-Action = Finish | OpenEpoch | Commit | Close | StopDriver | MakeTable | StartDriver | RecordAttempt | Wait | Stall
+Action = (
+    Finish
+    | OpenEpoch
+    | Commit
+    | BeginStage
+    | EndStage
+    | Close
+    | StopDriver
+    | StopKeptDriver
+    | MakeTable
+    | StartDriver
+    | RecordAttempt
+    | Wait
+    | Stall
+)

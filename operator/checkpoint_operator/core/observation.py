@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from checkpoint_operator.core.triggers import Between
 from checkpoint_protocol.records import CommitRecord, PinnedIceberg, Target
 
 
@@ -57,6 +58,7 @@ class Attempt:
     `spread`: a number from 0 to 1 of its own, so that attempts of different writes do not all act at one time.
     `holds_seals`: seals of it count, or it is open and shows some. `input_since`: as in its launch record. `is_of_other_source`:
     it reads other rows than the manifest says by now; `is_read_otherwise`: or the same with other reading options.
+    `is_of_other_stage`: of a pipeline, it does something else, or to another result of the stage before, than is to be done now.
     """
 
     number: int
@@ -81,6 +83,7 @@ class Attempt:
     input_since: int = 1
     is_of_other_source: bool = False
     is_read_otherwise: bool = False
+    is_of_other_stage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,8 @@ class Tables:
     `target`: the sink's table as it is now, None if there is none, and `creates_target` whether one is made then. `source_tables`
     are those of the source that only a catalog knows, if no attempt has fixed the input yet. `problem`: why sink or source cannot
     be used, in the words of whoever refuses. `is_own_source`: sink and source are one table. `staged_for_another`: the first of
-    the attempts to be taken over whose seals belong to another table. `is_deleted`: the write was deleted meanwhile.
+    the attempts to be taken over whose seals belong to another table. `lost_rows`: there is no table, and the last earlier epoch
+    that committed to one, and how many rows. `is_deleted`: the write was deleted meanwhile.
     """
 
     title: str
@@ -109,6 +113,7 @@ class Tables:
     problem: Failure | None = None
     is_own_source: bool = False
     staged_for_another: int | None = None
+    lost_rows: tuple[int, int] | None = None
     is_deleted: bool = False
 
 
@@ -124,7 +129,10 @@ class Observation:
     outside of the manifest to change, infinite where only a person begins anew. `is_past_deadline`: the epoch has taken longer
     than its manifest allows. `row_errors`: None where no row was quarantined. `is_claimed`: a commit may have been tried.
     `queued`: the driver that is to be started has to wait for a place, and so many writes come before it. `tables`: None where no
-    attempt is to be recorded.
+    attempt is to be recorded. `goes_on`: the write has a trigger, and never finishes; `between`: what is known between two of
+    its epochs, None where nobody has asked. `keeps_drivers`: they wait for the next epoch;
+    `keeps_in_vain`: one does, and is not to. `is_stream`: each epoch is a micro-batch of a stream, and is
+    followed by another; `before`: of such an epoch that is not committed, the commit of the one before.
     """
 
     epoch: int
@@ -146,6 +154,12 @@ class Observation:
     is_claimed: bool = False
     queued: int | None = None
     tables: Tables | None = None
+    goes_on: bool = False
+    between: Between | None = None
+    keeps_drivers: bool = False
+    keeps_in_vain: bool = False
+    is_stream: bool = False
+    before: CommitRecord | None = None
 
     @property
     def is_committed(self) -> bool:

@@ -30,9 +30,11 @@ def phase_of(
     is_suspended: bool = False,
     is_deleted: bool = False,
     is_unreadable: bool = False,
+    is_of_stage: bool = False,
     decided: Action | None = None,
 ) -> Phase:
-    """Return the phase of an epoch with this last attempt; the first that applies wins.
+    """Return the phase of an epoch with this last attempt; the first that applies wins. `is_of_stage`: the attempt is one of a
+    stage, whose results are put into no table.
 
     `decided`: the last action of a round; None for who only reads the store, as the commands do: then a failure that a person has
     to act on says that the next round will stall.
@@ -44,11 +46,11 @@ def phase_of(
     match decided:
         case Stall():
             return "Stalled"
-        case Commit():
+        case Commit() if not is_of_stage:
             return "Committing"
         case Wait() if is_suspended:
             return "Suspended"
-    if is_committed:
+    if is_committed and not is_of_stage:
         return "Committed"
     if last is None:
         return "Pending"

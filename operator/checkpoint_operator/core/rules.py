@@ -16,6 +16,7 @@ from checkpoint_operator.core.actions import (
     Stall,
     StartDriver,
     StopDriver,
+    StopKeptDriver,
     Wait,
 )
 from checkpoint_operator.core.epochs import next_epoch
@@ -24,7 +25,7 @@ from checkpoint_operator.core.table_rules import TABLE_RULES, Rule
 from checkpoint_protocol import reasons
 
 #: Attempts that were ended by what a person wants do not count as failed, ...
-_WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED, reasons.SOURCE_EDITED})
+_WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED, reasons.SOURCE_EDITED, reasons.STREAM_ENDED})
 #: ... nor do those whose driver's place was taken away, as for the pods of a Job that ignores DisruptionTarget.
 _DISRUPTED: Final = frozenset({reasons.DRIVER_EVICTED, reasons.DRIVER_PREEMPTED, reasons.DRIVER_DELETED, reasons.NODE_LOST})
 #: ... nor those that had no executors, and gave their place to others.
@@ -54,13 +55,34 @@ _MOST_DOUBLINGS: Final = 6
 def open_the_next_epoch(seen: Observation) -> tuple[Action, ...] | None:
     """This epoch is committed, and another one is asked for; or it has ended by a deletion, and the write goes on."""
     was_deleted = seen.commit is not None and seen.commit.was_deleted
-    following = next_epoch(seen.epoch, seen.began_with, seen.run_nonce, was_deleted=was_deleted)
-    return (OpenEpoch(following.number, following.after),) if seen.is_committed and following is not None else None
+    between = seen.between if seen.between is not None and seen.between.begins else None
+    is_triggered = between is not None or seen.is_stream
+    following = next_epoch(seen.epoch, seen.began_with, seen.run_nonce, was_deleted=was_deleted, is_triggered=is_triggered)
+    if not seen.is_committed or following is None:
+        return None
+    return (OpenEpoch(following.number, following.after, between.news if between is not None else None),)
 
 
 def finish_what_is_committed(seen: Observation) -> tuple[Action, ...] | None:
-    """That was recorded after the commit was seen in the table, so it is believed, whatever drivers do."""
-    return (Finish(),) if seen.is_committed else None
+    """That was recorded after the commit was seen in the table, so it is believed, whatever drivers do.
+
+    A write with a trigger does not finish: it waits for new input.
+    """
+    if not seen.is_committed:
+        return None
+    stops = (StopKeptDriver(),) if seen.keeps_in_vain else ()
+    if seen.goes_on:
+        return (*stops, Wait("suspend to be unset" if seen.is_suspended else "new input"))
+    return (*stops, Finish())
+
+
+def finish_a_stream_that_has_ended(seen: Observation) -> tuple[Action, ...] | None:
+    """Its query has done all that was there: the write is up to date. Run once more, it looks for more."""
+    last = seen.last
+    if last is None or not last.is_closed or last.is_complete or last.failure is None:
+        return None
+    is_over = last.failure.reason == reasons.STREAM_ENDED and last.number >= seen.first_counted_failure
+    return (Finish(),) if seen.is_stream and is_over else None
 
 
 def give_up_what_reads_another_source(seen: Observation) -> tuple[Action, ...] | None:
@@ -111,7 +133,7 @@ def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] |
 def _too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
     """Say how many failed, which, and what a person can do."""
     allow_more = "allow more (spec.onRowError, spec.quarantine)"
-    mend = "mend the code (of lines that cannot be read: source.types, source.options)"
+    mend = "mend the code (of lines that cannot be read: source.files.types, source.files.csv)"
     options = [allow_more if is_complete else f"{mend} and {allow_more}"]
     if not is_complete:
         options.append("set onCodeChange: Restart to do all rows again with mended code")
@@ -139,7 +161,9 @@ def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
     if last is None or last.is_closed:
         return None
     if last.driver is DriverState.GONE:
-        return (Close(last.number, "its driver is gone", last.problem),)
+        has_ended = last.failure is not None and last.failure.reason == reasons.STREAM_ENDED
+        why = "its query has ended, and what it had is sealed" if has_ended else "its driver is gone"
+        return (Close(last.number, why, last.problem),)
     # Too early only costs work, never rows; but what is sealed rarely, by its manifest, is not to be given up for that.
     if last.driver is DriverState.ELSEWHERE and last.idle_s > progress_deadline_s(seen):
         return (Close(last.number, f"its driver on another machine has sealed nothing for {last.idle_s:.0f} s"),)
@@ -279,10 +303,16 @@ def pause_before_the_next_attempt(seen: Observation) -> tuple[Action, ...] | Non
 
 
 def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
-    """With nothing sealed that counts, an edit of the source, or of how it is read, counts at once, and so does a mended file."""
+    """With nothing sealed that counts, an edit of the source, or of how it is read, counts at once, and so does a mended file.
+
+    What other stages have made, or the same of other rows, never counts; nor does a part of a micro-batch, whose partitions may
+    have other numbers, and rows, when Spark plans it again.
+    """
     last = seen.last
     if last is None:
         return (RecordAttempt(1, ()),)
+    if last.is_of_other_stage or seen.is_stream:
+        return (RecordAttempt(last.number + 1, (), last.number + 1),)
     counted = tuple(attempt.number for attempt in _taken_over(seen) if attempt.holds_seals)
     said = last.failure
     has_changed = said is not None and (said.family, said.reason) == ("NeedsChange", reasons.SOURCE_CHANGED)
@@ -294,6 +324,7 @@ def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
 RULES: Final[tuple[Rule, ...]] = (
     open_the_next_epoch,
     finish_what_is_committed,
+    finish_a_stream_that_has_ended,
     give_up_what_reads_another_source,
     stop_over_the_limit_of_row_errors,
     commit_what_is_complete,
@@ -389,5 +420,7 @@ def _taken_over(seen: Observation) -> tuple[Attempt, ...]:
     return tuple(
         attempt
         for attempt in seen.attempts
-        if attempt.number in candidates and (seen.on_code_change == "Continue" or _is_of_now(seen, attempt))
+        if attempt.number in candidates
+        and not attempt.is_of_other_stage
+        and (seen.on_code_change == "Continue" or _is_of_now(seen, attempt))
     )

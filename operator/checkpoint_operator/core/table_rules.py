@@ -38,6 +38,23 @@ def stall_where_source_and_sink_are_one_table(seen: Observation) -> tuple[Action
     )
 
 
+def stall_where_the_table_is_gone_with_its_rows(seen: Observation) -> tuple[Action, ...] | None:
+    """Another one would be made, of the new rows alone, and look whole."""
+    if seen.tables is None or seen.tables.lost_rows is None:
+        return None
+    epoch, rows = seen.tables.lost_rows
+    return (Stall(reasons.TABLE_MISSING, gone_with_its_rows(seen.tables.title, epoch, rows)),)
+
+
+def gone_with_its_rows(title: str, epoch: int, rows: int) -> str:
+    """Say that a table is not there, to which an epoch of this write has committed rows, and the ways out."""
+    return (
+        f"{title} is gone, and with it what earlier epochs of the write had committed (epoch {epoch}: {rows:,} rows), which this "
+        "one does not take again; restore it, or give the write a new name to write everything anew, or make the table yourself "
+        "if it is to have new rows only"
+    )
+
+
 def stall_on_a_missing_table(seen: Observation) -> tuple[Action, ...] | None:
     if seen.tables is None or seen.tables.target is not None or seen.tables.creates_target:
         return None
@@ -67,6 +84,7 @@ TABLE_RULES: Final[tuple[Rule, ...]] = (
     stall_on_a_deleted_write,
     stall_on_a_table_that_cannot_be_used,
     stall_where_source_and_sink_are_one_table,
+    stall_where_the_table_is_gone_with_its_rows,
     stall_on_a_missing_table,
     stall_on_a_replaced_table,
 )

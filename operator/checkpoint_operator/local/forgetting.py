@@ -61,10 +61,10 @@ def forget(
 
 def _refuse_another_machine(store: ObjectStore, uid: str) -> None:
     """Refuse if the last attempt is open, and another machine has recorded it: only that one knows whether it is at work."""
-    epochs = writes.list_epochs(store, uid)
-    if not epochs or writes.read_deleted(store, uid) is not None:
+    epoch = writes.last_epoch(store, uid)
+    if not epoch or writes.read_deleted(store, uid) is not None:
         return
-    ledger = Ledger(store, EpochKey(uid, epochs[-1]))
+    ledger = Ledger(store, EpochKey(uid, epoch))
     attempts = ledger.attempts.list_attempts()
     if not attempts or ledger.commits.read_commit() is not None or ledger.attempts.read_closed(attempts[-1]) is not None:
         return
@@ -76,5 +76,5 @@ def _refuse_another_machine(store: ObjectStore, uid: str) -> None:
         )
 
 
-def _at_work(where: str, way_out: str) -> NeedsChange:
-    return NeedsChange(reasons.WRITE_AT_WORK, f"a run of this write is at work {where}; {way_out}. Nothing was removed")
+def _at_work(where: str, remedy: str) -> NeedsChange:
+    return NeedsChange(reasons.WRITE_AT_WORK, f"a run of this write is at work {where}; {remedy}. Nothing was removed")

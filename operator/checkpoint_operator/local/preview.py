@@ -55,6 +55,10 @@ def preview(manifest: CheckpointedWrite, settings: Settings, rows: int) -> Previ
     """
     for error in refusals(manifest.spec).values():
         raise error
+    if manifest.spec.source.stream is not None:
+        raise NeedsChange(
+            reasons.STREAM_REFUSED, "the first rows of a stream are not previewed; preview the steps on a file of such rows"
+        )
     if manifest.spec.source.keyed is not None:
         check_java()
     with tempfile.TemporaryDirectory(prefix="checkpointed-write-preview-") as name:
@@ -75,10 +79,17 @@ def preview(manifest: CheckpointedWrite, settings: Settings, rows: int) -> Previ
 
 
 def _of_nothing(spec: Spec, store: Path) -> Spec:
-    """Return the same write with another store, into no table."""
+    """Return the same write with another store, into no table. What stages do is done in one go."""
+    if aggregate := next((stage for stage in spec.stages if stage.kind == "Aggregate"), None):
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"spec.stages: {aggregate.name!r} is an Aggregate, whose steps get all rows of a key, and not some first ones; "
+            "preview a manifest with the stages before it",
+        )
     sink = spec.sink.model_validate({"none": {}})
     checkpoint = spec.checkpoint.model_copy(update={"uri": str(store)})
-    return spec.model_copy(update={"sink": sink, "checkpoint": checkpoint})
+    steps = tuple(step for _, step in spec.placed_steps())
+    return spec.model_copy(update={"sink": sink, "checkpoint": checkpoint, "steps": steps, "stages": (), "reset": None})
 
 
 def _record_launch(manifest: CheckpointedWrite, settings: Settings) -> str:

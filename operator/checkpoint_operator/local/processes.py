@@ -14,6 +14,7 @@ from typing import Final
 
 from checkpoint_operator.code import code_folder
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
+from checkpoint_operator.driver_digest import keep_arguments
 from checkpoint_operator.local.endings import how_it_ended
 from checkpoint_operator.local.java import check_java
 from checkpoint_protocol import reasons
@@ -104,13 +105,14 @@ class DriverProcesses:
 
     def log_of(self, key: EpochKey, attempt: int) -> Path:
         """Return the file that the driver's output goes to."""
-        return self.state_folder / f"driver-{key.epoch}-{attempt}.log"
+        return self.state_folder / f"driver-{key.epoch}-{f'{key.stage}-' if key.stage else ''}{attempt}.log"
 
     def _command(self, key: EpochKey, attempt: int) -> list[str]:
         command = [sys.executable, "-m", "checkpoint_spark.driver", "--end-with-parent"]
-        command += ["--uri", self.uri, "--uid", key.uid, "--epoch", str(key.epoch), "--attempt", str(attempt)]
+        command += ["--uri", self.uri, "--uid", key.uid, "--epoch", str(key.epoch)]
+        command += [*(["--stage", key.stage] if key.stage else []), "--attempt", str(attempt)]
         command += ["--master", self.master or f"local[{self.cores},{_TASK_TRIES}]", "--parallelism", str(self.cores)]
-        return command + conf_arguments(self.spec)
+        return [*command, *keep_arguments(self.spec, key.stage), *conf_arguments(self.spec)]
 
     def _environment(self) -> dict[str, str]:
         if self._storage_file is None:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
 from checkpoint_operator.core.actions import Finish, Wait
+from checkpoint_operator.core.triggers import check_schedule
+from checkpoint_operator.driver_digest import digest_of_kept
 from checkpoint_operator.former import title_of
 from checkpoint_operator.local.lock import Holder, RunnerLock
 from checkpoint_operator.local.process_states import State, state_of
 from checkpoint_operator.local.processes import DriverProcesses
+from checkpoint_operator.looks import Looks
 from checkpoint_operator.observing import Observer
 from checkpoint_operator.ports import Sink, Write
 from checkpoint_operator.progress import Progress, measure
 from checkpoint_operator.reconcile import Reconciler, Round
 from checkpoint_operator.registration import register
 from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.source_news import open_news
 from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -41,6 +46,8 @@ _TICK_S: Final = 0.02
 _REMOTE_POLL_S: Final = 2.0
 _MOST_ERRORS: Final = 5
 _ERROR_PAUSE_S: Final = 2.0
+#: How often a runner that waits for new input makes sure that no other has passed it over.
+_LOCK_LOOK_S: Final = 5.0
 #: A runner that has been stopped for so long is passed over. It may be a moment's Ctrl-Z, whose driver goes on meanwhile.
 _PASS_OVER_AFTER_S: Final = 10.0
 
@@ -133,6 +140,9 @@ class Runner:
     clock: Callable[[], float] = time.monotonic
     master: str | None = None
     host: str = field(default_factory=socket.gethostname)
+    #: Go by the trigger until interrupted; else a write with a trigger ends once nothing is new.
+    watch: bool = False
+    now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     drivers: DriverProcesses = field(init=False)
     _idle: tuple[Holder, float] | None = None
 
@@ -155,10 +165,32 @@ class Runner:
         self.drivers = DriverProcesses(
             spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
         )
-        write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code)
+
+        def renew(write: Write) -> Write:
+            """Each stage has the digest of its own code."""
+            digest = code_digest(write.spec, code, open_archive=lambda: archive.data if archive is not None else b"")
+            return replace(write, code_digest=digest)
+
+        write = renew(Write(uid=uid, spec=spec, code_digest="", code=code))
         sink = self.sink or open_sink(spec.sink, self.settings, written_by=title_of(self.manifest))
         pin_source = open_source(spec.source, self.settings)
-        observer = Observer(write, store, self.drivers, sink, recorder=machine_id(), pin_source=pin_source)
+        looks: Looks | None = None
+        if spec.trigger is not None:
+            check_schedule(spec.trigger)
+            looks = Looks(spec, open_news(spec, self.settings), self.now, is_asked=not self.watch)
+        observer = Observer(
+            write,
+            store,
+            self.drivers,
+            sink,
+            recorder=machine_id(),
+            # Drivers of later epochs import the code as it is then, and each stage has code of its own.
+            renew=renew if self.watch or spec.stages else lambda write: write,
+            pin_source=pin_source,
+            looks=looks,
+            ends_up_to_date=not self.watch,
+            driver_digest=digest_of_kept(spec),
+        )
         reconciler = Reconciler(observer)
         lock = RunnerLock(folder / "runner.lock")
         try:
@@ -188,14 +220,24 @@ class Runner:
                     self.report(Report(None, Progress(0, None, 0, 0, 0, 0, 0), problem=problem.message))
                     self.sleep(_ERROR_PAUSE_S)
                     continue
-                self.report(Report(done, measure(reconciler.current_tallies())))
+                self.report(Report(done, measure(reconciler.current_tallies(), done.commit)))
                 if done.outcome is not None:
                     return done
                 if isinstance(done.actions[-1], Wait):
-                    self._wait_for_a_change(reconciler.observer.store, self.clock() - started)
+                    between = done.seen.between
+                    if between is not None:
+                        self._wait_until_due(lock, between.due_in_s)
+                    else:
+                        self._wait_for_a_change(reconciler.observer.store, self.clock() - started)
             return None
         finally:
             self.drivers.stop_all()
+
+    def _wait_until_due(self, lock: RunnerLock, due_in_s: float) -> None:
+        """Wait for the next look, and no longer than the lock is ours."""
+        end = self.clock() + due_in_s
+        while lock.is_held() and (left_s := end - self.clock()) > 0:
+            self.sleep(min(left_s, _LOCK_LOOK_S))
 
     def _wait_for_a_change(self, store: ObjectStore, round_s: float) -> None:
         """Wait until a driver ends, or until the next round is due."""
@@ -212,7 +254,7 @@ class Runner:
         """
         seen = reconciler.watch()
         rival = self._rival(lock)
-        self.report(Report(None, measure(reconciler.current_tallies()), attached=True, rival=rival))
+        self.report(Report(None, measure(reconciler.current_tallies(), seen.commit), attached=True, rival=rival))
         if rival is not None and rival.passed_over_in_s is not None and rival.passed_over_in_s <= 0:
             lock.pass_over(rival.holder)
         return seen if isinstance(seen.outcome, Finish) else None

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.ports import Sink
+from checkpoint_operator.sink_formats.port import SinkFormat
 from checkpoint_operator.sink_formats.seen import TargetSeen, folder_problems
 from checkpoint_operator.sink_formats.table_sink import TableSink
 from checkpoint_operator.writable import why_not_writable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import Output
+from checkpoint_protocol.records import IcebergTarget, Output, operation_of
 from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import IcebergSink
 from checkpoint_protocol.sink import Sink as SinkSpec
+from checkpoint_protocol.tables.iceberg import MAIN_BRANCH, IcebergSink, title_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from checkpoint_operator.catalogs import CatalogBook
     from checkpoint_operator.commit.iceberg_table import PyicebergTable
 
+_TableT = TypeVar("_TableT", bound="PyicebergTable")
+
 _SQLITE: Final = "sqlite:///"
+
+
+def format_of(spec: SinkSpec, named: IcebergSink) -> SinkFormat:
+    return IcebergFormat(spec, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +44,12 @@ class IcebergFormat:
     version_word: str = "snapshot"
 
     @property
-    def uris(self) -> Mapping[str, str]:
-        return {}
-
-    @property
     def output(self) -> Output | None:
         return None
 
     @property
     def title(self) -> str:
-        return f"{self.named.catalog}.{self.named.table}"
+        return title_of(self.named.catalog, self.named.table, self.named.branch)
 
     @property
     def field(self) -> str:
@@ -57,9 +59,7 @@ class IcebergFormat:
     def needs_settings(self) -> bool:
         return True
 
-    def look(self, settings: Settings) -> TargetSeen:
-        from checkpoint_operator.commit.iceberg_table import PyicebergTable
-
+    def examine(self, settings: Settings) -> TargetSeen:
         of_catalog = "spec.sink.iceberg.catalog"
         entry = settings.catalogs.get(self.named.catalog)
         file = Path(entry.uri.removeprefix(_SQLITE)) if entry is not None and entry.uri.startswith(_SQLITE) else None
@@ -71,7 +71,8 @@ class IcebergFormat:
             note = f"the file of the catalog {self.named.catalog!r} does not exist yet: a run would make it"
             return TargetSeen(self.title, exists=False, notes=(note,))
         try:
-            target = PyicebergTable(self.named.catalog, self.named.table, settings).describe()
+            table = self._table(settings)
+            target = table.describe()
         except CheckpointError as error:
             is_table = error.reason == reasons.TABLE_UNSUPPORTED
             field = self.field if is_table else of_catalog
@@ -83,11 +84,38 @@ class IcebergFormat:
         return TargetSeen(
             target.title,
             exists=True,
-            columns={field["name"]: field["required"] for field in fields},
+            # What is left out has the default, where the table has one.
+            columns={field["name"]: field["required"] and field.get("write-default") is None for field in fields},
             is_partitioned=bool(json.loads(target.partition_spec_json)["fields"]),
+            file_size_bytes=target.target_file_size_bytes,
             outputs=target.outputs,
-            problems=folder_problems(self.field, target.data_location),
+            problems=(*folder_problems(self.field, target.data_location), *self._problems_of_operation(table, target)),
+            notes=self._notes_on_refs(table),
         )
+
+    def _notes_on_refs(self, table: PyicebergTable) -> tuple[str, ...]:
+        known, notes = table.list_refs(), []
+        if self.named.branch not in (MAIN_BRANCH, *known):
+            notes.append(
+                f"spec.sink.iceberg.branch: there is no branch {self.named.branch!r}: the commit makes it from main's head"
+            )
+        if self.named.tag in known:
+            notes.append(
+                f"spec.sink.iceberg.tag: there is a branch or tag {self.named.tag!r} already: unless this write has made it, the "
+                "write stops"
+            )
+        return tuple(notes)
+
+    def _problems_of_operation(self, table: PyicebergTable, target: IcebergTarget) -> tuple[tuple[str, CheckpointError], ...]:
+        from checkpoint_operator.commit.iceberg_target import refuse_columns_of_upsert
+
+        try:
+            table.refuse_operation(operation_of(self.spec, target.base))
+            refuse_columns_of_upsert(target, self.spec)
+        except CheckpointError as error:
+            field = error.message.partition(": ")[0] if error.reason == reasons.MANIFEST_INVALID else self.field
+            return ((field, error),)
+        return ()
 
     def notes_on(self, schema: pa.Schema) -> tuple[str, ...]:
         from checkpoint_operator.table_types import finer_than_iceberg
@@ -105,10 +133,19 @@ class IcebergFormat:
 
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
         from checkpoint_operator.commit import iceberg
-        from checkpoint_operator.commit.iceberg_table import PyicebergTable
+        from checkpoint_operator.sink_formats.iceberg_upsert import UpsertSink
 
-        table = PyicebergTable(self.named.catalog, self.named.table, settings, catalogs, written_by=written_by)
-        return TableSink(table, self.spec, self.output, iceberg.commit, iceberg.block_commit)
+        if self.spec.audit is not None:
+            from checkpoint_operator.commit.iceberg_audited_table import PyicebergAuditedTable
+            from checkpoint_operator.sink_formats.iceberg_audits import Audits
+
+            audited = self._table_as(PyicebergAuditedTable, settings, catalogs, written_by)
+            commit = Audits(self.named, self.spec.audit).commit
+            with_audit = TableSink(audited, self.spec, self.output, commit, iceberg.block_commit)
+            return UpsertSink(with_audit) if self.spec.mode == "Upsert" else with_audit
+        table = self._table(settings, catalogs, written_by)
+        sink = TableSink(table, self.spec, self.output, iceberg.commit, iceberg.block_commit)
+        return UpsertSink(sink) if self.spec.mode == "Upsert" else sink
 
     def find_committed(self, settings: Settings, key: EpochKey, identity: str, commit_id: int) -> Presence:
         table = self._existing(settings)
@@ -124,14 +161,34 @@ class IcebergFormat:
         uri = "..." if "@" in catalog.uri else catalog.uri
         more = f", warehouse='{catalog.warehouse}'" if catalog.warehouse else ""
         loaded = f"load_catalog('{self.named.catalog}', type='{catalog.type}', uri='{uri}'{more})"
-        scan = f"{loaded}.load_table('{self.named.table}').scan(limit=10).to_arrow()"
+        of_branch = f".use_ref({self.named.branch!r})" if self.named.branch != MAIN_BRANCH else ""
+        scan = f"{loaded}.load_table('{self.named.table}').scan(limit=10){of_branch}.to_arrow()"
         return f"""{sys.executable} -c "from pyiceberg.catalog import load_catalog; print({scan}.to_pandas())\""""
 
     def _existing(self, settings: Settings) -> PyicebergTable | None:
         """Return the table, there or not; None where to open its catalog would make it."""
         from checkpoint_operator.catalogs import is_unmade
+
+        return None if is_unmade(self.named.catalog, settings) else self._table(settings)
+
+    def _table(self, settings: Settings, catalogs: CatalogBook | None = None, written_by: str = "") -> PyicebergTable:
         from checkpoint_operator.commit.iceberg_table import PyicebergTable
 
-        if is_unmade(self.named.catalog, settings):
-            return None
-        return PyicebergTable(self.named.catalog, self.named.table, settings)
+        return self._table_as(PyicebergTable, settings, catalogs, written_by)
+
+    def _table_as(
+        self, kind: type[_TableT], settings: Settings, catalogs: CatalogBook | None = None, written_by: str = ""
+    ) -> _TableT:
+        from checkpoint_operator.commit.iceberg_refs import Refs
+
+        return kind(
+            self.named.catalog,
+            self.named.table,
+            settings,
+            catalogs,
+            written_by=written_by,
+            overwrites=self.spec.mode != "Append",
+            replaces_others=self.spec.on_concurrent == "Replace",
+            refs=Refs(self.named.branch, self.named.tag),
+            snapshot_properties=self.named.snapshot_properties,
+        )

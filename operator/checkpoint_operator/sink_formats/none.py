@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,14 @@ from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
 from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.ports import Sink
+from checkpoint_operator.sink_formats.port import SinkFormat
 from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import NoTarget, Operation, Output, StagedFile, Target
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.sink import Sink as SinkSpec
+from checkpoint_protocol.tables.none import NoSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,13 +26,13 @@ if TYPE_CHECKING:
     from checkpoint_operator.catalogs import CatalogBook
 
 
+def format_of(_spec: SinkSpec, _named: NoSink) -> SinkFormat:
+    return NoFormat()
+
+
 @dataclass(frozen=True, slots=True)
 class NoFormat:
     version_word: str = "version"
-
-    @property
-    def uris(self) -> Mapping[str, str]:
-        return {}
 
     @property
     def output(self) -> Output | None:
@@ -47,7 +50,7 @@ class NoFormat:
     def needs_settings(self) -> bool:
         return False
 
-    def look(self, settings: Settings) -> TargetSeen:
+    def examine(self, settings: Settings) -> TargetSeen:
         return TargetSeen(self.title, exists=True)
 
     def notes_on(self, schema: pa.Schema) -> tuple[str, ...]:
@@ -57,7 +60,7 @@ class NoFormat:
         pass
 
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
-        return _NoSink()
+        return NothingStaged()
 
     def find_committed(self, settings: Settings, key: EpochKey, identity: str, commit_id: int) -> Presence:
         return Presence.HERE
@@ -70,11 +73,13 @@ class NoFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class _NoSink:
+class NothingStaged:
+    """The port of a sink for which nothing is staged, so that nothing is committed."""
+
     title: str = "(no table)"
     output: Output | None = None
 
-    def describe(self) -> Target:
+    def describe(self, key: EpochKey) -> Target:
         return NoTarget()
 
     def create(self, arrow_schema: str) -> Target:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.ports import Sink
@@ -11,6 +10,7 @@ from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import Output
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.sink import Sink as SinkSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,10 +24,6 @@ class SinkFormat(Protocol):
     @property
     def version_word(self) -> str:
         """What the format calls a version of a table, e.g. "snapshot"."""
-
-    @property
-    def uris(self) -> Mapping[str, str]:
-        """The URIs that the manifest gives, by the path of their field: whoever opens the sink opens these."""
 
     @property
     def output(self) -> Output | None:
@@ -45,7 +41,7 @@ class SinkFormat(Protocol):
     def needs_settings(self) -> bool:
         """Whether the table can be found by the settings only."""
 
-    def look(self, settings: Settings) -> TargetSeen:
+    def examine(self, settings: Settings) -> TargetSeen:
         """Return what is seen of the table without changing anything."""
 
     def notes_on(self, schema: pa.Schema) -> tuple[str, ...]:
@@ -71,3 +67,10 @@ class SinkFormat(Protocol):
 
     def how_to_read(self, settings: Settings) -> str | None:
         """Return Python that shows the first rows, for a terminal; None where there is no table. It has no secret."""
+
+
+class CommittingFormat(Protocol):
+    """A module of this package, which a kind of sinks names. To import it imports no table library."""
+
+    def format_of(self, spec: SinkSpec, named: Any, /) -> SinkFormat:
+        """Return the format of a manifest's sink. `named`: what the manifest says of this kind."""

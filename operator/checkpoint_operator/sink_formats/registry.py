@@ -1,18 +1,15 @@
-"""Which format a manifest's sink has: the one place that lists them, and what is asked of any of them."""
+"""The format of a manifest's sink, and what is asked of any of them. Each kind names its module, so that none is listed here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+import importlib
+from typing import TYPE_CHECKING, cast
 
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.ports import Sink
-from checkpoint_operator.sink_formats.iceberg import IcebergFormat
-from checkpoint_operator.sink_formats.lance import LanceFormat
-from checkpoint_operator.sink_formats.none import NoFormat
-from checkpoint_operator.sink_formats.port import SinkFormat
+from checkpoint_operator.sink_formats.port import CommittingFormat, SinkFormat
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import IcebergSink, LanceSink, NoSink
 from checkpoint_protocol.sink import Sink as SinkSpec
 
 if TYPE_CHECKING:
@@ -20,15 +17,8 @@ if TYPE_CHECKING:
 
 
 def format_of(spec: SinkSpec) -> SinkFormat:
-    match spec.named:
-        case IcebergSink() as named:
-            return IcebergFormat(spec, named)
-        case LanceSink() as named:
-            return LanceFormat(spec, named)
-        case NoSink():
-            return NoFormat()
-        case other:
-            assert_never(other)
+    named = spec.named
+    return cast(CommittingFormat, importlib.import_module(named.committed_by)).format_of(spec, named)
 
 
 def open_sink(spec: SinkSpec, settings: Settings, catalogs: CatalogBook | None = None, written_by: str = "") -> Sink:

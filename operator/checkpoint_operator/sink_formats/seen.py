@@ -16,13 +16,15 @@ class TargetSeen:
     """The table as it is now.
 
     `exists` is None where that could not be told. `columns` has for each whether every row needs a value; None: not known.
-    `problems` and `notes` go by the field that they are about: spec.sink.iceberg.catalog.
+    `file_size_bytes` is what the table says of the size of data files. `problems` and `notes` go by the field that they are
+    about: spec.sink.iceberg.catalog.
     """
 
     title: str
     exists: bool | None
     columns: Mapping[str, bool] | None = None
     is_partitioned: bool = False
+    file_size_bytes: int | None = None
     outputs: tuple[Output, ...] = ()
     problems: tuple[tuple[str, str | CheckpointError], ...] = ()
     notes: tuple[str, ...] = ()

@@ -11,17 +11,22 @@ from checkpoint_operator.commit.changes import Change
 from checkpoint_operator.commit.footers import Footers
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
 from checkpoint_operator.commit.results import Results
+from checkpoint_operator.ports import NeedsStage
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import Operation, Output, StagedFile, Target
+from checkpoint_protocol.records import Operation, Output, StagedFile, Target, operation_of
 from checkpoint_protocol.sink import Sink as SinkSpec
 
 
-class _Table(Protocol):
+class Table(Protocol):
+    """What a sink asks of the adapter to a table's library, beside the commit."""
+
     @property
     def title(self) -> str: ...
 
     def describe(self) -> Target | None: ...
+
+    def refuse_operation(self, operation: Operation, key: EpochKey | None = None) -> None: ...
 
     def create(self, arrow_schema: str, sink: SinkSpec) -> Target: ...
 
@@ -34,7 +39,7 @@ class _Table(Protocol):
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int: ...
 
 
-_TableT = TypeVar("_TableT", bound=_Table)
+_TableT = TypeVar("_TableT", bound=Table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +49,18 @@ class TableSink(Generic[_TableT]):
     table: _TableT
     spec: SinkSpec
     output: Output | None
-    protocol: Callable[[_TableT, Ledger, Results], CommitOutcome]
+    protocol: Callable[[_TableT, Ledger, Results], CommitOutcome | NeedsStage]
     block: Callable[[_TableT, Ledger], BlockOutcome]
 
     @property
     def title(self) -> str:
         return self.table.title
 
-    def describe(self) -> Target | None:
-        return self.table.describe()
+    def describe(self, key: EpochKey) -> Target | None:
+        target = self.table.describe()
+        if target is not None:
+            self.table.refuse_operation(operation_of(self.spec, target.base), key)
+        return target
 
     def create(self, arrow_schema: str) -> Target:
         return self.table.create(arrow_schema, self.spec)
@@ -61,7 +69,7 @@ class TableSink(Generic[_TableT]):
         footers = Footers(self.spec.verify, self.table.count_rows, secrets.randbelow)
         return self.table.pack(operation, key, targets, files, footers)
 
-    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome:
+    def commit(self, ledger: Ledger, results: Results) -> CommitOutcome | NeedsStage:
         return self.protocol(self.table, ledger, results)
 
     def block_commit(self, ledger: Ledger) -> BlockOutcome:

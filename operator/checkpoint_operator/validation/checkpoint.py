@@ -26,7 +26,7 @@ class CheckpointSeen:
 
 
 def check_checkpoint(manifest: CheckpointedWrite, storage: StorageSettings, findings: Findings) -> CheckpointSeen:
-    """Try the store where it exists; where it is a folder that does not, look whether it could be made."""
+    """Try the store where it exists; where it is a folder that does not, check whether it could be made."""
     uri = manifest.spec.checkpoint.uri
     folder = local_path(uri)
     if folder is not None and not folder.exists():

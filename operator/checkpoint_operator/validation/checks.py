@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from checkpoint_operator.core.table_rules import gone_with_its_rows
 from checkpoint_operator.former import warn_of_former
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.runner import refusals
+from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_operator.validation.code import check_code
@@ -18,8 +20,10 @@ from checkpoint_operator.validation.report import Findings, Prediction, Report
 from checkpoint_operator.validation.source import SourceSeen, check_keyed_source, check_source
 from checkpoint_operator.validation.target import Giver, check_target, check_types, compare_columns
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.kafka_source import KafkaSource
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
 from checkpoint_protocol.outputs import checkpoint_output, find_file_in, find_path_into, refuse
+from checkpoint_protocol.records import operation_of, takes_the_whole_source
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource
 from checkpoint_protocol.store import local_path
@@ -47,38 +51,42 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     for field, error in refusals(spec).items():
         findings.error(field, error)
     check_code(spec, settings, findings)
+    by_spark = spec.source.keyed is not None or spec.source.stream is not None
     source = _source(spec, settings, findings)
-    if spec.source.keyed is not None:
+    if by_spark:
         check_keyed_source(spec.source, findings)
     target = check_target(spec, settings, findings)
     checkpoint = _checkpoint(manifest, settings, findings)
+    _check_committed_rows(spec, target, checkpoint, findings)
     if settings is not None and target.exists and checkpoint.status is not None and checkpoint.status.is_new:
         _warn_of_former(manifest, settings, findings)
     _check_apart(spec, source, target, findings)
     _note_times_of_day(spec, findings)
-    for number, step in enumerate(spec.steps):
-        check_type_names(step.output or {}, f"spec.steps.{number}.output", findings)
-    if source is not None and source.columns is not None and not spec.steps:
+    _note_steps_without_gpus(spec, target, findings)
+    for place, step in spec.placed_steps():
+        check_type_names(step.output or {}, f"spec.{place}.output", findings, nested=True)
+    last = spec.last_step
+    if source is not None and source.columns is not None and last is None:
         compare_columns(spec.sink, target, source.columns, _SOURCE, findings)
         if source.schema is not None:
             check_types(spec.sink, target, source.schema, findings)
-    if spec.steps and (declared := spec.steps[-1].output) is not None:
-        at = f"spec.steps.{len(spec.steps) - 1}.output"
-        steps = Giver(f"the output of step {spec.steps[-1].label!r}", at, at, "drop it in the step")
+    if last is not None and (declared := last[1].output) is not None:
+        at = f"spec.{last[0]}.output"
+        steps = Giver(f"the output of step {last[1].label!r}", at, at, "drop it in the step")
         compare_columns(spec.sink, target, tuple(declared), steps, findings)
     cores = os.cpu_count() or 1
-    if spec.source.keyed is not None:
+    if by_spark:
         return predict_keyed(spec, target, checkpoint, cores)
     return None if source is None else predict(spec, source, target, checkpoint, cores)
 
 
-# --- without settings, what lies on this machine can still be looked at ---------------------------------------------------
+# --- without settings, what lies on this machine can still be checked ---------------------------------------------------
 
 
 def _source(spec: Spec, settings: Settings | None, findings: Findings) -> SourceSeen | None:
     source = spec.source
     places = [*source.paths, *(member.uri for member in source.members if isinstance(member, LanceSource))]
-    needs_settings = any(isinstance(member, IcebergSource) for member in source.members)
+    needs_settings = any(isinstance(member, IcebergSource | KafkaSource) for member in source.members)
     if settings is None and (needs_settings or any(local_path(place) is None for place in places)):
         return None
     return check_source(source, settings or Settings(), findings, sets_apart=spec.on_row_error == "Quarantine")
@@ -88,6 +96,16 @@ def _checkpoint(manifest: CheckpointedWrite, settings: Settings | None, findings
     if settings is None and local_path(manifest.spec.checkpoint.uri) is None:
         return CheckpointSeen(exists=None, status=None)
     return check_checkpoint(manifest, settings or Settings(), findings)
+
+
+def _check_committed_rows(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen, findings: Findings) -> None:
+    """Another epoch makes no table in the place of the one with the rows of earlier ones."""
+    status = checkpoint.status
+    if target.exists is not False or status is None or status.commit is None or status.committed_epoch is None:
+        return
+    if status.commit.commit_id is not None and not takes_the_whole_source(operation_of(spec.sink, None)):
+        text = gone_with_its_rows(target.title, status.committed_epoch, status.commit.rows_written)
+        findings.problem(format_of(spec.sink).field, text)
 
 
 def _warn_of_former(manifest: CheckpointedWrite, settings: Settings, findings: Findings) -> None:
@@ -101,14 +119,25 @@ def _note_times_of_day(spec: Spec, findings: Findings) -> None:
     if spec.sink.iceberg is None:
         return
     typed = [("spec.source.files.types", member.types) for member in spec.source.members if isinstance(member, FilesSource)]
-    if spec.steps and (declared := spec.steps[-1].output) is not None:
-        typed = [(f"spec.steps.{len(spec.steps) - 1}.output", declared)]
+    last = spec.last_step
+    if last is not None and (declared := last[1].output) is not None:
+        typed = [(f"spec.{last[0]}.output", declared)]
     for where, types in typed:
         for column in (column for column, kind in types.items() if kind.strip() == "time"):
             findings.note(
                 f"{where}.{column}: Spark cannot read an Iceberg table that has a column of type time, not even its other "
                 "columns; let it be a string, if Spark is to read the table"
             )
+
+
+def _note_steps_without_gpus(spec: Spec, target: TargetSeen, findings: Findings) -> None:
+    """Warn of steps that are run in the driver, whose pod has no GPU."""
+    last = spec.last_step
+    if spec.executor.gpus and target.exists is False and last is not None and last[1].output is None:
+        findings.note(
+            f"spec.{last[0]}.output: executor.gpus are those of executors, and the table does not exist: to "
+            "see which columns it gets, the driver runs the steps on a few rows, and its pod has no GPU; declare the output"
+        )
 
 
 def _check_apart(spec: Spec, source: SourceSeen | None, target: TargetSeen, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""The steps' code, found and parsed but never imported: does the module exist, and does it define the callable at its top?"""
+"""The steps' code, and an audit's, found and parsed but never imported: is there the module, and the callable at its top?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from pathlib import Path
+from typing import Final
 
 from checkpoint_operator.code import code_folder
 from checkpoint_operator.code_archive import fetch_uri
@@ -26,12 +27,13 @@ from checkpoint_protocol.store import local_path
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Definition = _Function | ast.ClassDef
+_AUDIT: Final = "spec.sink.audit"
 
 
 def check_code(spec: Spec, settings: Settings | None, findings: Findings) -> None:
     """Check that a driver on this machine would find each step's callable, as far as the source tells.
 
-    Without settings, code in an object store is not looked at.
+    Without settings, code in an object store is not checked.
     """
     if spec.code.config_map is not None:
         return  # which a run refuses
@@ -50,8 +52,10 @@ def check_code(spec: Spec, settings: Settings | None, findings: Findings) -> Non
         except ArchiveRefused as error:
             findings.problem("spec.code.uri", f"{spec.code.uri} cannot be used: {error}")
             return
-        for number, step in enumerate(spec.steps):
-            _check_step(f"spec.steps.{number}", step, _Code(folder, spec.code.uri), findings)
+        for place, step in spec.placed_steps():
+            _check_step(f"spec.{place}", step, _Code(folder, spec.code.uri), findings)
+        if spec.sink.audit is not None:
+            _check_step(_AUDIT, Step(call=spec.sink.audit), _Code(folder, spec.code.uri), findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,11 @@ def _check_step(where: str, step: Step, code: _Code, findings: Findings) -> None
     found = _find_module(module_name, folder)
     if isinstance(found, str):
         place = "what spec.code names or in an installed package" if folder else "an installed package, or in spec.code.path"
-        findings.problem(f"{where}.call", f"there is no module {found!r} in {place}")
+        findings.problem(_at(where, "call"), f"there is no module {found!r} in {place}")
         return
     if found.origin is None or not found.origin.endswith(".py"):
         if found.loader is None:
-            findings.problem(f"{where}.call", f"{module_name!r} is a folder without __init__.py, and no module with code")
+            findings.problem(_at(where, "call"), f"{module_name!r} is a folder without __init__.py, and no module with code")
         return  # built in or compiled: nothing can be told without importing it
     title = code.title_of(found.origin)
     try:
@@ -87,16 +91,21 @@ def _check_step(where: str, step: Step, code: _Code, findings: Findings) -> None
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         message = error.msg if isinstance(error, SyntaxError) else str(error)
-        findings.problem(f"{where}.call", f"{title}{line}: {message}")
+        findings.problem(_at(where, "call"), f"{title}{line}: {message}")
         return
     except OSError as error:
-        findings.problem(f"{where}.call", f"{title} cannot be read: {error.strerror}")
+        findings.problem(_at(where, "call"), f"{title} cannot be read: {error.strerror}")
         return
     definition = _find_definition(tree, attribute)
     if definition is None:
         _say_not_defined(where, title, attribute, tree, findings)
     elif isinstance(definition, _Definition):
         _check_definition(where, step, definition, findings)
+
+
+def _at(where: str, field: str) -> str:
+    """Return the field of the manifest: of a step it is one below it, an audit is one itself."""
+    return where if where == _AUDIT else f"{where}.{field}"
 
 
 def _find_module(name: str, folder: Path | None) -> ModuleSpec | str:
@@ -151,11 +160,11 @@ def _find_definition(tree: ast.Module, name: str) -> ast.stmt | None:
 def _say_not_defined(where: str, origin: str, name: str, tree: ast.Module, findings: Findings) -> None:
     known = [known for statement in _top_level(tree.body) for known in _names(statement)]
     if "*" in known or "__getattr__" in known:
-        findings.note(f"{where}.call: whether {origin} has {name!r} cannot be told without importing it")
+        findings.note(f"{_at(where, 'call')}: whether {origin} has {name!r} cannot be told without importing it")
         return
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    findings.problem(f"{where}.call", f"{origin} defines no {name!r}{hint}")
+    findings.problem(_at(where, "call"), f"{origin} defines no {name!r}{hint}")
 
 
 # --- the callable ---------------------------------------------------------------------------------------------------------
@@ -171,7 +180,8 @@ def _check_definition(where: str, step: Step, definition: _Definition, findings:
     for method in definition.body:
         if isinstance(method, ast.AsyncFunctionDef) and method.name == "__init__" and not method.decorator_list:
             findings.problem(
-                f"{where}.call", f"{definition.name}.__init__ is async, and nobody awaits it; do what waits in an async setup()"
+                _at(where, "call"),
+                f"{definition.name}.__init__ is async, and nobody awaits it; do what waits in an async setup()",
             )
             return
     if definition.bases or definition.keywords:
@@ -179,7 +189,7 @@ def _check_definition(where: str, step: Step, definition: _Definition, findings:
     methods = {item.name: item for item in definition.body if isinstance(item, _Function)}
     bound = {name for item in definition.body for name in _names(item)}
     if "__call__" not in bound:
-        findings.problem(f"{where}.call", f"the class {definition.name!r} has no __call__ method")
+        findings.problem(_at(where, "call"), f"the class {definition.name!r} has no __call__ method")
     if (made := methods.get("__init__")) is not None and not made.decorator_list:
         _check_arguments(where, step, made, findings)
     elif not bound & {"__init__", "__new__"}:
@@ -192,7 +202,8 @@ def _check_arguments(where: str, step: Step, function: ast.FunctionDef | ast.Asy
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     if not positional and given.vararg is None:
-        findings.problem(f"{where}.call", f"{function.name!r} takes no positional argument, and a step is given its rows as one")
+        given_to = "an audit is given the table" if where == _AUDIT else "a step is given its rows"
+        findings.problem(_at(where, "call"), f"{function.name!r} takes no positional argument, and {given_to} as one")
         return
     by_name = [argument.arg for argument in given.args[0 if given.posonlyargs else 1 :]]
     required = by_name[: max(0, len(by_name) - len(given.defaults))]
@@ -205,4 +216,4 @@ def _check_arguments(where: str, step: Step, function: ast.FunctionDef | ast.Asy
             findings.problem(f"{where}.arguments.{name}", f"{step.call} takes no argument {name!r}; {hint}")
     for name in required:
         if name not in step.arguments:
-            findings.problem(f"{where}.arguments", f"{step.call} needs the argument {name!r}")
+            findings.problem(_at(where, "arguments"), f"{step.call} needs the argument {name!r}")

@@ -12,6 +12,8 @@ from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen
 from checkpoint_operator.validation.report import Bounds, Prediction
 from checkpoint_operator.validation.source import SourceSeen
+from checkpoint_operator.validation.target import what_a_commit_does
+from checkpoint_protocol.kafka_source import KafkaSource
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.quantities import format_duration, format_size
 from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, Positional
@@ -20,11 +22,15 @@ from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, 
 def _place(source: Positional) -> str:
     match source:
         case FilesSource():
-            return "file and " + ("row number" if source.format == "parquet" else "byte") + " in it"
+            if source.format == "binary":
+                return "file"
+            return "file and " + ("byte" if source.is_text else "row number") + " in it"
         case IcebergSource():
             return "data file and row number in it, at the snapshot that the first attempt finds"
         case LanceSource():
             return "fragment and row number in it, at the version that the first attempt finds"
+        case KafkaSource():
+            return "topic, partition and offset"
         case other:
             assert_never(other)
 
@@ -48,6 +54,7 @@ def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: Chec
         target=target.title,
         target_exists=target.exists,
         target_would_be_created=target.exists is False and spec.sink.create,
+        what_a_commit_does=what_a_commit_does(spec.sink),
         checkpoint_uri=spec.checkpoint.uri,
         checkpoint_exists=checkpoint.exists,
         write=_write_text(checkpoint),
@@ -56,12 +63,13 @@ def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: Chec
 
 def predict_keyed(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen, cores: int) -> Prediction:
     """Say what a run over Spark would do, as far as that is known without Spark."""
+    counted = "" if spec.source.stream is not None else "; a resume first counts the rows that it passes over"
     return Prediction(
         source_files=None,
         source_bytes=None,
         source_rows=None,
         columns=(),
-        row_identity=f"{spec.source.row_identity}; a resume first counts the rows that it passes over",
+        row_identity=f"{spec.source.row_identity}{counted}",
         cores=cores,
         tasks=Bounds(at_least=0, at_most=None, why="one for each partition of Spark's plan"),
         data_files=Bounds(
@@ -72,9 +80,10 @@ def predict_keyed(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen, co
         target=target.title,
         target_exists=target.exists,
         target_would_be_created=target.exists is False and spec.sink.create,
+        what_a_commit_does=what_a_commit_does(spec.sink),
         checkpoint_uri=spec.checkpoint.uri,
         checkpoint_exists=checkpoint.exists,
-        write=_write_text(checkpoint),
+        write=_write_text(checkpoint, is_stream=spec.source.stream is not None),
     )
 
 
@@ -102,19 +111,22 @@ def _data_files(spec: Spec, source: SourceSeen, target: TargetSeen, tasks: Bound
     interval, minimum = format_duration(spec.checkpoint.interval), format_size(spec.checkpoint.minimum_bytes)
     why = (
         f"{each}; a task has one segment, and a further one whenever {interval} have passed and {minimum} were given; "
-        f"files are rolled near {format_size(spec.sink.target_file_size)}"
+        f"files are rolled near {format_size(spec.sink.file_size_bytes(target.file_size_bytes))}"
     )
-    if spec.steps:
+    has_steps = spec.last_step is not None
+    if has_steps:
         why += "; where the steps give no rows there is none"
-    return Bounds(at_least=tasks.at_least if source.rows and not spec.steps else 0, at_most=None, why=why)
+    return Bounds(at_least=tasks.at_least if source.rows and not has_steps else 0, at_most=None, why=why)
 
 
-def _write_text(checkpoint: CheckpointSeen) -> str:
+def _write_text(checkpoint: CheckpointSeen, *, is_stream: bool = False) -> str:
     status = checkpoint.status
     if status is None:
         return "the store could not be asked"
     if status.uid is None:
         return "not begun: a run would begin it"
+    if status.phase == "Committed" and is_stream:
+        return f"committed (epoch {status.epoch}): a run would take what came since"
     if status.phase == "Committed":
         return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to take files that came since"
     if status.is_new:

@@ -10,21 +10,17 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.source import CsvOptions
 
 
-def check_type_names(types: Mapping[str, str], where: str, findings: Findings) -> None:
+def check_type_names(types: Mapping[str, str], where: str, findings: Findings, *, nested: bool = False) -> None:
     for name, text in types.items():
         try:
-            parse_type(name, text, where)
+            parse_type(name, text, where, nested=nested)
         except CheckpointError as error:
             findings.problem(f"{where}.{name}", error.message.removeprefix(f"{where}.{name}: "))
 
 
 def check_options(options: CsvOptions, at: str, findings: Findings) -> bool:
     """Whether the characters of a CSV dialect can be those."""
-    wrong = [
-        name
-        for name in ("delimiter", "quote", "escape")
-        if not (text := getattr(options, name)).isascii() or text in ("\r", "\n")
-    ]
-    for name in wrong:
-        findings.problem(f"{at}.{name}", "one ASCII character is expected, and no line break")
-    return not wrong
+    problems = options.problems()
+    for name, problem in problems.items():
+        findings.problem(f"{at}.{name}", problem)
+    return not problems

@@ -57,6 +57,7 @@ class Prediction(Shown):
     target: str
     target_exists: bool | None = Field(description="Null: it could not be told.")
     target_would_be_created: bool
+    what_a_commit_does: str = Field(description="What becomes of the rows that the table has, by sink.mode.")
     checkpoint_uri: str
     checkpoint_exists: bool | None
     write: str = Field(description="What the store says of this write already, in a sentence.")

@@ -21,9 +21,10 @@ from checkpoint_formats.selecting import Selection
 from checkpoint_formats.uniting import UnitedColumns
 from checkpoint_operator.validation.options import check_options, check_type_names
 from checkpoint_operator.validation.report import ColumnType, Findings, say_of_files
-from checkpoint_operator.validation.tables import TableLook, look_at_iceberg, look_at_lance
+from checkpoint_operator.validation.tables import TableSeen, examine_iceberg, examine_lance
 from checkpoint_operator.validation.text_columns import read_columns
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.kafka_source import KafkaSource
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.source import VARIABLE_PATTERN, FilesSource, IcebergSource, LanceSource, Source
@@ -41,7 +42,7 @@ _WHERE: Final = "spec.source.where"
 class SourceSeen:
     """The source as it is now.
 
-    `opened` are its files as they would be recorded, `unopened` those that were not looked at; `align` is the reader's.
+    `opened` are its files as they would be recorded, `unopened` those that were not opened; `align` is the reader's.
     `columns` are those that the steps (or the table) get; None if they are not known for sure. `read` are the columns of text
     with the types that they would be read as.
     """
@@ -65,7 +66,7 @@ class SourceSeen:
 
 
 def check_source(source: Source, settings: Settings, findings: Findings, *, sets_apart: bool = False) -> SourceSeen | None:
-    """Look at the source; None if it has nothing that can be looked at.
+    """Examine the source; None if it has nothing that can be opened.
 
     `sets_apart`: of text, lines that cannot be read are rows that failed.
     """
@@ -78,9 +79,11 @@ def check_source(source: Source, settings: Settings, findings: Findings, *, sets
                 selection = Selection(source.columns, condition)
                 seen.append(_check_files(member, selection, f"{at}.files", settings, findings, sets_apart))
             case IcebergSource():
-                seen.append(_check_table(look_at_iceberg(member, f"{at}.iceberg", settings, findings)))
+                seen.append(_check_table(examine_iceberg(member, f"{at}.iceberg", settings, findings)))
             case LanceSource():
-                seen.append(_check_table(look_at_lance(member, f"{at}.lance", settings, findings)))
+                seen.append(_check_table(examine_lance(member, f"{at}.lance", settings, findings)))
+            case KafkaSource():
+                seen.append(_check_topics(member, f"{at}.kafka", settings, findings, sets_apart))
             case other:
                 assert_never(other)
     found = [one for one in seen if one is not None]
@@ -147,7 +150,7 @@ def _united(source: Source, found: Sequence[_MemberSeen], findings: Findings) ->
     return columns.schema
 
 
-def _check_table(table: TableLook | None) -> _MemberSeen | None:
+def _check_table(table: TableSeen | None) -> _MemberSeen | None:
     if table is None:
         return None
     return _MemberSeen(
@@ -156,6 +159,30 @@ def _check_table(table: TableLook | None) -> _MemberSeen | None:
         rows=table.rows,
         schema=plain_schema(table.schema),
         place=table.title,
+    )
+
+
+def _check_topics(source: KafkaSource, at: str, settings: Settings, findings: Findings, sets_apart: bool) -> _MemberSeen | None:
+    """Ask the cluster as the first driver would: which partitions there are, and what the first records look like."""
+    from checkpoint_formats.kafka.partitions import find_partitions
+
+    check_type_names(source.types, f"{at}.types", findings)
+    try:
+        described, _ = find_partitions(source, None, settings, sets_apart=sets_apart)
+    except CheckpointError as error:
+        findings.error(at, error)
+        return None
+    if not described.files:
+        findings.note(f"{at}.pattern: no topic matches {source.pattern!r} by now; those that come later are taken")
+    is_json = source.format == "json"
+    return _MemberSeen(
+        opened=described.files,
+        known=described.known,
+        names_are_open=is_json,
+        may_come_later=is_json,
+        rows=None,
+        schema=None if is_json else described.schema,
+        place=described.place,
     )
 
 
@@ -172,11 +199,12 @@ def _check_files(
     check_type_names(source.types, f"{at}.types", findings)
     if not files:
         return None
-    if len(files) > MOST_FILES:
+    most = len(files) if source.format == "binary" else MOST_FILES  # of which nothing is opened to describe them
+    if len(files) > most:
         findings.note(f"only the first {MOST_FILES} of {len(files):,} files were opened")
     if source.format == "csv" and not check_options(source.csv_options, f"{at}.csv", findings):
         return None
-    opened, unopened = files[:MOST_FILES], files[MOST_FILES:]
+    opened, unopened = files[:most], files[most:]
     try:
         reader = file_reader_for(source, selection, storage, sets_apart=sets_apart)
     except CheckpointError:
@@ -212,7 +240,7 @@ def _what_is_wrong(reader: FileReader, file: FoundFile) -> str | None:
 
 
 def check_keyed_source(source: Source, findings: Findings) -> None:
-    """Look at what can be seen of a source that only Spark reads: its options, and its paths on this machine."""
+    """Examine what can be seen of a source that only Spark reads: its options, and its paths on this machine."""
     spark = source.spark
     for number, path in enumerate(spark.paths if spark is not None else ()):
         folder = local_path(path)
@@ -224,7 +252,7 @@ def check_keyed_source(source: Source, findings: Findings) -> None:
                 findings.note(
                     f"spec.source.spark.options.{name}: {variable} is not set here; the driver's environment must have it"
                 )
-    findings.note("what Spark makes of the source is seen when a driver reads it; columns and types were not looked at")
+    findings.note("what Spark makes of the source is seen when a driver reads it; columns and types were not checked")
 
 
 def _find(listing: SourceFiles, source: FilesSource, at: str, findings: Findings) -> tuple[FoundFile, ...]:

@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from checkpoint_operator.validation.report import Findings
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, Retryable
-from checkpoint_protocol.lance_places import refuse_bases_elsewhere
+from checkpoint_protocol.errors import CheckpointError, one_line
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.source import IcebergSource, LanceSource
-from checkpoint_protocol.storage import lance_options
 
 _SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
-class TableLook:
+class TableSeen:
     """A table at the snapshot or version that is meant. `rows` is None where deletes make it unsure."""
 
     title: str
@@ -28,8 +25,8 @@ class TableLook:
     schema: Any
 
 
-def look_at_iceberg(source: IcebergSource, path: str, settings: Settings, findings: Findings) -> TableLook | None:
-    """Look at a source table, which stands at `path` in the manifest; None, with a problem, if it cannot be read."""
+def examine_iceberg(source: IcebergSource, path: str, settings: Settings, findings: Findings) -> TableSeen | None:
+    """Examine a source table, which stands at `path` in the manifest; None, with a problem, if it cannot be read."""
     entry = settings.catalogs.get(source.catalog)
     if entry is not None and entry.uri.startswith(_SQLITE) and not Path(entry.uri.removeprefix(_SQLITE)).exists():
         # Opening it would make it.
@@ -48,47 +45,39 @@ def look_at_iceberg(source: IcebergSource, path: str, settings: Settings, findin
         return None
     schema = schema_to_pyarrow(Schema.model_validate_json(pinned.table_schema_json), include_field_ids=False)
     if pinned.snapshot_id is None:
-        return TableLook(pinned.table, (), 0, schema)
+        return TableSeen(pinned.table, (), 0, schema)
     try:
         tasks = list(table.scan(snapshot_id=pinned.snapshot_id).plan_files())
     except Exception as error:
         # Equality deletes, a manifest that is gone, a store that does not answer: a run would say it too.
-        findings.problem(
-            path, f"snapshot {pinned.snapshot_id} of {pinned.table} cannot be read: {' '.join(str(error).split())[:300]}"
-        )
-        return TableLook(pinned.table, (), None, schema)
+        findings.problem(path, f"snapshot {pinned.snapshot_id} of {pinned.table} cannot be read: {one_line(error, 300)}")
+        return TableSeen(pinned.table, (), None, schema)
     if other := next((task.file for task in tasks if task.file.file_format.value != "PARQUET"), None):
         findings.problem(path, f"{pinned.table} has the file {other.file_path}, and only Parquet files are read")
     files = tuple(_described(task.file.file_path, task.file.file_size_in_bytes, task.file.record_count) for task in tasks)
     has_deletes = any(task.delete_files for task in tasks)
-    return TableLook(pinned.table, files, None if has_deletes else sum(task.file.record_count for task in tasks), schema)
+    return TableSeen(pinned.table, files, None if has_deletes else sum(task.file.record_count for task in tasks), schema)
 
 
-def look_at_lance(source: LanceSource, path: str, settings: Settings, findings: Findings) -> TableLook | None:
-    """Look at a source dataset, which stands at `path` in the manifest; None, with a problem, if it cannot be read."""
-    import lance
+def examine_lance(source: LanceSource, path: str, settings: Settings, findings: Findings) -> TableSeen | None:
+    """Examine a source dataset, which stands at `path` in the manifest; None, with a problem, if it cannot be read."""
+    from checkpoint_formats.lance.datasets import open_dataset
 
     uri = source.uri.rstrip("/")
     try:
-        dataset = lance.dataset(uri, version=source.version, storage_options=lance_options(uri, settings) or None)
-        refuse_bases_elsewhere(dataset, uri, settings)
+        dataset = open_dataset(uri, settings, source.version)
     except CheckpointError as error:
         findings.error(f"{path}.uri", error)
         return None
-    except (ValueError, OSError) as error:
-        text = " ".join(str(error).split())[:400]
-        if "not found" in text.lower():
-            which = "there is no Lance dataset" if source.version is None else f"there is no version {source.version} (any more)"
-            findings.problem(path, f"{which} at {uri}; correct it")
-        else:
-            trouble = f"the Lance dataset {uri} cannot be opened: {text}; check {settings.place.name('storage')}"
-            findings.error(f"{path}.uri", Retryable(reasons.STORE_UNAVAILABLE, trouble))
+    if dataset is None:
+        which = "there is no Lance dataset" if source.version is None else f"there is no version {source.version} (any more)"
+        findings.problem(path, f"{which} at {uri}; correct it")
         return None
     files = tuple(
         _described(f"{uri} fragment {fragment.fragment_id}", _size_bytes(fragment), fragment.physical_rows)
         for fragment in dataset.get_fragments()
     )
-    return TableLook(f"the Lance dataset {uri}", files, dataset.count_rows(), dataset.schema)
+    return TableSeen(f"the Lance dataset {uri}", files, dataset.count_rows(), dataset.schema)
 
 
 def _described(path: str, size_bytes: int, rows: int) -> SourceFile:

@@ -9,6 +9,7 @@ Safety rests here and in the table's compare-and-swap, nowhere else. Everything 
     bundles       copies of many seals in one object
     quarantine    rows that failed, where they are too many for their seal
     chains        the seals of a task one after the other, and those that count
+    merges        the keys of the rows that an upsert has staged
     commits       who may try to commit, and that the commit was seen in the table
 """
 
@@ -27,6 +28,7 @@ from checkpoint_protocol.ledger.chains import Chains
 from checkpoint_protocol.ledger.commits import Commits
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.ledger.inputs import Inputs
+from checkpoint_protocol.ledger.merges import Merges
 from checkpoint_protocol.ledger.plans import Plans
 from checkpoint_protocol.ledger.quarantine import Quarantine
 from checkpoint_protocol.ledger.seals import Seals
@@ -49,7 +51,7 @@ class Ledger:
     store: ObjectStore
     key: EpochKey
     pause: Callable[[float], None] = time.sleep
-    ask_all: Mapper = in_threads
+    map_all: Mapper = in_threads
     part_bytes: int = PART_BYTES
     records: EpochRecords = field(init=False)
     attempts: Attempts = field(init=False)
@@ -60,13 +62,15 @@ class Ledger:
     quarantine: Quarantine = field(init=False)
     chains: Chains = field(init=False)
     commits: Commits = field(init=False)
+    merges: Merges = field(init=False)
 
     def __post_init__(self) -> None:
-        self.records = EpochRecords(self.store, self.at, self.pause, self.ask_all, self.part_bytes)
+        self.records = EpochRecords(self.store, self.at, self.pause, self.map_all, self.part_bytes)
         self.attempts = Attempts(self.records)
         self.commits = Commits(self.records)
         self.inputs = Inputs(self.records, self.commits)
         self.plans = Plans(self.records)
+        self.merges = Merges(self.records)
         self.seals = Seals(self.records, self.plans)
         self.bundles = Bundles(self.records, self.plans, self.seals)
         self.quarantine = Quarantine(self.records)

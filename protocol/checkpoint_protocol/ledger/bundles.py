@@ -90,7 +90,7 @@ class Bundles:
 
     def read_bundles(self, attempt: int, numbers: Sequence[int]) -> Iterator[Bundle]:
         """Give those of these bundles that `read_bundle` does, in their order, a few of them ahead."""
-        for bundle in streamed(self.records.ask_all, lambda number: self.read_bundle(attempt, number), numbers, _READERS):
+        for bundle in streamed(self.records.map_all, lambda number: self.read_bundle(attempt, number), numbers, _READERS):
             if bundle is not None:
                 yield bundle
 
@@ -112,7 +112,7 @@ class Bundles:
             }
             return CheckedBundle(number=number, digest=bundle.digest), newest
 
-        for known in streamed(self.records.ask_all, check, listing.bundles, _READERS):
+        for known in streamed(self.records.map_all, check, listing.bundles, _READERS):
             if known is not None:
                 checked.bundles.append(known[0])
                 checked.newest_is_last.update(known[1])
@@ -143,7 +143,7 @@ class Bundles:
             return bundle if bundle is not None and bundle.digest == checked.digest else None
 
         folder = self.records.at.seals(attempt)
-        for bundle in streamed(self.records.ask_all, get, closed.bundles, _READERS):
+        for bundle in streamed(self.records.map_all, get, closed.bundles, _READERS):
             for place, data in bundle.seals() if bundle is not None else ():
                 links = given.get(place.task, b"")
                 if place.link < len(links) and not links[place.link]:

@@ -68,7 +68,7 @@ class Chains:
         shown = sorted(task for task in lengths if task < plan.task_count and task not in whole)
         ends = {task: (length, True) for task, length in whole.items()}
         found = streamed(
-            self.records.ask_all,
+            self.records.map_all,
             lambda task: self._end_of_chain(attempt, task, lengths[task], task in checked.newest_is_last),
             shown,
         )
@@ -95,7 +95,7 @@ class Chains:
         rest = (task for task in range(tasks) if task not in shown)
         while in_vain < _MOST_IN_VAIN and (some := list(islice(rest, _ASKED_AT_ONCE))):
             for task, end in zip(
-                some, self.records.ask_all(lambda task: self._end_of_chain(attempt, task, 0, False), some), strict=True
+                some, self.records.map_all(lambda task: self._end_of_chain(attempt, task, 0, False), some), strict=True
             ):
                 in_vain = 0 if end[0] else in_vain + 1
                 if end[0]:

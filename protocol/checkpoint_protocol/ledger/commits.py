@@ -8,7 +8,7 @@ from functools import partial
 from checkpoint_protocol import layout
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.records import ClaimRecord, CommitRecord, DeletedRecord
+from checkpoint_protocol.records import ClaimRecord, CleanedRecord, CommitRecord, DeletedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +55,10 @@ class Commits:
 
     def read_commit(self) -> CommitRecord | None:
         return self.records.read(self.records.at.commit_record, CommitRecord)
+
+    def put_cleaned(self) -> CleanedRecord:
+        """Note that what the epoch has staged is being removed. Only for one that has ended. Idempotent."""
+        return self.records.put(self.records.at.cleaned, CleanedRecord(token=new_token(), key=str(self.records.at.key)))
+
+    def read_cleaned(self) -> CleanedRecord | None:
+        return self.records.read(self.records.at.cleaned, CleanedRecord)

@@ -33,7 +33,7 @@ class EpochRecords:
     store: ObjectStore
     at: EpochLayout
     pause: Callable[[float], None]
-    ask_all: Mapper
+    map_all: Mapper
     part_bytes: int
     known: dict[str, Record | InputInParts] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class EpochRecords:
 
     def read_both(self, first: Callable[[], _First], second: Callable[[], _Second]) -> tuple[_First, _Second]:
         """Ask two things side by side: each is a round trip to the store."""
-        found: list[Any] = self.ask_all(lambda question: question(), (first, second))
+        found: list[Any] = self.map_all(lambda question: question(), (first, second))
         return found[0], found[1]
 
     # --- large records ------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class EpochRecords:
             put_once(self.store, path_of(part.token), part, self.pause)
             return StoredPart(token=part.token, count=count, digest=digest_of(encode(part)))
 
-        return tuple(streamed(self.ask_all, put, parts, _PARTS_AT_ONCE))
+        return tuple(streamed(self.map_all, put, parts, _PARTS_AT_ONCE))
 
     def read_part(
         self, path: str, part: StoredPart, model: type[_R], items_of: Callable[[_R], tuple[_Item, ...]]

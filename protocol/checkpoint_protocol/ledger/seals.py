@@ -98,7 +98,7 @@ class Seals:
 
     def read_links(self, attempt: int, places: Sequence[tuple[int, int]]) -> Iterator[Seal]:
         """Give these seals, in this order, many at a time. Corrupt if one of them is gone."""
-        seals = streamed(self.records.ask_all, lambda place: self._read_ahead(attempt, *place), places)
+        seals = streamed(self.records.map_all, lambda place: self._read_ahead(attempt, *place), places)
         for place, seal in zip(places, seals, strict=True):
             if isinstance(seal, str):
                 # Its memory is this thread's until the next is asked for.

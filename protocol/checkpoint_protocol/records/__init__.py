@@ -9,21 +9,24 @@ have to know.
 """
 
 from checkpoint_protocol.records.attempts import (
+    Began,
     CheckedBundle,
     ClosedRecord,
+    DrivenBy,
     FailureRecord,
     LaunchRecord,
     OutputRecord,
     TargetRecord,
 )
 from checkpoint_protocol.records.base import MAX_RECORD_BYTES, MAX_TASKS, Count, Number, Part, Record
-from checkpoint_protocol.records.commits import ClaimRecord, CommitRecord
+from checkpoint_protocol.records.commits import ClaimRecord, CleanedRecord, CommitRecord
 from checkpoint_protocol.records.coverage import KeysCovered, KeySet, KeysObject, PositionsCovered
 from checkpoint_protocol.records.formats import Base, PinnedTable, StagedFile, Target
 from checkpoint_protocol.records.iceberg import (
     DeleteFile,
     FieldMetrics,
     IcebergBase,
+    IcebergDeletes,
     IcebergFile,
     IcebergSourceFile,
     IcebergTarget,
@@ -40,17 +43,41 @@ from checkpoint_protocol.records.inputs import (
     SourceFile,
     StoredPart,
 )
+from checkpoint_protocol.records.kafka import KafkaPartition, PinnedKafka
 from checkpoint_protocol.records.lance import (
+    ColumnRows,
     LanceBase,
+    LanceColumnFile,
     LanceDataFile,
+    LanceDeletes,
     LanceField,
     LanceFragment,
+    LanceOrigin,
+    LancePack,
+    LancePackTarget,
     LanceTarget,
+    PackedColumns,
+    PackedPiece,
     PinnedLance,
+    StagedColumns,
     lance_output,
 )
+from checkpoint_protocol.records.merges import MergeKeysPart, MergeKeysRecord
 from checkpoint_protocol.records.no_table import NoTarget
-from checkpoint_protocol.records.operations import Append, Operation, operation_of
+from checkpoint_protocol.records.operations import (
+    AddColumns,
+    Append,
+    Merge,
+    Operation,
+    Overwrite,
+    OverwriteAll,
+    OverwritePartitions,
+    OverwriteWhere,
+    Upsert,
+    base_of,
+    operation_of,
+    takes_the_whole_source,
+)
 from checkpoint_protocol.records.output_places import Output
 from checkpoint_protocol.records.plans import PlanPartRecord, PlanRecord
 from checkpoint_protocol.records.quarantine import (
@@ -67,10 +94,28 @@ from checkpoint_protocol.records.quarantine import (
     RowPosition,
 )
 from checkpoint_protocol.records.seals import BundleRecord, Seal
+from checkpoint_protocol.records.stage_results import (
+    HASH_ALGORITHM,
+    MOST_BUCKETS,
+    Grouping,
+    StageFile,
+    StageIdentity,
+    StageTarget,
+)
 from checkpoint_protocol.records.stored_form import decode, decode_one_of, encode, most_bytes_of, refuse_too_large
+from checkpoint_protocol.records.taken import (
+    CsvDialect,
+    OutstandingRows,
+    TakenFile,
+    TakenKeys,
+    TakenPartition,
+    TakenPartRecord,
+    TakenRecord,
+)
 from checkpoint_protocol.records.writes import DeletedRecord, NameRecord, WriteRecord
 
 __all__ = [
+    "HASH_ALGORITHM",
     "MAX_ERROR_MESSAGE_LENGTH",
     "MAX_ERROR_TYPE_LENGTH",
     "MAX_KEY_LENGTH",
@@ -78,20 +123,29 @@ __all__ = [
     "MAX_STEP_LENGTH",
     "MAX_TASKS",
     "MAX_TRACEBACK_LENGTH",
+    "MOST_BUCKETS",
     "PART_BYTES",
+    "AddColumns",
     "Append",
     "Base",
+    "Began",
     "BundleRecord",
     "CheckedBundle",
     "ClaimRecord",
+    "CleanedRecord",
     "ClosedRecord",
+    "ColumnRows",
     "CommitRecord",
     "Count",
+    "CsvDialect",
     "DeleteFile",
     "DeletedRecord",
+    "DrivenBy",
     "FailureRecord",
     "FieldMetrics",
+    "Grouping",
     "IcebergBase",
+    "IcebergDeletes",
     "IcebergFile",
     "IcebergSourceFile",
     "IcebergTarget",
@@ -99,24 +153,41 @@ __all__ = [
     "InputPartRecord",
     "InputRecord",
     "InputTotals",
+    "KafkaPartition",
     "KeyColumn",
     "KeySet",
     "KeysCovered",
     "KeysObject",
     "LanceBase",
+    "LanceColumnFile",
     "LanceDataFile",
+    "LanceDeletes",
     "LanceField",
     "LanceFragment",
+    "LanceOrigin",
+    "LancePack",
+    "LancePackTarget",
     "LanceTarget",
     "LaunchRecord",
+    "Merge",
+    "MergeKeysPart",
+    "MergeKeysRecord",
     "NameRecord",
     "NoTarget",
     "Number",
     "Operation",
     "Output",
     "OutputRecord",
+    "OutstandingRows",
+    "Overwrite",
+    "OverwriteAll",
+    "OverwritePartitions",
+    "OverwriteWhere",
+    "PackedColumns",
+    "PackedPiece",
     "Part",
     "PinnedIceberg",
+    "PinnedKafka",
     "PinnedLance",
     "PinnedTable",
     "PlanPartRecord",
@@ -132,11 +203,22 @@ __all__ = [
     "RowPosition",
     "Seal",
     "SourceFile",
+    "StageFile",
+    "StageIdentity",
+    "StageTarget",
+    "StagedColumns",
     "StagedFile",
     "StoredPart",
+    "TakenFile",
+    "TakenKeys",
+    "TakenPartRecord",
+    "TakenPartition",
+    "TakenRecord",
     "Target",
     "TargetRecord",
+    "Upsert",
     "WriteRecord",
+    "base_of",
     "decode",
     "decode_one_of",
     "encode",
@@ -144,4 +226,5 @@ __all__ = [
     "most_bytes_of",
     "operation_of",
     "refuse_too_large",
+    "takes_the_whole_source",
 ]

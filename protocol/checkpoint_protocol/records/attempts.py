@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from checkpoint_protocol.manifest import Quarantine
 from checkpoint_protocol.records.base import (
     MAX_SEALS,
     MAX_TASKS,
@@ -23,8 +22,30 @@ from checkpoint_protocol.records.base import (
 from checkpoint_protocol.records.formats import Target
 from checkpoint_protocol.records.iceberg import PinnedIceberg
 from checkpoint_protocol.records.operations import Append, Operation
+from checkpoint_protocol.records.stage_results import StageIdentity
+from checkpoint_protocol.row_errors import Quarantine
 from checkpoint_protocol.source import Source
 from checkpoint_protocol.steps import Step
+from checkpoint_protocol.trigger import AtMost
+
+
+class Began(Part):
+    """Why an epoch began, and when, by the clock of whoever recorded its first attempt; no rule but the trigger's goes by that.
+
+    `files` and `size_bytes`: what a look had found to be new. What the epoch takes its input says.
+    """
+
+    why: Literal["First", "RunNonce", "Trigger"]
+    at: str
+    files: Count = later(0)
+    size_bytes: Count = later(0)
+
+
+class DrivenBy(Part):
+    """The attempt whose driver does this one as well: that of a stream lives through many epochs."""
+
+    epoch: Number
+    attempt: Number
 
 
 class LaunchRecord(Record):
@@ -38,8 +59,13 @@ class LaunchRecord(Record):
     `source_tables` has for each source (a union has several) the Iceberg table that is read, as the catalog showed it, since
     drivers have no catalog; None for what is no Iceberg table, and nothing at all where none is. It counts for the first attempt
     that fixes the input; for the others it is empty, or passed over.
+    `began`: in the first attempt of an epoch of a write with a trigger; `at_most`: how much of the source such an epoch takes.
     `input_since` is the attempt from which on the input is what this one reads: 1, but where the source was edited before
-    anything was sealed. What is counted has the same.
+    anything was sealed, or where what a stage does was. What is counted has the same.
+    `audit` is the function that the driver calls with the source, a table, as the only task: that is sealed where it passes.
+    `stage`: of a pipeline, which part of it this is; `source` is that of the first stage, whatever this one reads.
+    `driver_digest`: of what drivers are started with; one that has waited for this epoch does it if it was started with the same.
+    `driven_by`: of a stream, the attempt of an earlier epoch whose driver goes on with this one; None: it has its own driver.
     """
 
     is_of_plain_values: ClassVar[bool] = False
@@ -65,7 +91,28 @@ class LaunchRecord(Record):
     source_tables: tuple[PinnedIceberg | None, ...] = ()
     input_since: Number = later(1)
     operation: Operation = later(Append())
+    audit: str | None = later(None)
     maximum_rows: Count | None = later(None)
+    began: Began | None = later(None)
+    at_most: AtMost | None = later(None)
+    stage: StageIdentity | None = later(None)
+    driver_digest: Digest | None = later(None)
+    driven_by: DrivenBy | None = later(None)
+
+    @property
+    def reads_stage(self) -> str:
+        """The stage of the same epoch whose result is read; empty where the source is."""
+        return self.stage.reads if self.stage is not None else ""
+
+    @property
+    def keeps_groups(self) -> bool:
+        """Whether the steps get the rows of one key at a time, all of them: such are never divided, nor joined."""
+        return self.stage is not None and self.stage.groups is not None
+
+    @property
+    def reads_by_key(self) -> bool:
+        """Whether what is read is known by keys: the result of a stage never is."""
+        return self.source.keyed is not None and not self.reads_stage
 
 
 class OutputRecord(Record):

@@ -9,7 +9,10 @@ from checkpoint_protocol.records.formats import Base
 
 
 class ClaimRecord(Record):
-    """Leave to try a commit, and the base that was looked at before. No claim: no commit was ever tried."""
+    """Permission to try a commit, and the base that was loaded before. No claim: no commit was ever tried.
+
+    `for_audit`: only to put the rows where they are audited and readers do not see them; a commit takes a claim after that one.
+    """
 
     #: An identity and a number.
     most_bytes: ClassVar[int] = 64 << 10
@@ -18,6 +21,21 @@ class ClaimRecord(Record):
     version: Literal[1] = 1
     index: Count
     base: Base
+    for_audit: bool = later(False)
+
+
+class CleanedRecord(Record):
+    """An epoch that has ended was cleaned: its seals, and what else it had staged and no later epoch needs, are removed.
+
+    Put before the first of them goes, so that one that is not there any more is not taken for lost.
+    """
+
+    #: A key.
+    most_bytes: ClassVar[int] = 4 << 10
+
+    kind: Literal["cleaned"] = "cleaned"
+    version: Literal[1] = 1
+    key: str
 
 
 class CommitRecord(Record):
@@ -26,6 +44,7 @@ class CommitRecord(Record):
     `was_rolled_back`: seen in the table's history only; before this was put, somebody had rolled the table back to before it.
     `input_since` names the input that was committed, as in launch records.
     `was_deleted`: the epoch has ended without a commit, and none can land: the write was deleted in it, and has earlier ones.
+    `offsets`: of a stream, those of the plan that was committed.
     """
 
     #: Two digests of 67 bytes for each of thousands of attempts.
@@ -48,3 +67,4 @@ class CommitRecord(Record):
     read_digests: tuple[Digest, ...] = later(())
     input_since: Number = later(1)
     was_deleted: bool = later(False)
+    offsets: Digest | None = later(None)

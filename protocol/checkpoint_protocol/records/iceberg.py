@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
 
-from checkpoint_protocol.records.base import Base64, Count, Part
+from checkpoint_protocol.records.base import Base64, Count, Part, later
 from checkpoint_protocol.records.output_places import Output
 
 #: Such as data files have below the table's data location.
@@ -52,8 +52,35 @@ class PinnedIceberg(Part):
         return f"{self.table} at snapshot {self.snapshot_id}" if self.snapshot_id is not None else f"{self.table}, empty"
 
 
+class IcebergBase(Part):
+    """The table as the claimant had loaded it: its uuid and the head of the branch (None: no snapshot yet).
+
+    `has_branch`: False where a commit was yet to make the branch; the snapshot is main's head then.
+    """
+
+    format: Literal["iceberg"] = "iceberg"
+    table_uuid: str
+    snapshot_id: int | None
+    has_branch: bool = later(True)
+
+    @property
+    def table_identity(self) -> str:
+        return self.table_uuid
+
+    @property
+    def at(self) -> int | None:
+        return self.snapshot_id
+
+
 class IcebergTarget(Part):
-    """An Iceberg table as staging sees it: everything a data file depends on, and no catalog."""
+    """An Iceberg table as staging sees it: everything a data file depends on, and no catalog.
+
+    `snapshot_id`: the head of the branch when it was loaded; None: no snapshot yet, or the record is of an older release.
+    `sort_order_json` is given where files are to be sorted. `write_properties` are those of the table's properties that say how
+    files are written, besides the codec; `target_file_size_bytes` is what it says of their size.
+    """
+
+    staged_by: ClassVar[str] = "checkpoint_formats.iceberg"
 
     format: Literal["iceberg"] = "iceberg"
     table: str
@@ -63,6 +90,10 @@ class IcebergTarget(Part):
     partition_spec_json: str
     codec: str
     codec_level: int | None = None
+    snapshot_id: int | None = later(None)
+    sort_order_json: str | None = later(None)
+    write_properties: tuple[tuple[str, str], ...] = later(())
+    target_file_size_bytes: Count | None = later(None)
 
     @property
     def title(self) -> str:
@@ -71,6 +102,10 @@ class IcebergTarget(Part):
     @property
     def identity(self) -> str:
         return self.table_uuid
+
+    @property
+    def base(self) -> IcebergBase:
+        return IcebergBase(table_uuid=self.table_uuid, snapshot_id=self.snapshot_id)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -100,7 +135,7 @@ class IcebergFile(Part):
     """A staged Iceberg data file.
 
     `partition` has one value per field of the spec, in its order, in Iceberg's binary form; `metrics` has the values of a
-    FieldMetrics for each field id.
+    FieldMetrics for each field id. `sort_order_id` names the table's sort order that its rows are in, if they are in one.
     """
 
     format: Literal["iceberg"] = "iceberg"
@@ -112,6 +147,7 @@ class IcebergFile(Part):
     partition: tuple[Base64 | None, ...]
     metrics: tuple[_StoredMetrics, ...]
     split_offsets: tuple[Count, ...]
+    sort_order_id: Count | None = later(None)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -123,17 +159,19 @@ class IcebergFile(Part):
         return (self.size_bytes,)
 
 
-class IcebergBase(Part):
-    """The table as the claimant had looked at it: its uuid and the head of the branch (None: no snapshot yet)."""
+class IcebergDeletes(Part):
+    """A staged file that says which rows of one data file are deleted, by their positions: each once, rising."""
 
-    format: Literal["iceberg"] = "iceberg"
-    table_uuid: str
-    snapshot_id: int | None
-
-    @property
-    def table_identity(self) -> str:
-        return self.table_uuid
+    format: Literal["iceberg-deletes"] = "iceberg-deletes"
+    path: str
+    size_bytes: Count
+    rows: Count
+    data_file: str
 
     @property
-    def at(self) -> int | None:
-        return self.snapshot_id
+    def paths(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    @property
+    def sizes_bytes(self) -> tuple[int, ...]:
+        return (self.size_bytes,)

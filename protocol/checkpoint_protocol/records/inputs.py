@@ -13,6 +13,8 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records.base import Base64, Count, Digest, Part, Record, Token, later
 from checkpoint_protocol.records.formats import PinnedTable
 from checkpoint_protocol.records.iceberg import IcebergSourceFile
+from checkpoint_protocol.records.kafka import KafkaPartition
+from checkpoint_protocol.records.lance import LancePack
 
 #: An input or a plan that is larger is put in parts of about this size: some 30,000 files, or 200,000 ranges.
 PART_BYTES = 8 << 20
@@ -33,12 +35,14 @@ class StoredPart(Part):
 class SourceFile:
     """One input file, fixed for the epoch. With slots, and no pydantic model: there may be a million in one process.
 
-    `unit` says what its positions count: rows (Parquet, Iceberg, Lance), bytes (line-aligned text), records (text that is read
-    from its start only). Positions run from `start` to `end`; end is None where it is known after reading only. `cuts` are
-    positions at which a reader starts cheaply (row groups). `only`: of all these positions, those that are input, from and to;
-    None: all. Rows of a table are counted as they lie in the file, so that those which the table has deleted have positions too.
-    `iceberg`: of an Iceberg table's data file. `fragment`: of a Lance dataset, whose fragments are its files. `source`: which
-    member of a union it is of.
+    `unit` says what its positions count: rows (Parquet, Iceberg, Lance; a file that is one row as a whole), bytes
+    (line-aligned text), records (text that is read from its start only). Positions run from `start` to `end`; end is None
+    where it is known after reading only. `cuts` are positions at which a reader starts cheaply (row groups). `only`: of all
+    these positions, those that are input, from and to; None: all. Rows of a table are counted as they lie in the file, so
+    that those which the table has deleted have positions too. `iceberg`: of an Iceberg table's data file. `fragment`: of a
+    Lance dataset, whose fragments are its files. `pack`: of a fragment whose columns are put together. `source`: which member
+    of a union it is of. `modified_us`: when it was written, where its rows tell that. `kafka`: a partition of a topic, whose
+    offsets are its positions; its bytes are estimated.
     """
 
     path: str
@@ -52,6 +56,9 @@ class SourceFile:
     iceberg: IcebergSourceFile | None = later(None)
     fragment: Count | None = later(None)
     source: Count = later(0)
+    modified_us: int | None = later(None)
+    kafka: KafkaPartition | None = later(None)
+    pack: LancePack | None = later(None)
 
     @property
     def has_positions(self) -> bool:
@@ -92,22 +99,24 @@ class InputTotals(Part):
     """What the files of an input add up to.
 
     `rows` are the most that it may have, where its files tell: those of which rows are counted, to a known end. `retried`: so
-    many single rows are taken that earlier epochs have quarantined.
+    many single rows are taken that earlier epochs have quarantined. `left`: so many new files are left to the next epoch.
     """
 
     files: Count
     size_bytes: Count
     rows: Count | None
     retried: Count
+    left: Count = later(0)
 
 
 class InputRecord(Record):
     """What every attempt of the epoch reads: exactly these files, under this schema (an Arrow IPC schema message).
 
-    The schema has the columns that the steps get, and after them those that only `where` looks at. `tables` has for each
+    The schema has the columns that the steps get, and after them those that only `where` reads. `tables` has for each
     source (a union has several) the table at the snapshot or version that every attempt reads, or None; it is empty where no
     source is a table. Where rows are known by keys there are no files, which nothing
     could pin: `keys` are the columns that every attempt knows rows by, and `retried` says what it takes of earlier epochs.
+    Of a stream there are none either: `batch` is the number of Spark's micro-batch, and each attempt has a record of its own.
 
     With too many files for one object an InputIndexRecord is stored in its place.
     """
@@ -119,6 +128,8 @@ class InputRecord(Record):
     keys: tuple[KeyColumn, ...] = ()
     tables: tuple[PinnedTable | None, ...] = ()
     retried: Retried | None = later(None)
+    left: Count = later(0)
+    batch: Count | None = later(None)
 
     @property
     def totals(self) -> InputTotals:
@@ -130,8 +141,9 @@ class InputRecord(Record):
         return InputTotals(
             files=len(self.files),
             size_bytes=sum(file.size_bytes for file in self.files),
-            rows=None if self.keys else rows,
+            rows=None if self.keys or self.batch is not None else rows,
             retried=sum(len(file.only or ()) for file in again),
+            left=self.left,
         )
 
 

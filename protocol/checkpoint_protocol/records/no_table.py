@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from checkpoint_protocol.records.base import Part
 from checkpoint_protocol.records.output_places import Output
@@ -10,6 +10,8 @@ from checkpoint_protocol.records.output_places import Output
 
 class NoTarget(Part):
     """No table."""
+
+    staged_by: ClassVar[str] = "checkpoint_formats.none"
 
     format: Literal["none"] = "none"
 
@@ -22,5 +24,14 @@ class NoTarget(Part):
         return ""
 
     @property
+    def base(self) -> None:
+        return None
+
+    @property
     def outputs(self) -> tuple[Output, ...]:
         return ()
+
+    @property
+    def target_file_size_bytes(self) -> int | None:
+        """What the table says of the size of data files: nothing."""
+        return None

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records.base import MAX_TASKS, Count, Number, Record, later
+from checkpoint_protocol.records.base import MAX_TASKS, Count, Digest, Number, Record, later
 from checkpoint_protocol.records.coverage import KeySet
 from checkpoint_protocol.records.inputs import PART_BYTES, StoredPart
 
@@ -19,6 +19,9 @@ class PlanRecord(Record):
 
     Where rows are known by keys, `tasks` is empty and `partitions` is the number of tasks: the partitions of Spark's plan.
     `skipped` are then the source rows that were found, before any work, to have keys that the counted attempts have sealed.
+
+    Of a stream, `tasks` is empty, too, and `offsets` is the SHA-256 of what Spark has logged as the micro-batch's offsets: one of
+    the same number with other offsets is another micro-batch.
 
     `in_driver`: the tasks run in the driver's own process, which has no executors.
 
@@ -37,6 +40,7 @@ class PlanRecord(Record):
     partitions: Count | None = None
     skipped: KeySet | None = None
     in_driver: bool = later(False)
+    offsets: Digest | None = later(None)
     parts: tuple[StoredPart, ...] = later(())
     _left_out: int = PrivateAttr(default=0)
 

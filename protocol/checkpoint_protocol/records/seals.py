@@ -17,6 +17,7 @@ class Seal(Record):
     of them. A row that `where` does not take, or that the source table has deleted, is covered, and counted in neither. `last`:
     the task's whole work is sealed by this link and those before it. `quarantined` rows are covered and read, and nothing was
     made of them. `read_digest`: of how text was read (types and options); None where it is no text, or of an older release.
+    `left_by_try`: the try of Spark, counted from 0, that sealed this as its executor was about to end, and went no further.
     """
 
     kind: Literal["seal"] = "seal"
@@ -32,6 +33,7 @@ class Seal(Record):
     last: bool
     quarantined: Quarantined | None = later(None)
     read_digest: Digest | None = later(None)
+    left_by_try: Count | None = later(None)
 
     @property
     def rows_quarantined(self) -> int:

@@ -19,12 +19,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from checkpoint_formats.arrow_schema import decode_schema, encode_schema
+from checkpoint_formats.keys_objects import read_sealed
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
-from checkpoint_protocol.keys import add_key_sets, key_set, subtract_key_set
+from checkpoint_protocol.keys import add_key_sets, key_set
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.quarantine import earlier_epochs
-from checkpoint_protocol.records import KeysCovered, KeySet, KeysObject
+from checkpoint_protocol.records import KeySet, KeysObject, TakenKeys
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.rows_by_key import keys_of
@@ -66,42 +66,14 @@ def sealed_by(ledger: Ledger, attempts: Iterable[int]) -> Sealed:
     return Sealed(tuple(item for each in covered for item in each.objects), add_key_sets(each.keys for each in covered))
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """What earlier epochs of the write have committed: keys of rows with a result, and of rows that were quarantined.
-
-    `with_result` adds up exactly: no epoch takes such a row again. A row that was taken again is in `quarantined` for each time
-    that it has failed, and may be in both; `was_retried` says that there may be such rows.
-    """
-
-    with_result: Sealed
-    quarantined: Sealed
-    was_retried: bool
+def with_result(taken: TakenKeys) -> Sealed:
+    """Return what earlier epochs have committed with a result."""
+    return Sealed(tuple(item for item in taken.objects if not item.quarantined), taken.with_result)
 
 
-def sealed_before(ledger: Ledger) -> Earlier:
-    """Return what earlier epochs of the write have committed."""
-    covered: list[KeysCovered] = []
-    was_retried = False
-    for earlier in earlier_epochs(ledger):
-        commit_record, record = earlier.commits.read_commit(), earlier.inputs.read_committed_input()
-        launch = earlier.attempts.read_launch(commit_record.attempts) if commit_record is not None else None
-        if commit_record is None or launch is None or record is None:
-            raise Corrupt(
-                reasons.RECORD_UNREADABLE,
-                f"{ledger.store.uri}/{earlier.at.control}/ has no commit record, or records of it are gone, so what epoch "
-                f"{earlier.key.epoch} has committed is unknown; without it rows could be taken twice: start a new write",
-            )
-        covered += [keys_of(seal) for seal in earlier.chains.counted_seals((*launch.counted, commit_record.attempts))]
-        was_retried = was_retried or record.retried is not None
-    everything = add_key_sets(each.keys for each in covered)
-    failed = add_key_sets(each.quarantined for each in covered if each.quarantined is not None)
-    objects = [item for each in covered for item in each.objects]
-    return Earlier(
-        with_result=Sealed(tuple(item for item in objects if not item.quarantined), subtract_key_set(everything, failed)),
-        quarantined=Sealed(tuple(item for item in objects if item.quarantined), failed),
-        was_retried=was_retried,
-    )
+def quarantined(taken: TakenKeys) -> Sealed:
+    """Return what earlier epochs have quarantined."""
+    return Sealed(tuple(item for item in taken.objects if item.quarantined), taken.quarantined)
 
 
 def choose_strategy(sealed: Sealed, memory_bytes: int, partitions: int, tasks_at_once: int) -> Strategy:
@@ -141,7 +113,7 @@ def _read_objects(uri: str, schema_text: str, batches: Iterator[pa.RecordBatch])
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 for item in _OBJECTS.validate_json(text):
-                    table = keys.read_sealed(item, store.get(item.path, item.size_bytes), f"{uri}/{item.path}")
+                    table = read_sealed(item, store.get(item.path, item.size_bytes), f"{uri}/{item.path}")
                     yield from table.rename_columns(schema.names).cast(schema).to_batches()
     except CheckpointError as error:
         end_task(error)

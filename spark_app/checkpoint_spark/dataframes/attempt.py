@@ -6,16 +6,11 @@ is skipped is exactly what is sealed.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any, Final, Literal, Protocol, assert_never
+from typing import Any, Final, Literal
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -24,29 +19,26 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.advice import DriverPhase
-from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.quantities import parse_size_bytes
-from checkpoint_protocol.quarantine import earlier_epochs
-from checkpoint_protocol.records import MAX_TASKS, InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried
-from checkpoint_protocol.source import ProgramSource, SparkSource
+from checkpoint_protocol.records import MAX_TASKS, InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried, TakenKeys
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.careful import must_be_careful
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
-from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
+from checkpoint_spark.dataframes.programs import write_source
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
+from checkpoint_spark.dataframes.skipped import Skipped, join_with_sealed, of_earlier
 from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
-from checkpoint_spark.failures import of_spark
+from checkpoint_spark.earlier import taken_before
 from checkpoint_spark.memos import earlier_memos_by_number
 from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.sampling import schema_of_sample
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.places import Place
 
-_INPUT_VIEW: Final = "input"
 _SAMPLE_ROWS: Final = 64
 _EMPTY: Final = add_key_sets(())
 
@@ -60,111 +52,6 @@ def run_dataframe_attempt(
 ) -> None:
     """Do one attempt to its end. Raises Superseded before any task if another driver of the attempt has planned."""
     write_source(_Work(session, ledger, launch, parallelism, enter))
-
-
-class Work(Protocol):
-    """What becomes of the rows that Spark reads."""
-
-    @property
-    def session(self) -> SparkSession: ...
-
-    @property
-    def launch(self) -> LaunchRecord: ...
-
-    @property
-    def is_written(self) -> bool:
-        """Whether `write` was called."""
-
-    def read(self, frame: DataFrame, key_names: tuple[str, ...], is_numbered: bool = False) -> DataFrame:
-        """Return the rows of a source that are to be done. `is_numbered`: with the number of the source, if there are several."""
-
-    def write(self, frame: DataFrame) -> None:
-        """Take what was made of them."""
-
-
-def write_source(work: Work) -> None:
-    """Read the source as the manifest or the program says, and hand it over. Raises CheckpointError, without secrets."""
-    launch, secrets = work.launch, Secrets()
-    with _errors_of_spark(secrets):
-        match launch.source.keyed:
-            case ProgramSource(call=call):
-                _run_program(call, Job(work))
-            case SparkSource() as source:
-                work.write(_of_the_manifest(work, source, secrets))
-            case None:
-                raise Corrupt(reasons.RECORD_UNREADABLE, f"the launch record of attempt {launch.attempt} has no source for Spark")
-            case other:
-                assert_never(other)
-    if not work.is_written:
-        program = launch.source.program.call if launch.source.program is not None else "of the source"
-        raise NeedsChange(reasons.CODE_FAILED, f"the program {program} returned without having called job.write(dataframe)")
-
-
-@contextmanager
-def _errors_of_spark(secrets: Secrets) -> Iterator[None]:
-    """Translate what Spark raises, and let no secret out in a message."""
-    try:
-        yield
-    except CheckpointError as error:
-        raise type(error)(error.reason, secrets.hide(error.message)) from None
-    except (AnalysisException, ParseException) as error:
-        raise NeedsChange(reasons.MANIFEST_INVALID, secrets.hide(f"Spark refuses the query: {first_line(error)}")) from None
-    except (Py4JError, PySparkException) as error:
-        found = of_spark(error)
-        raise type(found)(found.reason, secrets.hide(found.message)) from None
-    except Exception as error:
-        gist = f"{type(error).__name__}: {error}"
-        if secrets.hide(gist) == gist:
-            raise
-        raise Retryable(reasons.DRIVER_FAILED, f"the driver ended unexpectedly: {secrets.hide(gist)}") from None
-
-
-def _of_the_manifest(work: Work, source: SparkSource, secrets: Secrets) -> DataFrame:
-    frame = work.read(read_source(work.session, source, work.launch.source.columns, secrets), source.key_columns)
-    if source.sql is None:
-        return frame
-    frame.createOrReplaceTempView(_INPUT_VIEW)
-    return work.session.sql(source.sql)
-
-
-def _run_program(call: str, job: Job) -> None:
-    module_name, name = call.split(":")
-    try:
-        found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
-        raise NeedsChange(
-            reasons.CODE_MISSING,
-            f"there is no {call} ({error}); put its module where spec.code says, or install its package",
-        ) from error
-    try:
-        found(job)
-    except (CheckpointError, Py4JError, PySparkException):
-        raise
-    except BaseException as error:  # sys.exit, too, and what native libraries raise
-        raise NeedsChange(reasons.CODE_FAILED, f"the program {call} raised {type(error).__name__}: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """All that an own program has to know of checkpointing."""
-
-    _work: Work
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session."""
-        return self._work.session
-
-    def read(self, dataframe: DataFrame, keys: tuple[str, ...] | list[str] | None = None) -> DataFrame:
-        """Return the rows of a source that are not sealed yet; `keys` are the manifest's keyColumns unless they are named.
-
-        Sources are told apart by the order in which they are read, which must be the same in every attempt.
-        """
-        return self._work.read(dataframe, tuple(keys or self._work.launch.source.key_columns), is_numbered=True)
-
-    def write(self, dataframe: DataFrame) -> None:
-        """Run the steps on these rows, stage and seal them. To be called once, with rows made of what `read` gave."""
-        self._work.write(dataframe)
 
 
 @dataclass(slots=True)
@@ -243,7 +130,7 @@ class _Work:
                 "several rows of one (explode, LATERAL VIEW, a batch function): do that in a step that gives several rows, or "
                 "set onRowError: Fail",
             )
-        skipped = self._count(key_names)
+        sealed = self._count(key_names)
         ready = self._with_hashes(frame, key_names)
         self._fix_input(ready)
         target = self.launch.target or await_target(self.ledger, self.launch.attempt, self._output_schema(ready, key_names))
@@ -251,6 +138,7 @@ class _Work:
             uri=self.ledger.store.uri,
             uid=self.ledger.key.uid,
             epoch=self.ledger.key.epoch,
+            stage=self.ledger.key.stage,
             attempt=self.launch.attempt,
             target=target,
             key_names=key_names,
@@ -263,7 +151,7 @@ class _Work:
             careful=must_be_careful(self.ledger, self.launch),
             memos=earlier_memos_by_number(self.ledger, self.launch),
         )
-        self._run(ready, order, skipped)
+        self._run(ready, order, sealed)
 
     # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -282,55 +170,35 @@ class _Work:
         """Find out what is sealed, before the first source is read."""
         key_fields = [StructField(keys.column_of(place), item.dataType, False) for place, item in enumerate(fields)]
         schema = StructType([StructField("source", IntegerType(), False), *key_fields])
-        self._refuse_other_types()
+        taken = taken_before(self.ledger, self.launch).keys
+        self._refuse_other_types(taken)
         own = anti_join.sealed_by(self.ledger, self.launch.counted)
         recorded, wanted = self.ledger.inputs.read_input(self.launch.input_since), self.launch.quarantine.retry
         if recorded is not None:
             self._retry = recorded.retried.retry if recorded.retried is not None else None
         elif wanted != "Never":
             self._retry = wanted
-        earlier = anti_join.sealed_before(self.ledger)
-        self._own = self._skipped(own, schema)
+        self._own = self._skipped_of(own, schema)
+        if taken is None:
+            return
         if self._retry is not None:
-            self._earlier = self._skipped(earlier.with_result, schema)
-            self._again = self._skipped(earlier.quarantined, schema)
+            self._earlier = self._skipped_of(anti_join.with_result(taken), schema)
+            self._again = self._skipped_of(anti_join.quarantined(taken), schema)
         else:
-            self._earlier = self._skipped(self._all_of(earlier, schema), schema)
+            self._earlier = self._skipped_of(of_earlier(self.session, self.ledger.store.uri, taken, schema), schema)
 
-    def _all_of(self, earlier: anti_join.Earlier, schema: StructType) -> anti_join.Sealed:
-        """Return what earlier epochs have committed, with a result or quarantined; what it adds up to has each key once."""
-        outstanding = earlier.quarantined.keys
-        if earlier.was_retried and earlier.quarantined.objects:
-            quarantined, with_result = (
-                anti_join.as_dataframe(self.session, self.ledger.store.uri, sealed, schema) if sealed.objects else None
-                for sealed in (earlier.quarantined, earlier.with_result)
-            )
-            assert quarantined is not None
-            outstanding = anti_join.count_outstanding(quarantined, with_result)
-        return anti_join.Sealed(
-            (*earlier.with_result.objects, *earlier.quarantined.objects), add_key_sets([earlier.with_result.keys, outstanding])
-        )
+    def _skipped_of(self, sealed: anti_join.Sealed, schema: StructType) -> Skipped | None:
+        return join_with_sealed(self.session, self.ledger.store.uri, sealed, schema, self.parallelism)
 
-    def _skipped(self, sealed: anti_join.Sealed, schema: StructType) -> Skipped | None:
-        if not sealed.objects:
-            return None
-        conf = self.session.sparkContext.getConf()
-        heaps = [conf.get(f"spark.{role}.memory", "1g") or "1g" for role in ("driver", "executor")]
-        is_local = (conf.get("spark.master") or "").startswith("local")
-        memory_bytes = min(_heap_bytes(heap) for heap in (heaps[:1] if is_local else heaps))
-        partitions = int(str(self.session.conf.get("spark.sql.shuffle.partitions")))
-        strategy = anti_join.choose_strategy(sealed, memory_bytes, partitions, self.parallelism)
-        frame = anti_join.as_dataframe(self.session, self.ledger.store.uri, sealed, schema)
-        return Skipped(sealed, frame, strategy)
-
-    def _refuse_other_types(self) -> None:
+    def _refuse_other_types(self, taken: TakenKeys | None) -> None:
         """The keys of every attempt and epoch are of the same types: exact values of others do not compare."""
-        inputs = [earlier.inputs.read_committed_input() for earlier in earlier_epochs(self.ledger)]
-        for record in (*inputs, self.ledger.inputs.read_input(self.launch.input_since)):
-            if record is not None and record.keys != self._types:
+        record = self.ledger.inputs.read_input(self.launch.input_since)
+        before = ((taken.columns,) if taken is not None else ()) + ((record.keys,) if record is not None else ())
+        for columns in before:
+            if columns != self._types:
                 raise NeedsChange(
                     reasons.SOURCE_CHANGED,
-                    f"the key columns were {_said(record.keys)} when the write began, and are {_said(self._types)} now; "
+                    f"the key columns were {_said(columns)} when the write began, and are {_said(self._types)} now; "
                     "undo the change, or start a new write",
                 )
 
@@ -375,7 +243,7 @@ class _Work:
                 reasons.SOURCE_CHANGED,
                 "another driver has fixed what this epoch reads, with another quarantine.retry; the next attempt goes by that",
             )
-        self._refuse_other_types()
+        self._refuse_other_types(None)
 
     def _count_again(self) -> int:
         """Return how many rows of the source earlier epochs have quarantined, and none has made good since."""
@@ -434,31 +302,6 @@ def refuse_too_many(partitions: int) -> None:
         )
 
 
-@dataclass(slots=True)
-class Skipped:
-    """Sealed keys, and how they meet the rows."""
-
-    sealed: anti_join.Sealed
-    frame: DataFrame
-    strategy: anti_join.Strategy
-
-    def remove_from(self, frame: DataFrame, number: int, key_names: tuple[str, ...]) -> DataFrame:
-        """Return the rows of a source without those that have one of the keys."""
-        return self._joined(frame, number, key_names, "left_anti")
-
-    def keep_in(self, frame: DataFrame, number: int, key_names: tuple[str, ...]) -> DataFrame:
-        """Return the rows of a source that have one of the keys."""
-        return self._joined(frame, number, key_names, "left_semi")
-
-    def _joined(self, frame: DataFrame, number: int, key_names: tuple[str, ...], kind: str) -> DataFrame:
-        names = [f"{keys.HIDDEN_PREFIX}{keys.column_of(place)}" for place in range(len(key_names))]
-        own = anti_join.of_source(self.frame, number).select(
-            *(sql.col(keys.column_of(place)).alias(name) for place, name in enumerate(names))
-        )
-        equal = [sql.col(f"`{key}`") == sql.col(name) for key, name in zip(key_names, names, strict=True)]
-        return frame.join(own.hint(self.strategy), reduce(lambda one, other: one & other, equal), kind)
-
-
 def _said(columns: tuple[KeyColumn, ...]) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in columns)
 
@@ -474,12 +317,3 @@ def _is_shuffled(plan: Any) -> bool:
     if name == "ShuffleExchangeExec":
         return True
     return any(_is_shuffled(children.apply(place)) for place in range(children.size()))
-
-
-def _heap_bytes(text: str) -> int:
-    """Read a size as Spark writes it: 512m, 2g, or bytes."""
-    units = {"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
-    digits, unit = text.lower().rstrip("b"), ""
-    if digits and digits[-1] in units:
-        digits, unit = digits[:-1], units[digits[-1]]
-    return int(parse_size_bytes(f"{digits}{unit}"))

@@ -1,4 +1,4 @@
-"""The keys of rows: their types, their hashes, and the Parquet objects that hold their exact values.
+"""The keys of rows: their types, their hashes, and those of a segment.
 
 A key is a source number and the values of the key columns. Hashes are made by Spark, once for the source and once for each row
 that a task gets, so that both are of one function; they only add up to fingerprints and tell where a key ends. What is skipped
@@ -7,7 +7,6 @@ is decided by exact values.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from checkpoint_formats.keys_objects import write_object
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.keys import key_set
 from checkpoint_protocol.parts import digest_of
 from checkpoint_protocol.records import MAX_KEY_LENGTH, KeySet, KeysObject
@@ -67,34 +66,6 @@ def value_at(column: pa.Array | pa.ChunkedArray, row: int) -> Any:
 def texts_of(values: Sequence[Any]) -> tuple[str, ...]:
     """Write the values of a key for people."""
     return tuple(str(value)[:MAX_KEY_LENGTH] for value in values)
-
-
-def write_object(keys: pa.Table) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(keys, buffer, compression="zstd", use_dictionary=["source"], write_statistics=False)
-    return buffer.getvalue()
-
-
-def read_object(data: bytes) -> pa.Table:
-    return pq.read_table(pa.BufferReader(data))
-
-
-def read_sealed(item: KeysObject, data: bytes | None, where: str) -> pa.Table:
-    """Return the keys of a sealed object. Corrupt, naming it, if it is gone (None) or not what was sealed."""
-    if data is None:
-        raise _touched(where, "is gone")
-    if len(data) != item.size_bytes:
-        raise _touched(where, f"has {len(data)} bytes, and was sealed with {item.size_bytes}")
-    if item.digest is not None and digest_of(data) != item.digest:
-        raise _touched(where, "has another digest than what was sealed")
-    table = read_object(data)
-    if table.num_rows != item.rows:
-        raise _touched(where, f"has {table.num_rows} keys, and was sealed with {item.rows}")
-    return table
-
-
-def _touched(where: str, what: str) -> Corrupt:
-    return Corrupt(reasons.RECORD_UNREADABLE, f"{where} {what}: sealed keys must not be touched; find out who may write there")
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 A row of the source must give the same result whichever other rows are there, because a resume takes only some of them. Spark's
 analysed plan is walked from the sink down to our sources, by an allow list: what is not known to be row by row is refused with
-its name. On the way it is followed what becomes of the key columns: a key that was computed is not the key that is skipped by.
+its name. The key columns are followed through the plan: a key that was computed is not the key that is skipped by.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "Tail": ("tail", "use WHERE on the key columns"),
     "Offset": ("OFFSET", "use WHERE on the key columns"),
     "Sample": ("a sample (TABLESAMPLE)", "use WHERE on a hash of the key columns, e.g. pmod(xxhash64(id), 100) < 5"),
-    "Repartition": ("a repartition or coalesce", "leave it out; set the number of tasks by readerOptions or sparkConf"),
+    "Repartition": ("a repartition or coalesce", "leave it out; set the number of tasks by source.spark.options or sparkConf"),
     "RepartitionByExpression": (
         "a repartition (DISTRIBUTE BY, CLUSTER BY)",
         "leave it out; set the number of tasks by sparkConf",
@@ -40,8 +40,8 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "Except": ("EXCEPT", "use WHERE"),
     "Intersect": ("INTERSECT", "use WHERE"),
     "Pivot": ("PIVOT", _BEFORE),
-    "Unpivot": ("UNPIVOT", "use explode() of an array of structs"),
-    "Expand": ("GROUPING SETS, CUBE or ROLLUP", _BEFORE),
+    # The aggregate of GROUPING SETS, CUBE and ROLLUP stands above theirs, and is met first.
+    "Expand": ("UNPIVOT", "use explode() of an array of structs"),
     "WithCTE": ("WITH", "write the named query as a subquery: SELECT ... FROM (SELECT ... FROM input)"),
     "FlatMapGroupsInPandas": ("applyInPandas on groups", "use a batch function (mapInPandas), or a step"),
     "FlatMapGroupsInArrow": ("applyInArrow on groups", "use a batch function (mapInArrow), or a step"),

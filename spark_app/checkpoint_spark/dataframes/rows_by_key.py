@@ -28,7 +28,7 @@ _Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def keys_of(seal: Seal) -> KeysCovered:
-    """Return the keys that a seal covers. Corrupt if it covers positions: rows of one write are known in one way."""
+    """Return the keys that a seal covers. Corrupt if it covers positions: all rows of a write are identified alike."""
     if not isinstance(seal.covered, KeysCovered):
         raise Corrupt(reasons.RECORD_UNREADABLE, f"seal {seal.link} of task {seal.task} of attempt {seal.attempt} has no keys")
     return seal.covered

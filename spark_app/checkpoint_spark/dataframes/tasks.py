@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
@@ -17,13 +19,17 @@ from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.advising import InHand
 from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.dataframes.rows_by_key import RowsByKey
+from checkpoint_spark.ending import Ending
 from checkpoint_spark.executor import storage_settings
 from checkpoint_spark.failures import end_task
+from checkpoint_spark.gpus import use_assigned_gpus
 from checkpoint_spark.quarantine import Allowance
 from checkpoint_spark.record_keys import record_keys
 from checkpoint_spark.segments import Task, run_task
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.task_process import Order, run_in_process
+
+_NONE: Final = Ending()
 
 
 class PartitionOrder(Order):
@@ -45,6 +51,7 @@ def run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterato
     context = TaskContext.get()
     assert context is not None
     try:
+        use_assigned_gpus(context.resources(), os.environ)
         order = PartitionOrder.model_validate_json(order_json)
         _execute(order, context.partitionId(), context.attemptNumber(), batches)
     except CheckpointError as error:
@@ -53,16 +60,13 @@ def run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterato
 
 
 def _execute(order: PartitionOrder, number: int, tries_before: int, batches: Iterator[pa.RecordBatch]) -> None:
-    def launch_of(ledger: Ledger) -> LaunchRecord:
-        launch = ledger.attempts.read_launch(order.attempt)
-        assert launch is not None
-        return launch
-
-    def run(launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand) -> None:
-        run_keyed_task(order, number, batches, launch, steps, stager, ledger, time.monotonic, in_hand)
+    def run(
+        launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending
+    ) -> None:
+        run_keyed_task(order, number, batches, launch, steps, stager, ledger, time.monotonic, in_hand, ending)
 
     order = order.model_copy(update={"memos": tuple(of for of in order.memos if of[1] == number)})
-    run_in_process(order, number, tries_before, storage_settings(), record_keys(), launch_of, run)
+    run_in_process(order, number, tries_before, storage_settings(), record_keys(), order.launch, run)
 
 
 def run_keyed_task(
@@ -75,6 +79,7 @@ def run_keyed_task(
     ledger: Ledger,
     clock: Callable[[], float],
     in_hand: InHand | None = None,
+    ending: Ending = _NONE,
 ) -> None:
     """Run one task of the plan to its `last` seal, as `run_task` does."""
     plan = ledger.plans.read_plan(order.attempt)
@@ -90,7 +95,7 @@ def run_keyed_task(
     task = Task.of(launch, number, Allowance.of(launch, record))
     title = f"partition {number} of the source"
     source = RowsByKey(batches, order.key_names, title, order.cuts, order.expands, put)
-    run_task(task, source, steps, stager, ledger, clock, in_hand)
+    run_task(task, source, steps, stager, ledger, clock, in_hand, ending)
 
 
 def task_function(order: PartitionOrder) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -37,7 +37,7 @@ from checkpoint_protocol.steps import Step
 from checkpoint_spark.batches import Failed
 from checkpoint_spark.begun import Begun, note_in
 from checkpoint_spark.flow import Flow
-from checkpoint_spark.said import masked
+from checkpoint_spark.log_text import masked
 from checkpoint_spark.step_process.memory import be_ended_first, limit_memory
 from checkpoint_spark.step_process.wire import Message, Wire, with_batch, with_schema
 from checkpoint_spark.steps.calls import Surroundings

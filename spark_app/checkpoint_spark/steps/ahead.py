@@ -27,6 +27,7 @@ class Desk:
         self._owner = threading.get_ident()
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._is_closed = False
+        self._has_news = False
 
     def do(self, work: Callable[[], _Result]) -> _Result:
         """Return what the owner's thread makes of the work; it raises what that raises."""
@@ -38,12 +39,18 @@ class Desk:
             self._drop()
         return future.result()
 
-    def wait_for(self, awaited: Future[Any]) -> None:
-        """Do work until the future is done. For the owner's thread."""
-        awaited.add_done_callback(lambda _: self._work.put(None))
-        while not awaited.done():
-            if (task := self._work.get()) is not None:
-                _do(*task)
+    def tell(self) -> None:
+        """Have the owner look again: it is given back from `wait`. For any thread."""
+        if not self._has_news:
+            self._has_news = True
+            self._work.put(None)
+
+    def wait(self) -> None:
+        """Do the next work, or return when there is news. For the owner's thread, which looks before whether it has to wait."""
+        if (task := self._work.get()) is not None:
+            _do(*task)
+        else:
+            self._has_news = False
 
     def close(self) -> None:
         """Refuse what is asked for from now on: those who ask are given CancelledError."""
@@ -72,9 +79,9 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
 class Ahead(Generic[_Item, _Result]):
     """Gives the results of items in order, while later items are worked on in threads.
 
-    `has_room`: whether one more may be begun beside those that are held: begun, and not given yet. `stop`: ends all work, where
-    the results are not asked for any more. `in_turn`: nothing is begun before the result of the item before it was asked for,
-    and all is done by the thread that asks.
+    `has_room`: whether one more may be begun beside those that are held: begun, and not given yet. It is asked again after each
+    result, and after each work and news of the desk. `stop`: ends all work, where the results are not asked for any more.
+    `in_turn`: nothing is begun before the result of the item before it was asked for, and all is done by the thread that asks.
     """
 
     def __init__(
@@ -109,14 +116,15 @@ class Ahead(Generic[_Item, _Result]):
                         except BaseException as error:  # kept until its turn
                             is_over, problem = True, error
                         else:
-                            held.append((item, Future() if self._in_turn else threads.submit(self._work, item)))
+                            held.append((item, Future() if self._in_turn else self._submit(threads, item)))
                     if not held:
                         break
                     item, future = held[0]
                     if self._in_turn:
                         _do(future, partial(self._work, item))
-                    else:
-                        self._desk.wait_for(future)
+                    elif not future.done():
+                        self._desk.wait()
+                        continue
                     result = future.result()
                     held.popleft()
                     yield item, result, held[0][0] if held else None
@@ -129,3 +137,8 @@ class Ahead(Generic[_Item, _Result]):
                 if held:
                     self._stop()
                     self._desk.close()
+
+    def _submit(self, threads: ThreadPoolExecutor, item: _Item) -> Future[_Result]:
+        future = threads.submit(self._work, item)
+        future.add_done_callback(lambda _: self._desk.tell())
+        return future

@@ -10,7 +10,7 @@ import pyarrow as pa
 from checkpoint_protocol import reasons
 from checkpoint_protocol.steps import Step
 from checkpoint_spark.new_table_types import TypesByName
-from checkpoint_spark.schema_cast import DECLARE, ValueMisfit, fit_array, said_of
+from checkpoint_spark.schema_cast import DECLARE, ValueMismatch, fit_array, said_of
 from checkpoint_spark.steps.columns import declared_by, refuse_left_out, refuse_surplus
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_steps import Row
@@ -30,7 +30,7 @@ def to_arrow(
 
     A row gives every column of the table that is not optional. Where the step declares its output, that counts in place of the
     table, and what is left out is NULL. `types` takes down the types that a new table is to have.
-    NeedsChange(OutputSchemaWrong) names the column; ValueMisfit, which is one, where it is the fault of some rows only.
+    NeedsChange(OutputSchemaWrong) names the column; ValueMismatch, which is one, where it is the fault of some rows only.
     """
     if not isinstance(given, list):
         return given
@@ -55,11 +55,11 @@ def to_arrow(
             array = _array(values, wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             expected = f"values of type {wanted}" if wanted is not None else "values of one type"
-            way_out = DECLARE if declared is None else "correct the step, or what it declares"
+            remedy = DECLARE if declared is None else "correct the step, or what it declares"
             what = _said_of_incompatibility(values, wanted, given, place)
-            raise ValueMisfit(
+            raise ValueMismatch(
                 reasons.OUTPUT_SCHEMA_WRONG,
-                f"step {label!r}: column {name!r} needs {expected}{what}: {error}; {way_out}",
+                f"step {label!r}: column {name!r} needs {expected}{what}: {error}; {remedy}",
             ) from error
         arrays.append(array)
         fields.append(pa.field(name, array.type))

@@ -8,10 +8,11 @@ functions are called in threads then. Any other step is called where it is asked
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
@@ -30,7 +31,9 @@ from checkpoint_spark.steps.memo_values import Memory
 from checkpoint_spark.steps.outages import Outages, Tried, Verdict
 from checkpoint_spark.steps.rate_limit import Pacing
 from checkpoint_spark.steps.row_keys import NamedRow
+from checkpoint_spark.steps.rows_at_work import RowsAtWork
 from checkpoint_spark.steps.service_errors import TOO_MANY_REQUESTS, is_passing, retry_after_s, status_of
+from checkpoint_spark.steps.slots import Slots
 from checkpoint_spark.steps.waiting import MustWait, awaited
 
 _Given = TypeVar("_Given")
@@ -39,6 +42,8 @@ _Made = TypeVar("_Made")
 _DEFAULT_RETRY: Final = Retry()
 #: Threads of plain functions. How many calls run at once is bounded before.
 _MOST_THREADS: Final = 1 << 20
+#: After so many rows of a group, calls that are on their way have a turn: to begin hundreds of rows takes as long as many calls.
+_BEGUN_TOGETHER: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +85,15 @@ class Calls:
     ended: int = 0
     tries_again: int = 0
     in_flight: int = 0
+    at_work: RowsAtWork = field(init=False)
     _outages: Outages = field(init=False)
-    _slots: asyncio.Semaphore = field(init=False)
+    _slots: Slots = field(init=False)
     _threads: CapacityLimiter | None = field(init=False, default=None)
     _pacing: Pacing | None = field(init=False)
     #: Set, and then another one, when a call ends: those that wait for evidence look again.
     _news: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _begun: int = field(init=False, default=0)
-    _waiting: int = field(init=False, default=0)
+    #: Rows are numbered as their groups are begun, which is about their order.
+    _numbers: Iterator[int] = field(init=False, default_factory=itertools.count)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     _running: set[Future[Any]] = field(init=False, default_factory=set)
     #: Calls in threads that were given up and have not ended, and when that was.
@@ -96,7 +102,8 @@ class Calls:
 
     def __post_init__(self) -> None:
         self._outages = Outages(self.around.clock, may_doubt=self.around.sets_apart)
-        self._slots = asyncio.Semaphore(self.step.concurrency or 1)
+        at_once = self.step.concurrency or 1
+        self._slots, self.at_work = Slots(at_once), RowsAtWork(at_once)
         limit = self.step.rate_limit
         self._pacing = Pacing(limit, self.around.tasks, self.around.clock) if limit is not None else None
 
@@ -178,8 +185,9 @@ class Calls:
         for future in running:
             future.cancel()
 
-    def start(self) -> None:
-        self._is_stopped = False
+    def start(self, tell_few: Callable[[], None] = lambda: None) -> None:
+        """Take calls. `tell_few` is called, from any thread, when few are left while rows wait for their next try."""
+        self._is_stopped, self.at_work.tell_few = False, tell_few
 
     async def _together(
         self,
@@ -188,39 +196,47 @@ class Calls:
         named: Sequence[NamedRow | None],
         first: MustWait | None,
     ) -> list[_Made | Raised]:
-        tasks = [
-            asyncio.create_task(self._one(one, convert, named[number], first if not number else None))
-            for number, one in enumerate(given)
-        ]
+        numbers = [next(self._numbers) for _ in given]
+        self.at_work.begun += len(given)
+        tasks: list[asyncio.Task[_Made | Raised]] = []
         try:
+            for index, one in enumerate(given):
+                row = self._one(one, convert, named[index], numbers[index], first if not index else None)
+                tasks.append(asyncio.create_task(row))
+                tasks[-1].add_done_callback(self._row_ended)
+                if len(tasks) % _BEGUN_TOGETHER == 0:
+                    await asyncio.sleep(0)
             return await asyncio.gather(*tasks)
         finally:
+            self.at_work.end(len(given) - len(tasks))
             for task in tasks:
                 task.cancel()
 
+    def _row_ended(self, _task: asyncio.Task[Any]) -> None:
+        self.at_work.end(1)
+        self._tell()
+
     async def _one(
-        self, given: _Given, convert: Callable[[Any], _Made], named: NamedRow | None, first: MustWait | None
+        self, given: _Given, convert: Callable[[Any], _Made], named: NamedRow | None, number: int, first: MustWait | None
     ) -> _Made | Raised:
         row_keys.current.set(named)
         tried = self._outages.begin()
-        self._begun += 1
         try:
             trying = AsyncRetrying(
                 stop=stop_after_attempt(self._retry.attempts),
                 wait=self._delay_s,
                 retry=retry_if_exception_type(_Passing),
-                sleep=asyncio.sleep,
+                sleep=self.at_work.sleep,
                 reraise=True,
             )
-            return await trying(self._try, given, convert, tried, first)
+            return await trying(self._try, number, given, convert, tried, first)
         except _Passing as exhausted:
             return await self._judged(tried, exhausted.error)
-        finally:
-            self._begun -= 1
-            self._tell()
 
-    async def _try(self, given: _Given, convert: Callable[[Any], _Made], tried: Tried, first: MustWait | None) -> _Made | Raised:
-        async with self._slots:
+    async def _try(
+        self, number: int, given: _Given, convert: Callable[[Any], _Made], tried: Tried, first: MustWait | None
+    ) -> _Made | Raised:
+        async with self._slots.slot(number):
             if self._pacing is not None:
                 await self._pacing.begin()
             self._outages.call(tried)
@@ -298,16 +314,16 @@ class Calls:
 
     async def _judged(self, tried: Tried, error: BaseException) -> Raised:
         """Return what the row failed with, when it is known that the service answers others."""
-        self._waiting += 1
+        self.at_work.judged += 1
         try:
             self._tell()
             while True:
-                verdict = self._outages.judge(tried, is_idle=self._waiting == self._begun)
+                verdict = self._outages.judge(tried, is_idle=self.at_work.is_idle)
                 if verdict is not Verdict.OPEN:
                     return self._as_judged(verdict, tried, error)
                 await self._news.wait()
         finally:
-            self._waiting -= 1
+            self.at_work.judged -= 1
 
     def _as_judged(self, verdict: Verdict, tried: Tried, error: BaseException) -> Raised:
         if verdict is Verdict.OUTAGE:
@@ -371,6 +387,6 @@ class Calls:
         )
 
     def _tell(self) -> None:
-        if self._waiting:
+        if self.at_work.judged:
             self._news.set()
             self._news = asyncio.Event()

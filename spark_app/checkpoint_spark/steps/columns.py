@@ -10,7 +10,7 @@ from checkpoint_formats.type_names import parse_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.steps import Step
-from checkpoint_spark.schema_cast import ValueMisfit, fit_array, incompatibility_of
+from checkpoint_spark.schema_cast import ValueMismatch, fit_array, incompatibility_of
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_steps import Row
 
@@ -25,7 +25,7 @@ def declared_by(step: Step | None) -> pa.Schema | None:
     if step is None or step.output is None:
         return None
     where = f"the output of step {step.label!r}"
-    return pa.schema([(name, parse_type(name, text, where)) for name, text in step.output.items()])
+    return pa.schema([(name, parse_type(name, text, where, nested=True)) for name, text in step.output.items()])
 
 
 def as_declared(rows: list[Row], step: Step) -> list[Row]:
@@ -42,22 +42,22 @@ def refuse_undeclared(rows: list[Row], step: Step, place: Place | None) -> None:
 
 
 def refuse_surplus(given: list[Row], step: Step | None, known: Sequence[str], place: Place | None) -> None:
-    """Refuse columns that are not among the known ones. ValueMisfit, with the first such row, if only some rows have one."""
+    """Refuse columns that are not among the known ones. ValueMismatch, with the first such row, if only some rows have one."""
     names = dict.fromkeys(name for row, _ in given for name in row)
     surplus = next((name for name in names if name not in known), None)
     if surplus is None:
         return
     label = step.label if step else "source"
     if step is not None and step.output is not None:
-        problem, way_out = f"its output does not declare (it declares {', '.join(known)})", "drop it in the step, or declare it"
+        problem, remedy = f"its output does not declare (it declares {', '.join(known)})", "drop it in the step, or declare it"
     else:
-        problem, way_out = f"the table does not have (it has {', '.join(known)})", "drop it in the step, or add it to the table"
+        problem, remedy = f"the table does not have (it has {', '.join(known)})", "drop it in the step, or add it to the table"
     rows = [surplus in row for row, _ in given]
-    raise _incompatibility(rows, given, place, f"step {label!r} gives column {surplus!r}", f", which {problem}; {way_out}")
+    raise _incompatibility(rows, given, place, f"step {label!r} gives column {surplus!r}", f", which {problem}; {remedy}")
 
 
 def refuse_left_out(given: list[Row], label: str, known: Sequence[str], place: Place | None) -> None:
-    """Refuse rows without one of the known columns. ValueMisfit, with the first such row, if only some rows lack it."""
+    """Refuse rows without one of the known columns. ValueMismatch, with the first such row, if only some rows lack it."""
     for name in known:
         rows = [name not in row for row, _ in given]
         if any(rows):
@@ -73,7 +73,7 @@ def refuse_left_out(given: list[Row], label: str, known: Sequence[str], place: P
 
 def _incompatibility(wrong: Sequence[bool], given: list[Row], place: Place | None, problem: str, why: str) -> NeedsChange:
     """Return what to raise where the columns of some rows are wrong: the first of them is named."""
-    family = NeedsChange if all(wrong) else ValueMisfit
+    family = NeedsChange if all(wrong) else ValueMismatch
     index = wrong.index(True)
     where = "" if place is None else f" in {place.of_given(index, given[index][1])}"
     return family(reasons.OUTPUT_SCHEMA_WRONG, f"{problem}{where}{why}")
@@ -85,7 +85,7 @@ def batch_as_declared(
     """Return a batch step's result with the columns and types that the step declares; those that it leaves out are NULL.
 
     `of_row` names a row of the result, for messages.
-    NeedsChange(OutputSchemaWrong) for a column that it does not declare; ValueMisfit for a value that does not fit.
+    NeedsChange(OutputSchemaWrong) for a column that it does not declare; ValueMismatch for a value that does not fit.
     """
     surplus = next((name for name in batch.schema.names if name not in declared.names), None)
     if surplus is not None:
@@ -102,7 +102,7 @@ def batch_as_declared(
                 raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, f"step {label!r} gives the column {field.name!r} more than once")
             arrays.append(fit_array(batch.column(found[0]), field.type) if found else pa.nulls(batch.num_rows, field.type))
         except pa.ArrowException as error:
-            raise ValueMisfit(
+            raise ValueMismatch(
                 reasons.OUTPUT_SCHEMA_WRONG,
                 f"step {label!r}: column {field.name!r} needs values of type {field.type}"
                 f"{incompatibility_of(batch.column(found[0]), field.type, of_row)}: {error}; correct the step, or what it "

@@ -17,19 +17,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from checkpoint_formats.row_addresses import asks_for_addresses, without_addresses
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.steps import Step
 from checkpoint_spark.advising import CallCounts
 from checkpoint_spark.begun import Begun, tell_nobody
 from checkpoint_spark.new_table_types import TypesByName
-from checkpoint_spark.schema_cast import ValueMisfit, fit
+from checkpoint_spark.schema_cast import ValueMismatch, fit
 from checkpoint_spark.steps.arrow_rows import to_arrow
 from checkpoint_spark.steps.batch_steps import call_on_batch
 from checkpoint_spark.steps.calls import Calls, Surroundings
 from checkpoint_spark.steps.columns import as_declared, batch_as_declared, declared_by, declared_output, refuse_undeclared
 from checkpoint_spark.steps.failures import Raised, StepFailed
 from checkpoint_spark.steps.loading import load
+from checkpoint_spark.steps.one_for_each import of_these, one_for_each, only_these
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_errors import END_TASK, OnRowError, Part
 from checkpoint_spark.steps.row_steps import Row, call_on_rows, rows_as_python
@@ -135,9 +137,16 @@ class Pipeline:
         for _, calls in self._steps:
             calls.stop()
 
-    def start(self) -> None:
+    def start(self, tell_few: Callable[[], None] = lambda: None) -> None:
+        """Take calls. `tell_few` is called, from any thread, when `has_few` may have become true."""
         for _, calls in self._steps:
-            calls.start()
+            calls.start(tell_few)
+
+    @property
+    def has_few(self) -> bool:
+        """Whether few rows are being called because others wait for their next try."""
+        of_steps = [calls.at_work for _, calls in self._steps if calls.waits]
+        return any(rows.has_delayed for rows in of_steps) and all(rows.has_few for rows in of_steps)
 
     def lead(
         self,
@@ -250,13 +259,27 @@ class _BatchWork:
             for step, _ in leading:
                 self._note_declared(step)
         given = self._through(self.steps[len(leading) :], part.rows, leading[-1][0] if leading else None)
+        last = self.steps[-1][0] if self.steps else None
+        if self.schema is not None and asks_for_addresses(self.schema):
+            return self._numbered(part, given, last, self.schema)
         if len(given) == 0:
             return None
-        last = self.steps[-1][0] if self.steps else None
         made = to_arrow(given, self.schema, last, self._named, self.optional, self.types, is_last=True)
         if made.num_rows == 0 or self.schema is None:
             return made if made.num_rows else None
         return fit(made, self.schema, self._namer(last, self.source_rows))
+
+    def _numbered(
+        self, part: Part, given: pa.RecordBatch | list[Row], last: Step | None, schema: pa.Schema
+    ) -> pa.RecordBatch | None:
+        """Fit what is for rows that the table has: each with the number of the row in the batch that it was made of."""
+        values = without_addresses(schema)
+        numbers = one_for_each(part, len(given), last, self.place, self.source_rows)
+        if not len(numbers):
+            return None
+        made = to_arrow(only_these(given, values, last), values, last, self._named, self.optional, self.types, is_last=True)
+        made = fit(of_these(made, values, last), values, self._namer(last, self.source_rows))
+        return pa.RecordBatch.from_arrays([*made.columns, pa.array(numbers, pa.uint64())], schema=schema)
 
     def _namer(self, step: Step | None, rows: int) -> Callable[[int], str] | None:
         """Return what names a row that a step has made of so many, for messages."""
@@ -308,7 +331,7 @@ class _BatchWork:
 
     def _row_failed(self, step: Step, error: BaseException, index: int, number: int | None) -> None:
         """Return where the steps go on without the source row: nothing is kept of it."""
-        if isinstance(error, CheckpointError) and not isinstance(error, ValueMisfit):
+        if isinstance(error, CheckpointError) and not isinstance(error, ValueMismatch):
             raise error  # a step may say itself what is to be done
         self._tell(number, StepFailed(step, error, lambda: self.place.of_given(index, number)))
 
@@ -323,7 +346,7 @@ class _BatchWork:
         try:
             refuse_undeclared(rows, step, self._named)
         except NeedsChange as incompatibility:
-            if rows[0][1] is None or (rows[0][1] != rows[-1][1] and not isinstance(incompatibility, ValueMisfit)):
+            if rows[0][1] is None or (rows[0][1] != rows[-1][1] and not isinstance(incompatibility, ValueMismatch)):
                 raise
             rows = list(self._without_undeclared(rows, step))
         return as_declared(rows, step)
@@ -347,7 +370,7 @@ class _BatchWork:
             if declared is not None:
                 made = batch_as_declared(made, declared, step.label, self._namer(step, batch.num_rows))
         except BaseException as error:
-            if isinstance(error, CheckpointError) and not isinstance(error, ValueMisfit):
+            if isinstance(error, CheckpointError) and not isinstance(error, ValueMismatch):
                 raise  # a step may say itself what is to be done; or its columns are wrong, in all rows
             raise StepFailed(step, error, lambda: self.place.of_rows(batch.num_rows)) from None
         if self.types is not None and declared is None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.records import MAX_TRACEBACK_LENGTH
-from checkpoint_spark.said import masked
+from checkpoint_spark.log_text import masked
 from checkpoint_spark.steps.failures import words_of
 
 _FRAMES: Final = 20

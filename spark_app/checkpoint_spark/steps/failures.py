@@ -11,7 +11,7 @@ from typing import NoReturn
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.steps import Step
-from checkpoint_spark.said import masked
+from checkpoint_spark.log_text import masked
 
 
 class StepFailed(Exception):

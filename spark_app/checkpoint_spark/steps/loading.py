@@ -15,7 +15,7 @@ from typing import Any, Final
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.steps import Step
-from checkpoint_spark.said import sayable
+from checkpoint_spark.log_text import loggable
 from checkpoint_spark.steps import event_loop
 from checkpoint_spark.steps.failures import cause_of
 from checkpoint_spark.steps.waiting import awaited, is_async
@@ -67,7 +67,7 @@ def closing_steps() -> Iterator[None]:
                     event_loop.submit(awaited(closing)).result(_CLOSE_S)
             except BaseException as error:  # user code: see code_failed
                 why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                sys.stderr.write(f"{sayable(f'step {label!r}: close() raised {why}')}\n")
+                sys.stderr.write(f"{loggable(f'step {label!r}: close() raised {why}')}\n")
 
 
 def _make(step: Step) -> Loaded:

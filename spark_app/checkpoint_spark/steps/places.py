@@ -57,6 +57,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceOfGroup(Place):
+    """All rows of one key, which `name` tells."""
+
+    name: str = field(kw_only=True)
+
+    def of_row(self, row: int) -> str:
+        return f"row {row} of {self.name}"
+
+    def of_rows(self, count: int) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
 class PartPlace(Place):
     """Where the rows of a batch lie from the row `first` on."""
 

@@ -6,6 +6,7 @@ Additive up, multiplicative down, as TCP shares a line: tasks that know nothing 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,14 +15,20 @@ from aiolimiter import AsyncLimiter
 
 from checkpoint_protocol.steps import RateLimit
 
-#: Where more of a second's calls than this were refused. A few are, of any busy service; they are tried again.
+#: Where more calls than this part were refused, and more than come together by chance where it is this part: so many standard
+#: deviations. A few are, of any busy service; they are tried again.
 _MANY: Final = 0.1
+_DEVIATIONS: Final = 2.0
 _DOWN: Final = 0.7
-_UP: Final = 0.05
+_UP_A_SECOND: Final = 0.05
 _LEAST_SHARE: Final = 0.01
+#: Judged at this distance, and of no fewer calls.
 _STEP_S: Final = 1.0
-#: So many seconds' worth of calls may begin at once: timers are not finer.
-_BURST_S: Final = 0.05
+_LEAST_CALLS: Final = 10
+#: So many seconds' worth of calls may begin at once, and no fewer than so many calls: what a process that was held up, or a timer
+#: that is late, makes up for. Of a limiter that lets one begin at a time, each such moment would be lost.
+_BURST_S: Final = 0.1
+_LEAST_BURST: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -49,7 +56,7 @@ class Pacing:
         async with self._turn:
             self._adapt()
             if self._limiter is None:
-                burst = max(1.0, self.calls_per_s * _BURST_S)
+                burst = max(_LEAST_BURST, self.calls_per_s * _BURST_S)
                 self._limiter = AsyncLimiter(burst, burst / self.calls_per_s)
             await self._limiter.acquire()
             self._begun += 1
@@ -62,14 +69,20 @@ class Pacing:
         now_s = self.clock()
         if self._since_s is None:
             self._since_s = now_s
-        if now_s - self._since_s < _STEP_S or not self._begun:
+        passed_s = now_s - self._since_s
+        if passed_s < _STEP_S or self._begun < _LEAST_CALLS:
             return
-        if self._refused > self._begun * _MANY:
+        if self._refused > most_by_chance(self._begun):
             self._use(max(_LEAST_SHARE, self.share * _DOWN))
         else:
-            self._use(min(1.0, self.share + _UP))
+            self._use(min(1.0, self.share + _UP_A_SECOND * passed_s))
         self._since_s, self._begun, self._refused = now_s, 0, 0
 
     def _use(self, share: float) -> None:
         if share != self.share:
             self.share, self._limiter = share, None
+
+
+def most_by_chance(calls: int) -> float:
+    """Return up to how many of so many calls a service may refuse that is asked no more than it can take."""
+    return _MANY * calls + _DEVIATIONS * math.sqrt(_MANY * (1 - _MANY) * calls)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.schema_cast import ValueMisfit
+from checkpoint_spark.schema_cast import ValueMismatch
 from checkpoint_spark.steps.failures import StepFailed, WrongResult
 from checkpoint_spark.steps.row_errors import Finish, Part
 
@@ -60,7 +60,7 @@ class RowIsolation:
                     failure.end_task()
                 step, error = failure.step.label, failure.error
             except NeedsChange as incompatibility:
-                affects_all_rows = part is whole and len(part.numbers) > 1 and not isinstance(incompatibility, ValueMisfit)
+                affects_all_rows = part is whole and len(part.numbers) > 1 and not isinstance(incompatibility, ValueMismatch)
                 if incompatibility.reason != reasons.OUTPUT_SCHEMA_WRONG or affects_all_rows:
                     raise
                 step, error = OUTPUT, incompatibility

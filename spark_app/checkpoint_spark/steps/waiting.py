@@ -8,7 +8,7 @@ from typing import Any
 
 
 class MustWait(Exception):
-    """Raised where a result is looked at: it has to be awaited first."""
+    """Raised where a result is used: it has to be awaited first."""
 
     def __init__(self, result: Any) -> None:
         super().__init__()

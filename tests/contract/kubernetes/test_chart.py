@@ -50,6 +50,7 @@ EVERYTHING: Final[Object] = {
     "logLevel": "debug",
     "clusterName": "prod",
     "commitWorkers": 4,
+    "verify": "Footers",
     "resyncSeconds": 60,
     "watch": {"namespaces": ["team-a", "team-b"]},
     "workloads": {
@@ -304,18 +305,41 @@ def test_storage_of_drivers_arrives_unharmed_and_catalogs_do_not(home: Path) -> 
 
 def test_each_namespace_gets_the_storage_that_is_granted_to_it(home: Path) -> None:
     entries = [
-        {"prefix": "s3://lake/a/", "credentials": "ambient", "namespaces": ["team-a"]},
+        {"prefix": "s3://lake/a/", "credentials": "ambient", "namespaces": ["team-a"], "overwrites": True},
         {"prefix": "s3://lake/common/", "credentials": "ambient", "namespaces": ["team-*"]},
     ]
     values = {"watch": {"namespaces": ["team-a", "team-b", "steam-b"]}, "workloads": {"storage": entries}}
 
     got = {
-        item["metadata"]["namespace"]: [one["prefix"] for one in json.loads(item["stringData"]["storage.json"])["storage"]]
+        item["metadata"]["namespace"]: json.loads(item["stringData"]["storage.json"])["storage"]
         for item in of_kind(render(home, values), "Secret")
         if item["metadata"]["name"] == "checkpointed-write-storage"
     }
 
-    assert got == {"team-a": ["s3://lake/a/", "s3://lake/common/"], "team-b": ["s3://lake/common/"], "steam-b": []}
+    # Without what says whose they are, and for what: drivers only stage.
+    own, common = ({"prefix": f"s3://lake/{name}/", "credentials": "ambient"} for name in ("a", "common"))
+    assert got == {"team-a": [own, common], "team-b": [common], "steam-b": []}
+
+
+def test_each_namespace_gets_the_kafka_clusters_that_are_granted_to_it(home: Path) -> None:
+    signed_in = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "username": "u", "password": {"env": "PASSWORD"}}
+    entries = [
+        {"bootstrap_servers": ["a:9093"], "namespaces": ["team-a"], **signed_in},
+        {"bootstrap_servers": ["b:9093"], "namespaces": ["team-*"], "security_protocol": "SSL", "ca_file": "/ca.crt"},
+    ]
+    values = {"watch": {"namespaces": ["team-a", "team-b"]}, "workloads": {"kafka": entries}}
+
+    got = {
+        item["metadata"]["namespace"]: validate_model(StorageSettings, json.loads(item["stringData"]["storage.json"])).kafka
+        for item in of_kind(render(home, values), "Secret")
+        if item["metadata"]["name"] == "checkpointed-write-storage"
+    }
+
+    assert {name: [entry.bootstrap_servers for entry in kafka] for name, kafka in got.items()} == {
+        "team-a": [("a:9093",), ("b:9093",)],
+        "team-b": [("b:9093",)],
+    }
+    assert got["team-a"][0].username == "u"
 
 
 def test_every_value_arrives(home: Path) -> None:
@@ -343,6 +367,7 @@ def test_every_value_arrives(home: Path) -> None:
     assert read.workloads.service_account_name == "driver"
     assert read.workloads.storage_secret_name == "made-elsewhere"
     assert (read.commit_workers, read.resync_seconds, read.log_level, read.cluster_name) == (4, 60, "debug", "prod")
+    assert read.verify == "Footers"
     for namespace in ("team-a", "team-b"):
         (account,) = [
             item

@@ -69,7 +69,7 @@ def test_each_that_does_not_answer_is_told_with_its_reason_and_keeps_none_of_the
         ),
     )
 
-    checked = {what: trouble and (trouble.reason, trouble.message) for what, trouble in check_settings(settings)}
+    checked = {what: error and (error.reason, error.message) for what, error in check_settings(settings)}
 
     assert {what: told and told[0] for what, told in checked.items()} == {
         "catalog down": reasons.CATALOG_UNAVAILABLE,

@@ -14,10 +14,11 @@ import yaml
 from kubernetes import client, config
 
 from checkpoint_operator.crd import GROUP, PLURAL, VERSION
-from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, Status
+from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, EpochStatus, Status
 from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed
+from tests.support.corrected_manifests import CORRECTIONS, Correction
 from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, manifest
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -109,6 +110,17 @@ def test_a_manifest_that_the_models_refuse_is_refused(api: Api, changes: dict[st
     assert refused.value.status in (400, 422)
 
 
+@pytest.mark.parametrize(
+    "correction", [each for each in CORRECTIONS if each.cluster_says], ids=lambda correction: correction.says[:60]
+)
+def test_a_manifest_that_is_corrected_as_the_refusal_says_is_taken(api: Api, correction: Correction) -> None:
+    with pytest.raises(Refused, match=re.escape(correction.cluster_says or "")):
+        create(api, manifest(**correction.refused))
+
+    for corrected in correction.corrected():
+        create(api, corrected)
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_examples_are_taken(api: Api, path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -122,7 +134,7 @@ def test_the_examples_are_taken(api: Api, path: Path) -> None:
         ({"metadata__name": "a" * 46}, "the name may have 45 characters at most"),
         (
             {"spec__source__files": ...},
-            "spec.source: Invalid value: exactly one of files, iceberg, lance, spark, program and union is expected",
+            "spec.source: Invalid value: exactly one of files, iceberg, lance, kafka, spark, program and union is expected",
         ),
         ({"spec__sink": {}}, "spec.sink: Invalid value: exactly one of iceberg, lance and none is expected"),
         ({"spec__sink__mode": "Merge"}, 'spec.sink.mode: Unsupported value: "Merge": supported values: "Append"'),
@@ -130,6 +142,10 @@ def test_the_examples_are_taken(api: Api, path: Path) -> None:
         ({"spec__sparkConf": {"x": ""}}, "spec.sparkConf: Invalid value: properties of Spark start with 'spark.'"),
         ({"spec__source__files__splitSize": "0"}, "spec.source.files.splitSize: Invalid value: more than 0 is expected"),
         ({"spec__checkpoint__interval": "0s"}, "more than 0s is expected, e.g. 90s, 500ms or 5m"),
+        (
+            {"spec__source": {"program": {"call": "jobs:main", "stream": {}}}},
+            "spec.source.program: Invalid value: a stream is run on one machine so far, by checkpointed-write run",
+        ),
         ({"spec__backoffLimt": 3}, 'unknown field "spec.backoffLimt"'),
     ],
 )
@@ -162,6 +178,8 @@ def test_what_a_write_is_cannot_be_changed(api: Api, write: dict[str, Any], chan
 
     with pytest.raises(Refused, match="cannot be changed: it is what this write is; give a new write a new name"):
         replace(api, manifest(**changes))
+
+    create(api, manifest(**changes, metadata__name="another"))
 
 
 @pytest.mark.parametrize("status", [Status(), Status(rows_sealed=0, epoch=1)], ids=["no status", "nothing sealed"])
@@ -264,6 +282,7 @@ def full_status() -> Status:
         write_uid="0b8c3f6e-8d0a-4c55-9f3e-0a4a7e1d2c3b",
         phase="Committed",
         epoch=1,
+        stage="merge-9223372036854775807",
         started_at=MOMENT,
         attempt=5,
         progress="336k/336k",
@@ -282,6 +301,7 @@ def full_status() -> Status:
         message="the commit was seen in the table",
         attempts=attempts,
         commit=commit,
+        epochs=(EpochStatus(number=1, committed_at=MOMENT, id="9223372036854775807", rows=336_776),),
         failed_before=2,
         failed_before_generation=3,
         conditions=conditions,

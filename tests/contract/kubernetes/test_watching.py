@@ -88,9 +88,12 @@ class World:
         metadata = {"name": name, "namespace": namespace}
         self._apply({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": SPEC})
 
-    def create_deep(self, namespace: str, name: str, within: str, depth: int = 3000) -> None:
-        """Create a write with a value that is nested as deep. As text: to write it is to run into the same recursion."""
-        nested = '{"a":' * depth + "1" + "}" * depth if within == "template" else "[" * depth + "]" * depth
+    def create_hostile(self, namespace: str, name: str, within: str, depth: int = 3000, values: int = 400_000) -> None:
+        """Create a write with a value that is nested as deep, or a list of so many. As text: to write it takes as much."""
+        if within == "a list":
+            nested = "[" + "{}," * (values - 1) + "{}]"
+        else:
+            nested = '{"a":' * depth + "1" + "}" * depth if within == "template" else "[" * depth + "]" * depth
         steps = [{"call": "steps:double", "arguments": {"it": "NESTED"}}]
         spec = {**SPEC, "driver": {"template": {"spec": "NESTED"}}} if within == "template" else {**SPEC, "steps": steps}
         metadata = {"name": name, "namespace": namespace}
@@ -171,6 +174,8 @@ def controller_of(api: KubernetesApi, cache: Cache) -> Controller:
         open_store=refuse,
         open_sink=refuse,
         open_source=refuse,
+        storage_of=refuse,
+        open_news=refuse,
         code_source=refuse,  # type: ignore[arg-type]
         instance="operator-0",
     )
@@ -234,13 +239,20 @@ def test_a_namespace_that_is_refused_is_no_dead_watch_for_the_resync(world: Worl
         now[0] += DEAD_AFTER_S
 
 
-@pytest.mark.parametrize("within", ["arguments", "template"])
-def test_an_object_that_is_nested_too_deep_is_refused_alone_and_the_others_are_reconciled(
-    world: World, watching: Watching, caplog: pytest.LogCaptureFixture, within: str
+@pytest.mark.parametrize(
+    ("within", "told"),
+    [
+        ("arguments", "nested more than 32 deep"),
+        ("template", "nested more than 32 deep"),
+        ("a list", "has more than 50,000 values"),
+    ],
+)
+def test_an_object_that_is_nested_too_deep_or_has_too_many_values_is_refused_alone_and_the_others_are_reconciled(
+    world: World, watching: Watching, caplog: pytest.LogCaptureFixture, within: str, told: str
 ) -> None:
     as_administrator = world.as_administrator()
     controller = controller_of(as_administrator, watching.cache)
-    world.create_deep(ONE, "deep", within)
+    world.create_hostile(ONE, "deep", within)
     world.apply(OTHER, "beside")
     until(lambda: watching.knows(ONE, "deep") and watching.knows(OTHER, "beside"))
 
@@ -249,15 +261,17 @@ def test_an_object_that_is_nested_too_deep_is_refused_alone_and_the_others_are_r
         body = as_administrator.get_write(namespace, name)
         assert body is not None
         assert body["status"]["reason"] == reason
-    assert "nested more than 32 deep" in str((watching.cache.write(WriteName(ONE, "deep")) or {}).get("status"))
+    assert told in str((watching.cache.write(WriteName(ONE, "deep")) or {}).get("status"))
+    if within == "a list":
+        assert (watching.cache.write(WriteName(ONE, "deep")) or {})["spec"] is None
 
     assert {body["metadata"]["name"] for body in as_administrator.list_writes(None)} == {"deep", "beside"}
     from_the_list = Watching((ONE, OTHER))
     until(lambda: from_the_list.knows(ONE, "deep") and from_the_list.knows(OTHER, "beside"))
     from_the_list.stop()
     # What a watch of metadata alone would have to read.
-    told = world.server.kubectl("get", "checkpointedwrite", "deep", "-n", ONE, "-o=json", "--show-managed-fields")
-    assert (told.count('"f:a"') == 3000) == (within == "template")
+    shown = world.server.kubectl("get", "checkpointedwrite", "deep", "-n", ONE, "-o=json", "--show-managed-fields")
+    assert (shown.count('"f:a"') == 3000) == (within == "template")
     world.server.kubectl("delete", "checkpointedwrite", "deep", "-n", ONE, "--wait=true")
     until(lambda: not watching.knows(ONE, "deep"))
     world.apply(ONE, "after")

@@ -9,16 +9,16 @@ from typing import Any
 
 from checkpoint_operator.commit import lance
 from checkpoint_operator.commit.iceberg import IcebergState
-from checkpoint_operator.commit.lance import LanceState
+from checkpoint_operator.commit.lance_port import LanceState
 from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Landed, Refused, RequestOutcome, TryLater
 from checkpoint_operator.commit.results import Results, gather
-from checkpoint_operator.core.actions import Stall
+from checkpoint_operator.core.actions import BeginStage, Stall
 from checkpoint_operator.reconcile import Reconciler
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token, new_uid
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, LanceBase
-from tests.simulation.iceberg_table import IcebergPort
+from checkpoint_protocol.records import ClaimRecord, LanceBase, OverwriteAll
+from tests.simulation.iceberg_port import IcebergPort
 from tests.simulation.lance_table import SimulatedLance
 
 
@@ -103,15 +103,15 @@ def load_after_the_claim(
     table: Any, ledger: Ledger, results: Results, pause: Callable[[float], None] = time.sleep
 ) -> CommitOutcome:
     try:
-        return _LoadAfterTheClaim(table, ledger, results.change, [], pause).commit()
+        return _LoadAfterTheClaim(table, ledger, results.change, [], table.append, pause).commit()
     except Retryable as error:
         return TryLater(error.reason, error.message)
 
 
-class MarkBeforeCommit(Reconciler):
+class RecordBeforeCommit(Reconciler):
     """Notes that the commit was made, and then makes it."""
 
-    def _commit(self, ledger: Ledger, attempt: int) -> Stall | None:
+    def _commit(self, ledger: Ledger, attempt: int) -> Stall | BeginStage | None:
         results = gather(ledger, attempt)
         self._put_commit(ledger, results, None, ledger.key.snapshot_id)
         return super()._commit(ledger, attempt)
@@ -152,7 +152,8 @@ class RebasesByItself(_IcebergWrapper):
         for _ in range(4):
             if not isinstance(outcome, Refused):
                 break
-            outcome = table.request_swap(table.metadata, key, paths, snapshot_id=10_000 + len(table.versions))
+            overwrites, snapshot_id = isinstance(change.operation, OverwriteAll), 10_000 + len(table.versions)
+            outcome = table.request_swap(table.metadata, key, paths, snapshot_id, overwrites=overwrites)
         return outcome
 
 

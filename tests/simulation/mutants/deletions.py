@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from checkpoint_operator.commit.iceberg import IcebergState
-from checkpoint_operator.commit.lance import LanceState
+from checkpoint_operator.commit.lance_port import LanceState
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitBlocked, Committed
 from checkpoint_operator.deletion import DeletionOutcome, delete_write
 from checkpoint_protocol import writes
@@ -67,7 +67,7 @@ class _ClaimsAsListed(_StoreWrapper):
 
 def claims_before_the_note(store: ObjectStore, uid: str, sink: Any, **ports: Any) -> DeletionOutcome:
     """Looks whether anybody has claimed, and notes the deletion then."""
-    epochs = writes.list_epochs(store, uid)
+    epochs = range(1, writes.last_epoch(store, uid) + 1)
     seen = _AsItWas(store, [EpochLayout(EpochKey(uid, epoch)).claim(0) for epoch in epochs])
     return delete_write(seen, uid, sink, **ports)
 
@@ -119,7 +119,7 @@ def block_unseen(table: Any, ledger: Ledger, pause: Callable[[float], None]) -> 
     return CommitBlocked(claim.base.table_uuid)
 
 
-class WithoutMisfit(_IcebergWrapper):
+class WithoutIncompatibilityCheck(_IcebergWrapper):
     """The second net is gone: nothing looks whether the staged files are still there."""
 
     def find_incompatibility(self, state: IcebergState, targets: Any, files: Any) -> Any:

@@ -5,12 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tests.simulation.faults import ANYTHING, COMMITS, DELETIONS, INPUTS, ROW_ERRORS, TASKS, Focus
-from tests.simulation.mutants import bundles, commits, deletions, failures, seals
+from tests.simulation.faults import (
+    ANYTHING,
+    BRANCHES,
+    COMMITS,
+    DELETIONS,
+    INPUTS,
+    MOVED_UPSERTS,
+    NEW_KEYS,
+    OVERWRITES,
+    OVERWRITES_WHERE,
+    ROW_ERRORS,
+    TASKS,
+    TRIGGERS,
+    UPSERTS,
+    Focus,
+)
+from tests.simulation.mutants import bundles, commits, deletions, epochs, failures, merges, seals
 from tests.simulation.parts import Parts
 from tests.simulation.world import Format
 
 _DOUBLED_OR_LOST: Final = "is in the table"
+_TWICE: Final = "was committed 2 times"
 _NEVER_ENDS: Final = "did not finish"
 _LANDS_AFTERWARDS: Final = "landed after"
 _NEVER_COMMITTED: Final = "never committed"
@@ -29,12 +45,26 @@ class Mutant:
 
 
 MUTANTS: Final = (
-    Mutant("look, then append, without a fence", "lance", Parts(table_port=commits.WithoutFence), COMMITS),
+    Mutant("load, then append, without a fence", "lance", Parts(table_port=commits.WithoutFence), COMMITS),
     Mutant("one fence for several appends", "lance", Parts(table_port=commits.FencedOnce), COMMITS),
     Mutant("look after the claim", "lance", Parts(commit_to_lance=commits.load_after_the_claim), COMMITS),
-    Mutant("mark before the commit, Iceberg", "iceberg", Parts(reconciler=commits.MarkBeforeCommit), COMMITS),
-    Mutant("mark before the commit, Lance", "lance", Parts(reconciler=commits.MarkBeforeCommit), COMMITS),
+    Mutant("commit record before the commit, Iceberg", "iceberg", Parts(reconciler=commits.RecordBeforeCommit), COMMITS),
+    Mutant("commit record before the commit, Lance", "lance", Parts(reconciler=commits.RecordBeforeCommit), COMMITS),
     Mutant("the library rebases and commits again", "iceberg", Parts(table_port=commits.RebasesByItself), COMMITS),
+    Mutant(
+        "the library commits an overwrite again, over what others have put since",
+        "iceberg",
+        Parts(table_port=commits.RebasesByItself),
+        OVERWRITES,
+        _TWICE,
+    ),
+    Mutant(
+        "the library commits to a branch again, as it is by now",
+        "iceberg",
+        Parts(table_port=commits.RebasesByItself),
+        BRANCHES,
+        _TWICE,
+    ),
     Mutant("key made of the write's name", "iceberg", Parts(table_port=commits.KeyedByName)),
     Mutant("key made of the process", "iceberg", Parts(table_port=commits.KeyedByProcess), COMMITS),
     Mutant("one key for all epochs", "iceberg", Parts(table_port=commits.KeyedByWrite)),
@@ -107,8 +137,24 @@ MUTANTS: Final = (
         Parts(runner_ledger=failures.QuarantinesApart, driver_ledger=failures.QuarantinesApart),
         ROW_ERRORS,
     ),
-    Mutant("live seals say what failed", "lance", Parts(driver_ledger=failures.RetriesWhatLiveSealsSay), ROW_ERRORS),
-    Mutant("what was made good is tried again", "iceberg", Parts(driver_ledger=failures.RetriesWhatWasMadeGood), ROW_ERRORS),
+    Mutant("live seals say what failed", "lance", Parts(runner_ledger=failures.RetriesWhatLiveSealsSay), ROW_ERRORS),
+    Mutant("what was made good is tried again", "iceberg", Parts(runner_ledger=failures.RetriesWhatWasMadeGood), ROW_ERRORS),
+    Mutant("an epoch goes by the index of an earlier one", "iceberg", Parts(store_port=epochs.GoesByAnEarlierIndex), TRIGGERS),
+    Mutant("a watermark says what is new", "iceberg", Parts(budget=epochs.TakesTheNewestByName), TRIGGERS),
+    Mutant(
+        "an epoch begins beside the one at work",
+        "iceberg",
+        Parts(reconciler=epochs.BeginsBesideTheOneAtWork),
+        TRIGGERS,
+        "out of order",
+    ),
+    Mutant(
+        "commit record before the commit, in epochs by a trigger",
+        "lance",
+        Parts(reconciler=commits.RecordBeforeCommit),
+        TRIGGERS,
+    ),
+    Mutant("one key for all epochs by a trigger", "iceberg", Parts(table_port=commits.KeyedByWrite), TRIGGERS),
     Mutant(
         "bundles are believed, of a driver that bundles what losers tell",
         "iceberg",
@@ -162,13 +208,26 @@ MUTANTS: Final = (
         ),
         TASKS,
     ),
+    Mutant("the library rebases an upsert", "iceberg", Parts(table_port=merges.RebasesWithItsMerges), MOVED_UPSERTS),
+    Mutant(
+        "a table that has moved since its merge is upserted into, Iceberg",
+        "iceberg",
+        Parts(upsert_iceberg=merges.MergesOnce, table_port=merges.WithoutConflicts),
+        UPSERTS,
+    ),
+    Mutant("what a merge goes on from is forgotten", "iceberg", Parts(table_port=merges.LatestMergeOnly), UPSERTS),
+    Mutant("an upsert without a fence", "lance", Parts(table_port=merges.WithoutFenceFirst), NEW_KEYS, _TWICE),
+    Mutant("a fragment that no merge has read is taken for one", "lance", Parts(upsert_lance=merges.MergedByPath), UPSERTS),
+    Mutant(
+        "an overwrite of a part without a fence", "lance", Parts(table_port=merges.WithoutFenceFirst), OVERWRITES_WHERE, _TWICE
+    ),
     Mutant("data files are overwritten", "iceberg", Parts(stager=seals.NamesWithoutToken), TASKS),
     *(
         Mutant(f"{name}, Iceberg, and nothing looks for the files", "iceberg", parts, DELETIONS, _LANDS_AFTERWARDS)
         for name, parts in (
-            (_CLAIMS_FIRST, Parts(delete=deletions.claims_before_the_note, table_port=deletions.WithoutMisfit)),
-            (_CLAIMS_LISTED, Parts(delete=deletions.claims_as_listed, table_port=deletions.WithoutMisfit)),
-            (_ASKED_FIRST, Parts(runner_ledger=deletions.AsksBeforeItsClaim, table_port=deletions.WithoutMisfit)),
+            (_CLAIMS_FIRST, Parts(delete=deletions.claims_before_the_note, table_port=deletions.WithoutIncompatibilityCheck)),
+            (_CLAIMS_LISTED, Parts(delete=deletions.claims_as_listed, table_port=deletions.WithoutIncompatibilityCheck)),
+            (_ASKED_FIRST, Parts(runner_ledger=deletions.AsksBeforeItsClaim, table_port=deletions.WithoutIncompatibilityCheck)),
         )
     ),
     Mutant(f"{_CLAIMS_FIRST}, Lance", "lance", Parts(delete=deletions.claims_before_the_note), DELETIONS, _LANDS_AFTERWARDS),

@@ -16,7 +16,7 @@ from tests.simulation.deaths import DULL, Death, live, new_world
 from tests.simulation.faults import TASKS
 from tests.simulation.mutants.bundles import BundlesAgain, BundlesOfLosers
 from tests.simulation.mutants.caught import MOST_EXAMPLES, harms, hunt
-from tests.simulation.mutants.commits import MarkBeforeCommit
+from tests.simulation.mutants.commits import RecordBeforeCommit
 from tests.simulation.mutants.registry import MUTANTS, Mutant
 from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.world import FORMATS, Format
@@ -47,7 +47,7 @@ def test_a_driver_whose_bundles_are_wrong_harms_nothing(format: Format, bundler:
 
 
 def test_a_death_at_each_effect_shows_a_mark_before_the_commit() -> None:
-    parts = Parts(reconciler=MarkBeforeCommit)
+    parts = Parts(reconciler=RecordBeforeCommit)
     clean, job = new_world("iceberg", [2], parts)
     effects = live(clean, job)
     clean.scheduler.close()

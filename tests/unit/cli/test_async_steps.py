@@ -67,6 +67,9 @@ def test_an_async_init_is_refused_by_validate_and_by_a_driver(tmp_path: Path, mo
     with pytest.raises(NeedsChange, match="making Work raised TypeError"), pytest.warns(RuntimeWarning, match="never awaited"):
         Pipeline(spec.steps)
 
+    (tmp_path / f"{module}_2.py").write_text(ASYNC["a setup"][1])
+    assert checked(tmp_path, {"call": f"{module}_2:Work", "input": "row"})[1] == []
+
 
 @pytest.mark.parametrize("text", ["async def work(row, *, model): ...", "class Work:\n    async def __call__(self): ..."])
 def test_arguments_of_async_code_are_checked_like_others(tmp_path: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -64,6 +65,29 @@ def test_what_one_machine_cannot_do_exits_with_2(tmp_path: Path, command: str, m
     file.write_text(yaml.safe_dump(manifest))
 
     assert run(tmp_path, command, str(file)).exit_code == exits.MANIFEST_WRONG
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"steps": [{"call": "s:f", "input": "row", "output": {"v": "list<flaot>"}}]}, "spec.steps.0.output.v"),
+        ({"source": {"files": {"format": "csv", "paths": ["in"], "types": {"day": "dat"}}}}, "spec.source.files.types.day"),
+    ],
+)
+def test_a_type_that_nobody_knows_exits_with_2_before_any_attempt_begins(
+    tmp_path: Path, more: dict[str, Any], place: str
+) -> None:
+    write = StoredWrite(tmp_path)
+    file = write.file
+    manifest = yaml.safe_load(file.read_text())
+    manifest["spec"] |= {"sink": {"none": {}}, **more}
+    file.write_text(yaml.safe_dump(manifest))
+
+    result = run(tmp_path, "run", str(file))
+
+    assert result.exit_code == exits.MANIFEST_WRONG, result.output
+    assert f"{place}: unknown type" in result.stderr
+    assert not list(write.uri.rglob("launch"))
 
 
 @pytest.mark.parametrize("command", ["run", "validate", "status"])
@@ -150,3 +174,41 @@ def test_yaml_that_is_nested_too_deep_exits_with_2_and_names_the_line(tmp_path: 
     assert result.exit_code == exits.MANIFEST_WRONG, result.output
     assert "it is nested more than 32 deep" in result.stderr
     assert f"line {len(deep.read_text().splitlines())}" in result.stderr
+
+
+def merges() -> str:
+    """Sixteen lines, each of which merges the one before ten times."""
+    lines = ["x0: &x0 {a: 1}"]
+    lines += [f"x{number}: &x{number} {{<<: [{', '.join([f'*x{number - 1}'] * 10)}]}}" for number in range(1, 16)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"a: {'9' * 5000}", "is no value here: Exceeds the limit"),
+        ("a: 2026-02-30", "'2026-02-30' is no value here: day"),
+        (merges(), "it merges too many values (<<)"),
+    ],
+    ids=["digits", "date", "merges"],
+)
+def test_yaml_that_python_has_no_value_for_is_a_wrong_manifest_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "write.yaml"
+    path.write_text(f"kind: CheckpointedWrite\n{text}\n")
+
+    result = CliRunner().invoke(main, ["validate", str(path)])
+
+    assert result.exit_code == 2
+    assert f"{path}: is not YAML: " in result.stderr
+    assert told in result.stderr
+    assert "line " in result.stderr
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_ordinary_merges_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "write.yaml"
+    path.write_text("x: &x {a: 1, b: 2}\ny: {<<: *x, b: 3}\n")
+
+    result = CliRunner().invoke(main, ["validate", str(path)])
+
+    assert "CheckpointedWrite are expected" in result.stderr

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.arrow_schema import encode_schema
+from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.cli.main import main
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.local.forgetting import Forgotten, forget
@@ -88,7 +88,7 @@ class Ground:
         return PyicebergTable(self.place.catalog, self.place.name, self.place.settings)
 
     def commit(self) -> None:
-        """All is sealed, claimed, in the table, and marked."""
+        """All is sealed, claimed, in the table, and recorded."""
         key = self.stored.ledger.key
         target = self.table.create(encode_schema(pa.schema([("id", pa.int64())])), self.stored.manifest.spec.sink)
         self.seal_all()
@@ -97,9 +97,9 @@ class Ground:
         assert state is not None
         self.claim(target.table_uuid)
         port.swap(state, key, appended(()))
-        mark = self.stored
-        mark.mark(key.snapshot_id)
-        # The mark names the table as a run would have.
+        stored = self.stored
+        stored.record_commit(key.snapshot_id)
+        # The commit record names the table as a run would have.
         path = self.folder / "checkpoints" / layout.EpochLayout(key).commit_record
         path.write_text(path.read_text().replace("the-table", target.table_uuid))
 
@@ -162,6 +162,18 @@ def test_a_committed_write_whose_table_was_dropped_is_said_with_the_way_out(comm
     assert f"checkpointed-write forget {ground.file}" in result.stderr
 
 
+def test_validate_finds_that_the_table_is_gone_with_the_rows_before_also_where_one_would_be_made(ground: Ground) -> None:
+    ground.commit()
+    ground.drop()
+    ground.document["spec"]["runNonce"] = "2"
+
+    result = ground.call("validate")
+
+    assert result.exit_code == 2, result.output
+    assert "spec.sink.iceberg.table" in result.output
+    assert "is gone, and with it what earlier epochs of the write had committed (epoch 1:" in result.output
+
+
 @pytest.mark.parametrize("command", ["run", "status"])
 def test_a_committed_write_whose_table_was_made_again_is_said(command: str, ground: Ground) -> None:
     ground.commit()
@@ -199,7 +211,7 @@ def test_a_catalog_that_does_not_answer_leaves_what_the_store_says(command: str,
     result = ground.call(command)
 
     assert result.exit_code == 0, result.output
-    assert "could not be looked at" in result.stderr
+    assert "could not be read" in result.stderr
 
 
 def test_status_as_json_has_what_the_table_shows(ground: Ground) -> None:
@@ -224,6 +236,10 @@ def test_rows_of_a_former_write_of_that_name_are_said_before_everything_is_done_
     assert f"has rows of a former write named default/nightly (key {UID}/1)" in said
     assert "appends all rows once more" in said
     ground.document["metadata"]["name"] = "hourly"
+    assert "former write" not in ground.call(command).stderr
+
+    ground.document["metadata"]["name"] = "nightly"
+    ground.drop()
     assert "former write" not in ground.call(command).stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.cli.inspect import source_text
+from checkpoint_operator.cli.inspect import sink_text, source_text
 from checkpoint_operator.cli.main import main
 from checkpoint_operator.deletion import Deleted, retain_write
 from checkpoint_operator.inspection import inspect_store
@@ -42,6 +42,7 @@ GOLDEN = """
       "epochs": [
         {
           "epoch": 1,
+          "stage": null,
           "phase": "Committed",
           "runNonce": "",
           "inputFiles": 2,
@@ -87,6 +88,8 @@ GOLDEN = """
           "claims": [{"index": 0, "tableIdentity": "the-table", "base": 7}],
           "isCommitted": true,
           "wasDeleted": false,
+          "isCleaned": false,
+          "stages": [],
           "commit": {
             "target": "lake.db.rows",
             "tableIdentity": "the-table",
@@ -102,6 +105,7 @@ GOLDEN = """
         },
         {
           "epoch": 2,
+          "stage": null,
           "phase": "Running",
           "runNonce": "tuesday",
           "inputFiles": null,
@@ -130,6 +134,8 @@ GOLDEN = """
           "claims": [],
           "isCommitted": false,
           "wasDeleted": false,
+          "isCleaned": false,
+          "stages": [],
           "commit": null
         }
       ]
@@ -176,7 +182,7 @@ def write_with_two_attempts_and_two_epochs(folder: Path) -> StoredWrite:
     write.seal(0, attempt=2, rows=6)
     write.close(2)
     write.claim()
-    write.mark()
+    write.record_commit()
     write.epoch, write.run_nonce = 2, "tuesday"
     write.launch()
     return write
@@ -442,6 +448,7 @@ def test_an_unknown_write_is_an_error_that_lists_the_known_names(tmp_path: Path)
     assert result.exit_code == 1
     assert result.stdout == ""
     assert "default/nightly" in result.stderr
+    assert "default/nightly" in run(str(write.uri)).stdout, "the URI alone lists what there is"
 
 
 def test_a_name_of_two_namespaces_is_refused_until_the_namespace_is_said(tmp_path: Path) -> None:
@@ -468,6 +475,10 @@ def test_a_file_in_place_of_the_store_is_an_error(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert "is a file" in result.stderr
+
+    assert "correct the URI" in result.stderr
+    (tmp_path / "there").mkdir()
+    assert run(str(tmp_path / "there")).exit_code == 0
 
 
 def test_an_empty_store_holds_no_writes_and_stays_empty(tmp_path: Path) -> None:
@@ -620,11 +631,25 @@ def test_of_many_rows_that_failed_the_first_are_listed_and_json_has_all(tmp_path
         ({"spark": {"format": "jdbc", "keyColumns": ["id"]}}, "spark jdbc, by id"),
         ({"spark": {"table": "lake.db.rows", "keyColumns": ["id"]}}, "spark lake.db.rows, by id"),
         ({"program": {"call": "jobs:main", "keyColumns": ["a", "b"]}}, "program jobs:main, by a, b"),
+        ({"program": {"call": "jobs:main", "stream": {}}}, "program jobs:main, a stream"),
         ({"union": [{"files": {"format": "parquet", "paths": ["/a"]}}, {"lance": {"uri": "/b"}}]}, "parquet /a; lance /b"),
     ],
 )
 def test_each_kind_of_source_is_named(source: dict[str, Any], said: str) -> None:
     assert source_text(source) == said
+
+
+@pytest.mark.parametrize(
+    ("sink", "shown"),
+    [
+        ({"iceberg": {"catalog": "lake", "table": "db.rows"}}, "iceberg lake.db.rows"),
+        ({"lance": {"uri": "s3://b/rows.lance"}}, "lance s3://b/rows.lance"),
+        ({"none": {}}, "none"),
+        ({"delta": {"uri": "s3://b/rows"}}, "of a kind that this release does not know"),
+    ],
+)
+def test_each_kind_of_sink_is_named_and_one_of_a_later_release_is_not_called_none(sink: dict[str, Any], shown: str) -> None:
+    assert sink_text(sink) == shown
 
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b[31m\u202eexe"

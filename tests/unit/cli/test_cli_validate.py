@@ -199,6 +199,7 @@ def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
         "target": "lake.db.rows",
         "targetExists": True,
         "targetWouldBeCreated": False,
+        "whatACommitDoes": "Append: rows are added, and the table's stay; without any, the table stays as it is",
         "checkpointUri": str(ground.folder / "checkpoints"),
         "checkpointExists": True,
         "write": "not begun: a run would begin it",
@@ -232,6 +233,23 @@ def test_validating_makes_no_folder_catalog_or_table_that_a_run_would_make(bare_
     assert prediction["checkpointExists"] is False
     assert any("put-if-absent was not tried" in note for note in report["notes"])
     assert any("catalog 'lake' does not exist yet" in note for note in report["notes"])
+
+
+def test_whole_files_are_all_counted_and_none_is_opened_and_their_columns_are_known(ground: Ground) -> None:
+    for number in range(250):
+        (ground.folder / "in" / f"{number}.png").write_bytes(b"x" * number)
+    ground.spec["source"] = {"files": {"format": "binary", "paths": ["in/*.png"]}, "columns": ["path", "content"]}
+    ground.spec["sink"] = {"none": {}}
+
+    report = ground.report()
+
+    assert report["problems"] == []
+    assert report["prediction"]["rowIdentity"] == "file"
+    assert (report["prediction"]["sourceFiles"], report["prediction"]["sourceRows"]) == (250, 250)
+    assert not any("opened" in note for note in report["notes"])
+
+    ground.spec["source"]["columns"] = ["path", "contents"]
+    assert ground.problems() == [("spec.source.columns.1", "the source has no column 'contents'; did you mean 'content'?")]
 
 
 def test_a_lance_dataset_is_looked_at_without_giving_it_an_identity(ground: Ground) -> None:
@@ -291,12 +309,15 @@ def test_with_unreadable_settings_what_lies_on_this_machine_is_still_checked(gro
 
 
 def test_without_java_the_problem_names_java(ground: Ground) -> None:
-    ground.java_home = ground.folder / "nowhere"
+    java, ground.java_home = ground.java_home, ground.folder / "nowhere"
 
     path, message = ground.only_problem()
 
     assert path == "java"
-    assert "install Java" in message
+    assert "set JAVA_HOME" in message
+
+    ground.java_home = java
+    assert ground.problems() == []
 
 
 # --- the code -----------------------------------------------------------------------------------------------------------------
@@ -373,6 +394,35 @@ def test_a_step_that_a_driver_could_not_call_is_a_problem_of_that_step(
 
     assert where == f"spec.steps.0.{path}"
     assert message in what
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "message"),
+    [
+        ("chekcs:run", "", "there is no module 'chekcs'"),
+        ("steps:run", "def runs(table): ...", "defines no 'run'; did you mean 'runs'?"),
+        ("steps:run", "def run(): ...", "takes no positional argument, and an audit is given the table as one"),
+    ],
+)
+def test_an_audit_that_a_driver_could_not_call_is_a_problem_of_its_field(
+    function: str, text: str, message: str, ground: Ground
+) -> None:
+    ground.write_step(f"{RAISES}{text}\n")
+    ground.spec["code"] = {"path": "code"}
+    ground.spec["sink"]["audit"] = function
+
+    path, found = ground.only_problem()
+
+    assert path == "spec.sink.audit"
+    assert message in found
+
+
+def test_of_an_audit_it_is_said_when_readers_see_the_rows(ground: Ground) -> None:
+    ground.write_step("def run(table): ...")
+    ground.spec["code"] = {"path": "code"}
+    ground.spec["sink"]["audit"] = "steps:run"
+
+    assert ground.report()["prediction"]["whatACommitDoes"].endswith("readers see it once steps:run has let it pass")
 
 
 def test_a_module_in_a_package_is_found_without_importing_the_package(ground: Ground) -> None:
@@ -565,6 +615,8 @@ def test_a_gzip_file_of_several_members_is_one_text(parts: tuple[bytes, ...], gr
         (b"\n\n", {}, "spec.source", "has a line of text"),
         (b"id,text\n", {"delimiter": "\n"}, "spec.source.files.csv.delimiter", "ASCII"),
         (b"id,text\n", {"quote": "“"}, "spec.source.files.csv.quote", "ASCII"),
+        (b'id"text\n', {"delimiter": '"'}, "spec.source.files.csv.quote", "is the delimiter too"),
+        (b"id,text\n", {"escape": ","}, "spec.source.files.csv.escape", "or set escape: '' if there is none"),
     ],
 )
 def test_a_csv_file_that_is_not_what_the_source_says_is_named(
@@ -599,7 +651,7 @@ def test_the_types_of_csv_columns_are_told_with_the_texts_that_decided(ground: G
         ("zip", "string", "'00501' in line 6 is no number that can be written back as it stands"),
         ("price", "double", "'1.5' in line 6 is one"),
         ("at", "string", "'10:30' in line 4 is a time of day, which is never inferred"),
-        ("none", "string", "it has no value in the rows that were looked at"),
+        ("none", "string", "it has no value in the rows of the sample"),
         ("name", "binary", "source.files.types says so"),
     ]
 
@@ -687,8 +739,33 @@ def test_a_time_of_day_in_an_iceberg_table_is_noted_as_spark_could_not_read_it(g
     (note,) = ground.report()["notes"]
     assert note.startswith("spec.source.files.types.text: Spark cannot read an Iceberg table that has a column of type time")
 
-    ground.spec["sink"] = {"none": {}}
+    sink, ground.spec["sink"] = ground.spec["sink"], {"none": {}}
     assert ground.report()["notes"] == []
+
+    ground.spec["sink"] = sink
+    ground.files["types"] = {"text": "string"}
+    assert ground.report()["notes"] == []
+
+
+def test_steps_that_need_a_gpu_are_noted_where_the_driver_would_run_them_without_one(bare_ground: Ground) -> None:
+    def notes() -> list[str]:
+        return [note for note in bare_ground.report()["notes"] if "no GPU" in note]
+
+    bare_ground.write_step("def work(batch):\n    return batch\n")
+    bare_ground.use_step("steps:work")
+    bare_ground.spec["sink"]["create"] = True
+    assert notes() == []
+
+    bare_ground.spec["executor"] = {"gpus": 1}
+    (note,) = notes()
+    assert note.startswith("spec.steps.0.output: executor.gpus are those of executors, and the table does not exist")
+
+    bare_ground.spec["steps"][0]["output"] = {"id": "int64"}
+    assert notes() == []
+
+    del bare_ground.spec["steps"][0]["output"]
+    bare_ground.make_table()
+    assert notes() == []
 
 
 def test_a_text_that_often_means_null_is_told_with_the_option_that_makes_it_so(ground: Ground) -> None:
@@ -844,7 +921,7 @@ def test_a_table_with_an_unsupported_feature_is_a_problem_of_the_table(bare_grou
     path, message = bare_ground.only_problem()
 
     assert path == "spec.sink.iceberg.table"
-    assert "wants orc files" in message
+    assert "write.format.default is 'orc'" in message
 
 
 @pytest.mark.parametrize(
@@ -891,6 +968,9 @@ def test_the_columns_that_the_last_step_declares_are_compared_with_the_table(bar
     assert where == "spec.steps.0.output"
     assert surplus.startswith("the output of step 'json:loads' has the column 'id', and lake.db.rows has not")
     assert required == "lake.db.rows requires the column 'other', and the output of step 'json:loads' has none"
+
+    bare_ground.spec["steps"][0]["output"] = {"other": "int64"}
+    assert bare_ground.problems() == []
 
 
 def test_a_partition_column_that_the_last_step_does_not_declare_is_a_problem(bare_ground: Ground) -> None:
@@ -957,6 +1037,59 @@ def test_a_partition_column_that_the_source_lacks_is_a_problem_of_the_field(bare
     assert bare_ground.only_problem()[0] == "spec.sink.partitionBy.1.column"
 
 
+def test_a_condition_of_an_overwrite_that_does_not_fit_a_table_to_be_made_is_a_problem_of_the_field(bare_ground: Ground) -> None:
+    bare_ground.spec["sink"] |= {"create": True, "mode": "OverwriteWhere", "where": "day = '2026-11-24'"}
+    assert bare_ground.only_problem() == ("spec.sink.where", "the source has no column 'day' (it has id, text)")
+
+    bare_ground.spec["sink"]["where"] = "id = 'x'"
+    path, message = bare_ground.only_problem()
+    assert path == "spec.sink.where"
+    assert "the column 'id' is int64" in message
+
+
+def test_a_condition_of_an_overwrite_that_does_not_fit_the_table_is_a_problem_of_the_field(ground: Ground) -> None:
+    ground.spec["sink"] |= {"mode": "OverwriteWhere", "where": "day = '2026-11-24'"}
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.sink.where"
+    assert message.startswith("there is no column 'day'")
+
+
+def test_a_key_of_an_upsert_that_the_table_lacks_is_a_problem_of_the_field(ground: Ground) -> None:
+    ground.spec["sink"] |= {"mode": "Upsert", "upsertKeys": ["id", "day"]}
+    path, message = ground.only_problem()
+    assert path == "spec.sink.upsertKeys.1"
+    assert message.startswith("there is no column 'day'")
+
+
+def test_a_key_of_an_upsert_that_the_source_of_a_table_to_be_made_lacks_is_a_problem_of_the_field(bare_ground: Ground) -> None:
+    bare_ground.spec["sink"] |= {"create": True, "mode": "Upsert", "upsertKeys": ["id", "day"]}
+    assert bare_ground.only_problem() == ("spec.sink.upsertKeys.1", "the source has no column 'day' (it has id, text)")
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ({}, "rows are added"),
+        ({"mode": "OverwriteAll"}, "without new ones, it is empty afterwards"),
+        (
+            {"mode": "OverwriteWhere", "where": "id >= 0"},
+            "rows for which id >= 0 are replaced; without new ones, they are deleted",
+        ),
+        ({"none": {}, "iceberg": None}, "there is no table"),
+        ({"mode": "OverwritePartitions"}, "without any, the table stays as it is"),
+        ({"mode": "Upsert", "upsertKeys": ["id"]}, "drivers read id of the data files that may have such rows"),
+        ({"mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Delete"}, "are deleted, and nothing is added"),
+        ({"mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Ignore"}, "new rows whose id the table has not are added"),
+    ],
+)
+def test_what_becomes_of_the_rows_of_the_table_is_told(sink: dict[str, Any], said: str, ground: Ground) -> None:
+    ground.spec["sink"] |= sink
+
+    assert said in ground.report()["prediction"]["whatACommitDoes"]
+
+
 def test_a_write_without_a_table_has_no_data_files(ground: Ground) -> None:
     ground.spec["sink"] = {"none": {}}
 
@@ -977,6 +1110,11 @@ def test_a_checkpoint_folder_below_a_file_cannot_be_made(ground: Ground) -> None
     assert path == "spec.checkpoint.uri"
     assert "cannot be made" in message
     assert "is a file" in message
+
+    ground.spec["checkpoint"]["uri"] = "settings.yaml"
+    assert ground.only_problem()[1].endswith("settings.yaml is a file and no folder; correct the URI")
+    ground.spec["checkpoint"]["uri"] = "checkpoints"
+    assert ground.problems() == []
 
 
 def test_a_checkpoint_store_of_an_unknown_kind_is_a_problem_of_the_field(ground: Ground) -> None:
@@ -1035,12 +1173,17 @@ def test_a_changed_identity_is_a_problem_of_the_section(ground: Ground) -> None:
     write = StoredWrite(ground.folder, given=load_manifest(ground.file))
     write.begin()
     launched(write)
-    ground.files["paths"] = ["in/*"]
+    before, ground.files["paths"] = ground.files["paths"], ["in/*"]
 
     path, message = ground.only_problem()
 
     assert path == "spec.source"
     assert "undo the change" in message
+
+    ground.files["paths"] = before
+    assert ground.problems() == []
+    ground.files["paths"], ground.document["metadata"]["name"] = ["in/*"], "another"
+    assert ground.problems() == []
 
 
 def test_another_source_is_no_problem_while_nothing_is_sealed(ground: Ground) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObstoreStore, open_store
 from tests.support.archives import HOSTILE, zip_of
+from tests.support.stores import MemoryStore
 from tests.unit.cli.test_code_digest import spec
 
 FILES = {"flights.py": b"def clean(rows): return rows\n", "model.bin": b"\x00\xff"}
@@ -55,14 +58,22 @@ def test_a_module_with_a_name_that_cannot_be_imported_is_told() -> None:
     with pytest.raises(NeedsChange, match=r"'my-steps\.py' cannot be imported"):
         archive_of_object("s3://b/my-steps.py", b"x = 1")
 
+    assert names_in(archive_of_object("s3://b/my_steps.py", b"x = 1").data) == ["my_steps.py"]
+
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_object_is_refused_with_a_way_out(kind: str) -> None:
+def test_a_hostile_object_is_refused_with_a_way_out(kind: str, tmp_path: Path) -> None:
     make, why = HOSTILE[kind]
 
     with pytest.raises(NeedsChange, match=f"spec.code.uri: s3://b/c.zip cannot be used: .*{why}.*; make it anew") as caught:
         archive_of_object("s3://b/c.zip", make())
     assert caught.value.reason == reasons.CODE_MISSING
+
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    subprocess.run([sys.executable, "-m", "zipfile", "-c", "code.zip", "package/"], cwd=tmp_path, check=True)
+    assert "package/__init__.py" in names_in(archive_of_object("s3://b/c.zip", (tmp_path / "code.zip").read_bytes()).data)
 
 
 def test_a_file_of_this_machine_is_read_for_the_runner_and_never_for_the_operator(tmp_path: Path) -> None:
@@ -79,6 +90,9 @@ def test_a_file_of_this_machine_is_read_for_the_runner_and_never_for_the_operato
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NeedsChange, match=r"gone\.zip cannot be read: No such file"):
         fetch_uri(str(tmp_path / "gone.zip"), StorageSettings(), may_be_local=True)
+
+    (tmp_path / "there.zip").write_bytes(zip_of({"a.py": ""}))
+    assert fetch_uri(str(tmp_path / "there.zip"), StorageSettings(), may_be_local=True).data
 
 
 # --- into the store -------------------------------------------------------------------------------------------------------
@@ -122,6 +136,15 @@ def test_a_put_whose_answer_was_lost_is_recognised_by_its_bytes() -> None:
 def test_other_bytes_under_its_name_are_corrupt() -> None:
     with pytest.raises(Corrupt, match="not what its name says"):
         put_archive(Deaf([b"other"]), "u", archive_of_files(FILES), pause=lambda _: None)
+
+    store = MemoryStore()
+    path = layout.code_path("u", archive_of_files(FILES).digest)
+    store.objects[path] = b"other"
+    with pytest.raises(Corrupt, match="remove it"):
+        put_archive(store, "u", archive_of_files(FILES), pause=lambda _: None)
+    store.delete([path])
+    put_archive(store, "u", archive_of_files(FILES), pause=lambda _: None)
+    assert store.objects[path] == archive_of_files(FILES).data
 
 
 def test_a_put_that_never_appears_is_tried_again_later() -> None:

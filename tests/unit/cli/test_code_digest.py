@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import tracemalloc
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,3 +193,40 @@ def test_a_code_path_that_is_no_folder_here_is_named(tmp_path: Path, path: str) 
         code_folder(spec(given))
     assert caught.value.reason == reasons.CODE_MISSING
     assert given in caught.value.message
+
+
+def staged(*modules: str) -> Spec:
+    stages = [{"name": "only", "steps": [{"call": "flights:clean"}], "code": list(modules)}]
+    return spec(None, steps=[], stages=stages, code={"uri": "/c.zip"})
+
+
+def zipped(**files: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(f"{name}.py", data)
+    return buffer.getvalue()
+
+
+def test_an_archive_of_which_a_stage_names_modules_is_never_unpacked_as_a_whole() -> None:
+    archive = zipped(beside=bytes(64 << 20), flights=bytes(64 << 20))
+    tracemalloc.start()
+    try:
+        digest = code_digest(staged("flights"), "a" * 64, open_archive=lambda: archive)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 16 << 20
+    assert digest == code_digest(staged("flights"), "b" * 64, open_archive=lambda: zipped(flights=bytes(64 << 20)))
+    assert digest != code_digest(staged("flights"), "a" * 64, open_archive=lambda: zipped(flights=bytes((64 << 20) - 1)))
+
+
+def test_an_archive_with_a_broken_module_is_told_as_missing_code() -> None:
+    archive = zipped(flights=b"x = 1")
+    broken = archive.replace(zlib.compress(b"x = 1")[2:-4], b"\xff" * 7)
+
+    with pytest.raises(NeedsChange, match=r"'flights\.py' in it cannot be read") as refused:
+        code_digest(staged("flights"), "a" * 64, open_archive=lambda: broken)
+    assert refused.value.reason == reasons.CODE_MISSING
+    assert code_digest(staged("flights"), "a" * 64, open_archive=lambda: archive), "made anew"

@@ -65,6 +65,16 @@ def test_a_table_that_is_not_there_is_a_problem(settings: Settings, tmp_path: Pa
     assert "there is no catalog 'x'" in iceberg(settings, iceberg={"catalog": "x"})[1][0]
     assert "there is no Lance dataset" in checked(settings, lance={"uri": str(tmp_path / "b.lance")})[1][0]
 
+    # Each corrected as it says.
+    table = open_catalog("test", settings).load_table("db.source")
+    (snapshot,) = [each.snapshot_id for each in table.snapshots()][-1:]
+    with table.manage_snapshots() as refs:
+        refs.create_branch(snapshot, "audit")
+    lance.write_dataset(ROWS, tmp_path / "b.lance")
+    for corrected in ({}, {"snapshotId": snapshot}, {"branch": "audit"}):
+        assert iceberg(settings, iceberg=corrected)[1] == []
+    assert checked(settings, lance={"uri": str(tmp_path / "b.lance")})[1] == []
+
 
 @pytest.mark.parametrize(
     ("where", "problem"),

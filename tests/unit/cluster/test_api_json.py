@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from checkpoint_operator.cluster import api_json
+from checkpoint_operator.cluster.objects import manifest_of
 from checkpoint_operator.cluster.watching import _BoundedContent
 from checkpoint_protocol.manifest import MOST_DEPTH, ManifestInvalid, validate_model
 from checkpoint_protocol.settings import Settings
@@ -59,6 +60,71 @@ def test_what_was_cut_is_too_deep_for_a_manifest() -> None:
 def test_what_is_no_json_is_told() -> None:
     with pytest.raises(ValueError, match="Expecting"):
         api_json.loads(nested(200)[:150])
+
+
+# --- very many values -------------------------------------------------------------------------------------------------------
+
+
+def crowded(name: str, values: int, within: str = "spec") -> bytes:
+    """An object as the API server writes it, with so many small values in its spec or in a part of its metadata."""
+    many: object = [{}] * (values // 2)
+    spec = {"steps": [{"call": "a:b", "arguments": {"a": [[[[[[many]]]]]] if within == "spec" else 1}}]}
+    metadata: dict[str, object] = {"name": name, "uid": "u", "labels": {"a": "b"}}
+    if within != "spec":
+        metadata[within] = many if within == "managedFields" else {str(number): "" for number in range(values)}
+    body = {"apiVersion": "v1", "spec": spec, "metadata": metadata, "status": {"phase": "Running", "spec": {}}}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def listed(*objects: bytes) -> bytes:
+    return b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":[' + b",".join(objects) + b"]}"
+
+
+@pytest.mark.parametrize("within", ["spec", "managedFields", "annotations"])
+def test_of_an_object_with_very_many_values_the_spec_is_left_out_and_all_beside_it_stays(within: str) -> None:
+    small = crowded("small", 10)
+    text = listed(small, crowded("large", 2 * api_json.MOST_VALUES, within), small)
+
+    answer = api_json.loads(text, api_json.OF_A_LIST)
+    first, large, last = answer["items"]
+
+    assert answer["metadata"] == {"resourceVersion": "7"}
+    assert first == last == json.loads(small)
+    assert large["spec"] is None
+    assert large["status"] == {"phase": "Running", "spec": {}}
+    assert {name: large["metadata"][name] for name in ("name", "uid", "labels")} == {
+        "name": "large",
+        "uid": "u",
+        "labels": {"a": "b"},
+    }
+    assert not large["metadata"].get(within)
+
+
+@pytest.mark.parametrize(("form", "objects"), [(b"%b", api_json.ALONE), (b'{"type":"ADDED","object":%b}', api_json.OF_A_WATCH)])
+def test_it_is_found_alone_and_in_a_watch(form: bytes, objects: int) -> None:
+    answer = api_json.loads(form % crowded("large", 2 * api_json.MOST_VALUES), objects)
+
+    large = answer.get("object", answer)
+    assert (large["spec"], large["metadata"]["name"]) == (None, "large")
+
+
+def test_many_objects_with_many_values_together_are_left_as_they_are() -> None:
+    text = listed(*(crowded(f"write-{number}", api_json.MOST_VALUES // 2) for number in range(6)))
+
+    assert api_json.cut(text, api_json.OF_A_LIST) is text
+
+
+def test_an_object_that_was_not_read_is_no_manifest_and_says_why() -> None:
+    body = api_json.loads(crowded("large", 2 * api_json.MOST_VALUES))
+
+    with pytest.raises(ManifestInvalid, match="more than 50,000 values"):
+        manifest_of(body)
+
+
+@pytest.mark.parametrize("text", [b"]" * 60_000 + b"," * 60_000, b"[" * 60 + b"," * 60_000, b'"' + b"," * 60_000])
+def test_many_commas_that_are_no_json_are_told(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
+        api_json.loads(text)
 
 
 class Arriving:

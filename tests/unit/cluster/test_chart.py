@@ -91,6 +91,7 @@ def test_the_smallest_configuration_gets_every_default(tmp_path: Path) -> None:
     assert config.commit_workers == VALUES["commitWorkers"] == 2
     assert config.record_memory == parse_size_bytes(VALUES["recordMemory"]) == 320 << 20
     assert (config.cluster_name or "") == VALUES["clusterName"] == ""
+    assert config.retention_days == VALUES["retentionDays"] == 0
     assert config.resync_seconds == VALUES["resyncSeconds"] == 300
     assert (config.health_port, config.metrics_port) == (8080, 9090)
     assert config.log_level == VALUES["logLevel"]
@@ -110,6 +111,7 @@ def test_the_smallest_configuration_gets_every_default(tmp_path: Path) -> None:
         ({"commitWorkers": 0}, "commitWorkers"),
         ({"commitWorkers": "2"}, "commitWorkers"),
         ({"resyncSeconds": 1}, "resyncSeconds"),
+        ({"retentionDays": -1}, "retentionDays"),
         ({"healthPort": 9090}, "healthPort and metricsPort are the same"),
         ({"logLevel": "loud"}, "logLevel"),
         ({"namespace": ["a"]}, "namespace: unknown field; did you mean 'namespaces'?"),

@@ -32,7 +32,7 @@ class Bucket:
     fetches: int = 0
     meanwhile: Callable[[], None] = lambda: None
 
-    def look_at(self, uri: str, _settings: Any) -> CodeVersion:
+    def version_of(self, uri: str, _settings: Any) -> CodeVersion:
         self.looks += 1
         if uri not in self.objects:
             raise NeedsChange(reasons.CODE_MISSING, f"there is no object {uri}")
@@ -43,7 +43,7 @@ class Bucket:
         self.fetches += 1
         self.meanwhile()
         self.looks -= 1
-        if self.look_at(uri, settings) != version:
+        if self.version_of(uri, settings) != version:
             raise Retryable(reasons.CODE_MISSING, "it was replaced")
         return self.objects[uri][1]
 
@@ -54,7 +54,7 @@ def source_over(bucket: Bucket) -> CodeSource:
         settings_of=lambda _: Settings(),
         workloads=WorkloadDefaults(image="spark:1"),
         memory=MemoryBudget(64 << 20),
-        look_at=bucket.look_at,
+        version_of=bucket.version_of,
         fetch=bucket.fetch,
     )
 
@@ -181,6 +181,9 @@ def test_code_that_is_gone_is_told_though_it_was_there() -> None:
 
     with pytest.raises(NeedsChange, match="there is no object"):
         source.resolve("team", UID, WITH_URI, store)
+
+    bucket.objects[URI] = ("two", zip_of({"a.py": "x = 2"}))
+    assert source.resolve("team", UID, WITH_URI, store)
 
 
 def test_code_that_vanishes_while_it_is_fetched_and_comes_back_as_it_was_is_taken() -> None:

@@ -72,6 +72,17 @@ def test_who_does_not_ask_any_more_holds_nobody_up() -> None:
     assert scene.turns.request(write("a")) is None
 
 
+def test_who_asks_again_after_long_waits_behind_those_that_have_come_since() -> None:
+    scene = Scene(most=1, pods={write("at work")})
+    scene.turns.request(write("back again"))
+    scene.now_s = 60.0
+    scene.turns.request(write("a"))
+
+    scene.now_s = 121.0
+
+    assert scene.turns.request(write("back again")) == 1
+
+
 def test_namespaces_do_not_wait_for_each_other() -> None:
     scene = Scene(most=1, pods={write("at work")})
 

@@ -1,4 +1,4 @@
-"""Driver pods by their names: one of another write is nobody we know, is not counted on, and is not deleted."""
+"""Driver pods by their names: one of another write is unknown, is not counted on, and is not deleted."""
 
 from __future__ import annotations
 
@@ -67,6 +67,10 @@ def test_a_pod_of_another_write_in_the_place_of_our_driver_is_for_a_person() -> 
 
     assert refused.value.reason == reasons.POD_REFUSED
     assert PLACE[1] in refused.value.message
+
+    del api.pods[PLACE]
+    made(api).start(KEY, launch(1))
+    assert PLACE in api.pods
 
 
 def test_a_pod_of_the_write_is_its_driver_and_is_stopped_whichever_object_it_was_made_for() -> None:

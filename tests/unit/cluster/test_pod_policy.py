@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,6 +80,13 @@ def test_what_reaches_beyond_the_pod_is_refused_by_its_field(field: str, role: s
 
     assert f"spec.{role}.template: {field}" in said
     assert "workloads.allowed" in said, "the way out"
+
+    name, _, secret = field.partition(" (the Secret ")
+    allowed = (
+        {"secrets": [secret.rstrip(")")]} if secret else {"templateFields": [*DEFAULT_FIELDS, re.sub(r"\[\d+\]", "[]", name)]}
+    )
+    check(REFUSED[field], role, **allowed)
+    check({}, role)
 
 
 def test_where_it_runs_and_what_it_has_of_its_own_may_be_chosen() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from checkpoint_operator.cluster.capacity import memory_overhead
 from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.cluster.pods import EDIT_ANNOTATION, Owner, driver_pod, memory_overhead, merge, pod_name
+from checkpoint_operator.cluster.pods import EDIT_ANNOTATION, Owner, driver_pod, merge, pod_name
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest
 

@@ -92,6 +92,11 @@ def test_an_id_of_the_cluster_that_somebody_changed_is_named_and_not_replaced(te
     with pytest.raises(NeedsChange, match="'cluster' of the Secret operator/record-keys is not as the operator made it"):
         RecordKeys(api, NAMESPACE, NAME).load()
 
+    api.secrets[NAMESPACE, NAME]["data"] = {"cluster": base64.b64encode(b"0a" * 8).decode()}
+    brought_back = RecordKeys(api, NAMESPACE, NAME)
+    brought_back.load()
+    assert brought_back.cluster == "0a" * 8
+
 
 def test_a_key_that_is_old_is_followed_by_a_newer_one_and_still_believed() -> None:
     api, now = api_with_secret(), [1_000.0]
@@ -139,6 +144,10 @@ def test_an_entry_that_is_no_key_is_named_and_nothing_is_signed(entry: tuple[str
     assert caught.value.reason == reasons.CREDENTIALS_REFUSED
     assert entry[1] not in caught.value.message
 
+    del api.secrets[NAMESPACE, NAME]["data"][entry[0]]
+    RecordKeys(api, NAMESPACE, NAME).load()
+    assert len(entries(api)) == 1
+
 
 def test_without_its_secret_the_operator_says_which() -> None:
     with pytest.raises(NeedsChange, match=r"operator/record-keys.*helm upgrade makes it"):
@@ -147,6 +156,7 @@ def test_without_its_secret_the_operator_says_which() -> None:
 
 def test_a_secret_that_is_changed_all_the_time_is_told() -> None:
     api = api_with_secret()
+    left_alone = api.patch_secret
 
     def refuse(*_: object) -> Mapping[str, Any]:
         raise Conflict("it was changed")
@@ -154,6 +164,10 @@ def test_a_secret_that_is_changed_all_the_time_is_told() -> None:
     api.patch_secret = refuse  # type: ignore[method-assign, assignment]
     with pytest.raises(NeedsChange, match="changed again and again"):
         RecordKeys(api, NAMESPACE, NAME).load()
+
+    api.patch_secret = left_alone  # type: ignore[method-assign]
+    RecordKeys(api, NAMESPACE, NAME).load()
+    assert len(entries(api)) == 1
 
 
 def test_a_key_has_as_many_bytes_as_sha256_makes() -> None:

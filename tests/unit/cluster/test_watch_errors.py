@@ -16,7 +16,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().partition(";")[0] for record in caplog.records]
 
 
-def test_a_trouble_that_lasts_is_told_once_and_when_it_changes_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_that_lasts_is_told_once_and_when_it_changes_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     errors = WatchErrors(clock=lambda: now[0])
     refused, down = "403 Forbidden", "503 Service Unavailable"
@@ -31,7 +31,7 @@ def test_a_trouble_that_lasts_is_told_once_and_when_it_changes_and_when_it_is_ov
     ]
 
 
-def test_a_trouble_that_is_over_in_a_moment_is_not_told_and_stands_in_the_metrics(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_that_is_over_in_a_moment_is_not_told_and_stands_in_the_metrics(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     errors = WatchErrors(clock=lambda: now[0])
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_a_watch_that_was_forbidden_and_is_not_tried_any_more_is_not_told_as_for
 
 
 @pytest.mark.parametrize("problem", ["404 Not Found", "503 Service Unavailable", "ClientConnectorCertificateError"])
-def test_no_other_trouble_is_told_as_forbidden(problem: str) -> None:
+def test_no_other_error_is_told_as_forbidden(problem: str) -> None:
     errors = WatchErrors()
     errors.note(WRITES, problem)
 

@@ -56,9 +56,9 @@ class World:
         self.table.faults = deque(faults)
         return iceberg.commit(self.table, self.ledger(), results, self.pauses.append)
 
-    def claim(self, snapshot_id: int | None) -> None:
+    def claim(self, snapshot_id: int | None, *, has_branch: bool = True) -> None:
         """As a committer that died right after."""
-        base = IcebergBase(table_uuid=self.table.uuid, snapshot_id=snapshot_id)
+        base = IcebergBase(table_uuid=self.table.uuid, snapshot_id=snapshot_id, has_branch=has_branch)
         self.ledger().commits.put_claim(ClaimRecord(token=new_token(), index=0, base=base))
 
     def assert_once(self) -> None:
@@ -87,7 +87,7 @@ def test_the_first_commit_claims_the_head_it_looked_at_and_swaps_once() -> None:
     claim = world.ledger().commits.read_claim(0)
     assert claim is not None
     assert claim.base == IcebergBase(table_uuid="the-table", snapshot_id=2)
-    assert world.table.log == ["look", "incompatibility", "swap on 2"]
+    assert world.table.log == ["load", "incompatibility", "swap on 2"]
     world.assert_once()
 
 
@@ -140,7 +140,7 @@ def test_a_stranger_who_was_first_refuses_the_swap_and_the_next_one_is_based_on_
     assert world.commit("stranger", "stranger") == Committed("the-table", OURS, by_us=True)
 
     assert world.swaps() == ["swap on 2", "swap on 3", "swap on 4"]
-    assert world.table.log.count("look") == 3, "each swap has a look of its own"
+    assert world.table.log.count("load") == 3, "the table is loaded anew before each swap"
     assert world.table.log.count("incompatibility") == 3
     world.assert_once()
 
@@ -160,7 +160,7 @@ def test_a_swap_that_never_arrived_is_sent_again_after_a_look() -> None:
 
     assert world.commit("dropped") == Committed("the-table", OURS, by_us=True)
 
-    assert world.table.log == ["look", "incompatibility", "swap on 2", "look", "incompatibility", "swap on 2"]
+    assert world.table.log == ["load", "incompatibility", "swap on 2", "load", "incompatibility", "swap on 2"]
     world.assert_once()
 
 
@@ -346,7 +346,7 @@ def test_without_any_evidence_the_outcome_is_unknown_and_nothing_is_sent() -> No
 
     assert isinstance(outcome, Unknown)
     assert str(KEY) in outcome.message
-    assert "look whether the rows are there" in outcome.message
+    assert "check whether the rows are there" in outcome.message
     assert len(world.swaps()) == 1
 
 
@@ -382,7 +382,87 @@ def test_history_that_ends_after_the_base_while_we_commit_is_not_knowledge() -> 
     assert isinstance(world.commit("dropped"), Unknown)
 
 
-# --- troubles of the ports ------------------------------------------------------------------------------------------------
+# --- branches -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_that_is_yet_to_be_made_is_claimed_as_such_and_made_once() -> None:
+    world = with_history()
+    world.table.has_branch = False
+
+    assert world.commit("late", "dropped", "") == Committed("the-table", OURS, by_us=True)
+
+    claim = world.ledger().commits.read_claim(0)
+    assert claim is not None
+    assert claim.base == IcebergBase(table_uuid="the-table", snapshot_id=2, has_branch=False)
+    assert isinstance(world.table.land_late(), Refused)
+    world.assert_once()
+
+
+@pytest.mark.parametrize("faults", [(), ("dropped",), ("lost",)])
+def test_a_committer_that_died_before_the_branch_was_made_is_taken_over(faults: tuple[Fault, ...]) -> None:
+    world = with_history()
+    world.table.has_branch = False
+    world.claim(2, has_branch=False)
+
+    assert isinstance(world.commit(*faults), Committed)
+    assert world.table.has_branch
+    world.assert_once()
+
+
+def test_a_branch_that_was_dropped_since_the_claim_is_not_made_again_though_main_has_the_claimed_snapshot() -> None:
+    world = with_history()
+    world.claim(2)
+    world.table.has_branch = False
+
+    outcome = world.commit()
+
+    assert isinstance(outcome, Unknown)
+    assert "snapshot 2 of the branch 'staging', which was dropped since" in outcome.message
+    assert world.swaps() == []
+
+
+def test_a_branch_that_is_dropped_between_two_requests_is_not_made_again() -> None:
+    world = with_history()
+
+    def drop() -> None:
+        world.table.has_branch = False
+
+    world.table.before_request = drop
+
+    assert isinstance(world.commit(), Unknown)
+    assert world.swaps() == ["swap on 2"]
+    assert world.table.commits_of(KEY) == []
+
+
+def test_a_commit_that_landed_is_found_though_its_branch_was_dropped_since() -> None:
+    world = with_history()
+    world.commit()
+    world.table.has_branch = False
+
+    assert world.commit() == Committed("the-table", OURS, by_us=False)
+
+
+def test_the_deletion_of_a_write_whose_branch_was_dropped_sends_nothing() -> None:
+    world = with_history()
+    world.claim(2)
+    world.table.has_branch = False
+
+    assert isinstance(block_commit(world), Unknown)
+    assert world.table.has_branch is False
+
+
+def test_a_deletion_makes_the_branch_that_a_commit_on_its_way_would_make() -> None:
+    world = with_history()
+    world.table.has_branch = False
+    world.commit(*["late"] + ["dropped"] * 20)  # type: ignore[arg-type]
+
+    assert block_commit(world) == CommitBlocked("the-table")
+
+    assert isinstance(world.table.land_late(), Refused)
+    assert world.table.commits_of(KEY) == []
+
+
+# --- errors of the ports ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("has_landed", [False, True])
@@ -420,7 +500,7 @@ def test_that_a_write_was_deleted_goes_before_what_cannot_be_compared() -> None:
 @pytest.mark.parametrize("faults", [(), ("dropped",)])
 def test_a_catalog_that_does_not_answer_is_tried_later(faults: tuple[Fault, ...]) -> None:
     world = with_history()
-    world.table.troubles = deque([None] * len(faults) + [down()])
+    world.table.errors = deque([None] * len(faults) + [down()])
 
     assert world.commit(*faults) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
     assert len(world.swaps()) == len(faults)
@@ -429,7 +509,7 @@ def test_a_catalog_that_does_not_answer_is_tried_later(faults: tuple[Fault, ...]
 
 def test_refused_credentials_are_for_a_person() -> None:
     world = with_history()
-    world.table.troubles = deque([NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
+    world.table.errors = deque([NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
 
     assert world.commit() == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
 
@@ -534,7 +614,7 @@ def test_a_claimed_epoch_is_buried_by_one_snapshot_without_files() -> None:
 
     assert block_commit(world) == CommitBlocked("the-table")
 
-    assert world.table.log == ["look", "block_commit on 2"]
+    assert world.table.log == ["load", "block_commit on 2"]
     (tombstone,) = world.table.tombstones_of(KEY)
     assert (tombstone.id, tombstone.files) == (OURS, ())
     assert block_commit(world) == CommitBlocked("the-table"), "and is found by whoever blocks again"
@@ -611,7 +691,7 @@ def test_a_tombstone_without_a_believable_answer_is_looked_for_before_the_next(f
     assert block_commit(world, fault) == CommitBlocked("the-table")
 
     assert burials(world) == requests
-    assert world.table.log.count("look") == 2
+    assert world.table.log.count("load") == 2
     assert len(world.table.tombstones_of(KEY)) == 1
 
 
@@ -663,7 +743,7 @@ def test_a_commit_whose_snapshot_has_expired_is_found_by_the_burial() -> None:
 
 def test_a_catalog_that_does_not_answer_a_burial_is_tried_later_and_one_that_refuses_is_for_a_person() -> None:
     world = claimed()
-    world.table.troubles = deque([down(), NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
+    world.table.errors = deque([down(), NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
 
     assert block_commit(world) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
     assert block_commit(world) == Rejected(reasons.CREDENTIALS_REFUSED, "refused")

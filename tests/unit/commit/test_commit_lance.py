@@ -100,7 +100,7 @@ def test_the_first_committer_looks_then_claims_what_it_saw_then_appends_once_wit
 
     assert world.commit() == Committed(TOKEN, 4, by_us=True)
 
-    assert world.table.log == ["latest", "look", "incompatibility", "claim-0", "append on 3", "schema of 4"]
+    assert world.table.log == ["latest", "load", "incompatibility", "claim-0", "append on 3", "schema of 4"]
     claim = world.ledger().commits.read_claim(0)
     assert claim is not None
     assert claim.base == LanceBase(identity=TOKEN, at_version=3)
@@ -154,11 +154,11 @@ def test_where_a_claim_exists_a_fence_comes_before_the_append_which_is_based_on_
     assert world.commit() == Committed(TOKEN, 5, by_us=True)
 
     assert world.table.log == [
-        "look",
+        "load",
         "incompatibility",
         "claim-1",
         "fence on 3",
-        "look",
+        "load",
         "incompatibility",
         "append on 4",
         "schema of 5",
@@ -498,12 +498,12 @@ def test_a_column_that_was_retyped_after_the_commit_does_not_matter() -> None:
     assert world.commit() == Committed(TOKEN, 4, by_us=False)
 
 
-# --- troubles of the ports ------------------------------------------------------------------------------------------------
+# --- errors of the ports ---------------------------------------------------------------------------------------------------
 
 
 def test_a_store_that_does_not_answer_before_the_claim_is_tried_later_and_claims_nothing() -> None:
     world = with_history()
-    world.table.troubles = deque([down()])
+    world.table.errors = deque([down()])
 
     assert isinstance(world.commit(), TryLater)
     assert world.ledger().commits.list_claims() == []
@@ -513,7 +513,7 @@ def test_a_store_that_does_not_answer_before_the_claim_is_tried_later_and_claims
 def test_a_store_that_does_not_answer_after_the_fence_is_tried_later_and_nothing_is_appended() -> None:
     world = with_history()
     world.claim(3)
-    world.table.troubles = deque([None, down()])
+    world.table.errors = deque([None, down()])
 
     assert isinstance(world.commit(), TryLater)
     assert world.requests() == ["fence on 3"]
@@ -523,7 +523,7 @@ def test_a_store_that_does_not_answer_after_the_fence_is_tried_later_and_nothing
 
 def test_refused_credentials_are_for_a_person() -> None:
     world = with_history()
-    world.table.troubles = deque([NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
+    world.table.errors = deque([NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
 
     assert world.commit() == Rejected(reasons.CREDENTIALS_REFUSED, "refused")
 
@@ -660,7 +660,7 @@ def test_a_claimed_epoch_is_buried_by_one_fence_that_carries_the_key() -> None:
 
     assert block_commit(world) == CommitBlocked(TOKEN)
 
-    assert world.table.log == ["look", "block_commit on 3", "look"]
+    assert world.table.log == ["load", "block_commit on 3", "load"]
     assert len(world.table.tombstones_of(KEY)) == 1
     assert block_commit(world) == CommitBlocked(TOKEN), "and is found by whoever blocks again"
     assert len(burials(world)) == 1
@@ -784,7 +784,7 @@ def test_without_evidence_a_burial_is_unknown_and_nothing_is_sent() -> None:
 
 def test_a_store_that_does_not_answer_a_burial_is_tried_later_and_one_that_refuses_is_for_a_person() -> None:
     world = claimed()
-    world.table.troubles = deque([down(), NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
+    world.table.errors = deque([down(), NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")])
 
     assert block_commit(world) == TryLater(reasons.CATALOG_UNAVAILABLE, "no answer")
     assert block_commit(world) == Rejected(reasons.CREDENTIALS_REFUSED, "refused")

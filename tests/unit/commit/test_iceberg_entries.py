@@ -26,12 +26,14 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record as PartitionRecord
 from pyiceberg.types import LongType, NestedField, StringType
 
+from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_operator.commit.iceberg_append import StagedFor, pack
+from checkpoint_operator.commit.iceberg_change import TableVersion
 from checkpoint_operator.commit.metadata_files import put_all
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
@@ -51,7 +53,7 @@ BIG = (0, 1, 63, 64, 127, 128, 8_191, 8_192, 16_383, 16_384, 1 << 20, (1 << 20) 
 
 def table(folder: Path, version: int, spec: PartitionSpec, **properties: str) -> TableMetadata:
     made = new_table_metadata(
-        SCHEMA, spec, UNSORTED_SORT_ORDER, f"file://{folder}", {"format-version": str(version), **properties}
+        SCHEMA, spec, SortOrder(SortField(source_id=1)), f"file://{folder}", {"format-version": str(version), **properties}
     )
     assert made.format_version == version
     return made
@@ -86,6 +88,7 @@ def data_file(folder: Path, number: int, kind: str | None = None) -> IcebergFile
         partition=() if kind is None else (encoded,),
         metrics=metrics_of(number),
         split_offsets=(4, count) if number % 3 else (),
+        sort_order_id=1 if number % 2 else None,
     )
 
 
@@ -115,7 +118,7 @@ def as_pyiceberg_writes_it(file: IcebergFile, metadata: TableMetadata) -> bytes:
         key_metadata=None,
         split_offsets=list(file.split_offsets) or None,
         equality_ids=None,
-        sort_order_id=None,
+        sort_order_id=file.sort_order_id,
     )
     entry = ManifestEntry.from_args(
         _table_format_version=version,
@@ -132,21 +135,25 @@ def as_pyiceberg_writes_it(file: IcebergFile, metadata: TableMetadata) -> bytes:
     return written.getvalue()
 
 
+def version_of(metadata: TableMetadata) -> TableVersion:
+    return TableVersion("db.rows", metadata, None, open_file_io(metadata.location, Settings()), Settings())
+
+
 def manifests_of(folder: Path, metadata: TableMetadata, files: list[IcebergFile]) -> list[ManifestFile]:
-    packed = pack(metadata, KEY, None, files)
+    packed = pack(metadata, KEY, KEY.snapshot_id, None, files)
     assert packed.incompatibility is None
-    made, waiting = packed.manifests(f"file://{folder}/metadata", metadata, Settings(), ())
+    made, waiting = packed.manifests(version_of(metadata))
     put_all(waiting)
     return made
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("kinds", [(), ("a", "größe")], ids=["plain", "partitioned"])
 def test_entries_are_the_bytes_that_pyiceberg_writes(tmp_path: Path, version: int, kinds: tuple[str, ...]) -> None:
     metadata = table(tmp_path, version, BY_KIND if kinds else PLAIN)
     files = [data_file(tmp_path, number, kinds[number % 2] if kinds else None) for number in range(len(BIG))]
 
-    packed = pack(metadata, KEY, None, files)
+    packed = pack(metadata, KEY, KEY.snapshot_id, None, files)
 
     (block,) = packed.by_spec[0].blocks
     assert zlib.decompress(block.data, wbits=-zlib.MAX_WBITS) == b"".join(
@@ -174,7 +181,7 @@ def test_files_with_few_metrics_or_other_columns_are_the_bytes_that_pyiceberg_wr
     plain = [data_file(tmp_path, number) for number in range(len(all_metrics))]
     files = [file.model_copy(update={"metrics": metrics}) for file, metrics in zip(plain, all_metrics, strict=True)]
 
-    packed = pack(metadata, KEY, None, files)
+    packed = pack(metadata, KEY, KEY.snapshot_id, None, files)
 
     (block,) = packed.by_spec[0].blocks
     assert zlib.decompress(block.data, wbits=-zlib.MAX_WBITS) == b"".join(
@@ -203,11 +210,11 @@ def test_manifests_roll_at_the_target_size_and_hold_every_file_once(tmp_path: Pa
 
 def test_a_second_request_takes_the_same_manifests(tmp_path: Path) -> None:
     metadata = table(tmp_path, 2, PLAIN)
-    packed = pack(metadata, KEY, None, [data_file(tmp_path, 1)])
+    packed = pack(metadata, KEY, KEY.snapshot_id, None, [data_file(tmp_path, 1)])
 
-    first, waiting = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings(), ())
+    first, waiting = packed.manifests(version_of(metadata))
     put_all(waiting)
-    again, waiting = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings(), ())
+    again, waiting = packed.manifests(version_of(metadata))
     put_all(waiting)
 
     assert [manifest.manifest_path for manifest in again] == [manifest.manifest_path for manifest in first]
@@ -216,14 +223,14 @@ def test_a_second_request_takes_the_same_manifests(tmp_path: Path) -> None:
 
 def test_a_manifest_that_could_not_be_put_is_put_with_the_next_request(tmp_path: Path) -> None:
     metadata = table(tmp_path, 2, PLAIN)
-    packed = pack(metadata, KEY, None, [data_file(tmp_path, 1)])
+    packed = pack(metadata, KEY, KEY.snapshot_id, None, [data_file(tmp_path, 1)])
     (tmp_path / "metadata").write_text("a file where the folder should be")
 
-    _, waiting = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings(), ())
+    _, waiting = packed.manifests(version_of(metadata))
     with pytest.raises(Retryable):
         put_all(waiting)
     (tmp_path / "metadata").unlink()
-    (manifest,), waiting = packed.manifests(f"file://{tmp_path}/metadata", metadata, Settings(), ())
+    (manifest,), waiting = packed.manifests(version_of(metadata))
     put_all(waiting)
 
     (entry,) = manifest.fetch_manifest_entry(load_file_io({}, metadata.location))
@@ -235,7 +242,7 @@ def test_a_file_that_this_epoch_has_not_staged_is_no_fit(tmp_path: Path, name: s
     metadata = table(tmp_path, 2, PLAIN)
     foreign = data_file(tmp_path, 1).model_copy(update={"path": f"file://{tmp_path}/data/cw-{KEY.uid}/{name}"})
 
-    packed = pack(metadata, KEY, wanted(tmp_path, metadata), [data_file(tmp_path, 2), foreign])
+    packed = pack(metadata, KEY, KEY.snapshot_id, wanted(tmp_path, metadata), [data_file(tmp_path, 2), foreign])
 
     assert packed.incompatibility is not None
     assert packed.incompatibility.reason == reasons.STAGED_RESULT_REFUSED
@@ -246,4 +253,4 @@ def test_a_partition_value_of_another_type_is_corrupt(tmp_path: Path) -> None:
     wrong = data_file(tmp_path, 1, "a").model_copy(update={"partition": ("", "")})
 
     with pytest.raises(Corrupt, match="partition"):
-        pack(metadata, KEY, None, [wrong])
+        pack(metadata, KEY, KEY.snapshot_id, None, [wrong])

@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.arrow_schema import encode_schema
+from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import Landed

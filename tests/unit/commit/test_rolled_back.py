@@ -14,6 +14,7 @@ from checkpoint_operator.cluster import status as statuses
 from checkpoint_operator.cluster.pods import Owner
 from checkpoint_operator.commit import iceberg, lance
 from checkpoint_operator.commit.changes import Change, as_staged
+from checkpoint_operator.commit.lance_port import LanceState
 from checkpoint_operator.commit.outcomes import Committed
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.core.actions import Finish
@@ -52,7 +53,7 @@ def test_a_commit_that_is_found_in_the_history_only_is_committed_and_not_current
 class RestoredLance(FakeLance):
     """It was restored to before our commit."""
 
-    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> lance.LanceState | None:
+    def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
         found = super().load(key, since, up_to)
         return None if found is None else replace(found, is_current=found.committed is None)
 

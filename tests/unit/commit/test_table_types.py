@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
+from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.iceberg.stager import IcebergStager
-from checkpoint_operator.arrow_schema import decode_schema, encode_schema
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.table_types import finer_than_iceberg, iceberg_schema, lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.records import IcebergTarget, LanceTarget
 from checkpoint_protocol.sink import Sink
-from checkpoint_spark.schema_cast import ValueMisfit, fit
+from checkpoint_spark.schema_cast import ValueMismatch, fit
 from tests.support.places import on_disk
 from tests.support.records import KEY
 
@@ -107,7 +107,7 @@ def test_every_type_that_has_a_counterpart_becomes_it_and_keeps_its_values(tmp_p
 def test_a_value_that_would_lose_digits_in_iceberg_fails_as_a_row(array: pa.Array) -> None:
     wanted = iceberg_schema(pa.schema([("c", array.type)]))
 
-    with pytest.raises(ValueMisfit, match="'c'"):
+    with pytest.raises(ValueMismatch, match="'c'"):
         fit(pa.RecordBatch.from_arrays([array], ["c"]), wanted)
 
 
@@ -151,11 +151,16 @@ def test_every_column_that_cannot_be_made_is_named_at_once() -> None:
     assert "'c'" in caught.value.message
     assert "'b'" not in caught.value.message
 
+    for way in ([("b", pa.int64())], [("a", pa.string()), ("b", pa.int64()), ("c", pa.int64())]):
+        assert len(iceberg_schema(pa.schema(way))) == len(way), "left out, or cast in a step"
+
 
 def test_columns_that_are_finer_than_iceberg_are_told() -> None:
     nested = pa.list_(pa.struct([("t", pa.dictionary(pa.int8(), pa.time64("ns")))]))
 
     assert finer_than_iceberg(pa.schema([("a", pa.timestamp("ns")), ("b", pa.timestamp("us")), ("c", nested)])) == ("a", "c")
+
+    assert finer_than_iceberg(pa.schema([("a", pa.timestamp("us"))])) == (), "rounded in a step"
 
 
 def test_required_columns_stay_required() -> None:
@@ -249,7 +254,7 @@ def test_an_output_of_which_no_table_can_be_made_is_refused_and_nothing_is_made(
         sink.create(text)
 
     assert caught.value.reason == reasons.OUTPUT_SCHEMA_WRONG
-    assert sink.describe() is None
+    assert sink.describe(KEY) is None
 
 
 def test_a_column_of_thirty_two_levels_has_a_table() -> None:

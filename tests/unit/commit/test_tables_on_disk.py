@@ -23,7 +23,7 @@ from checkpoint_formats.stagers import stager_for
 from checkpoint_operator.commit.changes import StagedChange
 from checkpoint_operator.commit.iceberg import IcebergState
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
-from checkpoint_operator.commit.lance import LanceState
+from checkpoint_operator.commit.lance_port import LanceState
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected
 from checkpoint_protocol import reasons
@@ -232,6 +232,33 @@ def test_a_staged_lance_file_that_is_gone_or_has_another_size_is_refused(lie: st
     assert port.find_incompatibility(state, [dataset.target()], appended([fragment])) is None
 
 
+def test_an_iceberg_file_that_seals_name_twice_is_refused(iceberg: Iceberg) -> None:
+    """Readers would read it twice."""
+    target, files = iceberg.target(), iceberg.stage()
+    port, state = iceberg.loaded()
+
+    once, twice = (port.pack(Append(), KEY, [target], named) for named in (files, [*files, *files]))
+
+    assert port.find_incompatibility(state, [target], once) is None
+    refuses_twice(port.find_incompatibility(state, [target], twice))
+
+
+def test_a_lance_file_that_seals_name_twice_is_refused(dataset: Lance) -> None:
+    target, files = dataset.target(), dataset.stage()
+    port, state = dataset.loaded()
+
+    once, twice = (port.pack(Append(), KEY, [target], named) for named in (files, [*files, *files]))
+
+    assert port.find_incompatibility(state, [target], once) is None
+    refuses_twice(port.find_incompatibility(state, [target], twice))
+
+
+def refuses_twice(incompatibility: Rejected | None) -> None:
+    assert incompatibility is not None
+    assert incompatibility.reason == reasons.STAGED_RESULT_REFUSED
+    assert "twice" in incompatibility.message
+
+
 def made_again_in_iceberg(iceberg: Iceberg) -> None:
     with iceberg.place.table().update_schema() as update:
         update.delete_column("text")
@@ -288,6 +315,32 @@ def test_a_lance_column_that_was_made_again_between_two_attempts_is_seen_by_the_
     incompatibility = dataset.port().find_incompatibility(state, [first, second], appended(files))
     assert isinstance(incompatibility, Rejected)
     assert incompatibility.reason == reasons.SCHEMA_CHANGED, "although the versions between are gone"
+
+
+@pytest.mark.parametrize("missing", ["right after the base", "right before the latest"])
+def test_a_lance_column_that_was_missing_at_one_version_only_is_seen_though_it_has_its_id_again(
+    tmp_path: Path, missing: str
+) -> None:
+    """Where no fragment holds a column that is dropped, Lance gives its id to the next one."""
+    place = on_disk(tmp_path, "lance")
+    assert isinstance(place, LancePlace)
+    place.create(ROWS.schema)
+    made = Lance(place)
+    target = made.target()
+    if missing == "right before the latest":
+        lance.dataset(place.uri).update_config({"of": "a stranger"})
+    lance.dataset(place.uri).drop_columns(["text"])
+    lance.dataset(place.uri).add_columns(pa.field("text", pa.string()))
+    if missing == "right after the base":
+        lance.dataset(place.uri).update_config({"of": "a stranger"})
+    again = made.target()
+    port, state = made.loaded()
+
+    assert again.fields == target.fields
+    assert port.find_incompatibility(state, [again], appended(())) is None
+    incompatibility = port.find_incompatibility(state, [target], appended(()))
+    assert isinstance(incompatibility, Rejected)
+    assert incompatibility.reason == reasons.SCHEMA_CHANGED
 
 
 # --- Lance: a look sees every version after its base --------------------------------------------------------------------------

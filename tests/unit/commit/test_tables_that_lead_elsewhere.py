@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +19,22 @@ from sqlalchemy import text
 from checkpoint_formats.iceberg.plan import find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.catalogs import CatalogBook, open_catalog
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.lance_table import PylanceTable
+from checkpoint_operator.looks import Known, Looks
+from checkpoint_operator.source_news import open_news
 from checkpoint_operator.source_tables import describe, pin
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.records import Append, Target
+from checkpoint_protocol.manifest import Spec, validate_model
+from checkpoint_protocol.records import Append, Began, TakenRecord, Target
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.source import IcebergSource, LanceSource
 from checkpoint_protocol.storage import StorageEntry
 from tests.support.places import IcebergPlace, LancePlace, on_disk
-from tests.support.records import KEY
+from tests.support.records import KEY, end_epoch, input_of, ledger_over
+from tests.support.stores import MemoryStore
 
 ROWS = pa.table({"id": [1], "text": ["a"]})
 DEAD = StorageEntry(prefix="s3://bucket/", endpoint="http://127.0.0.1:9", credentials="anonymous")
@@ -84,6 +91,10 @@ def test_a_table_that_wants_its_files_elsewhere_is_refused_before_staging_and_at
     nothing = now.pack(Append(), KEY, [target], [])
     assert uri in refused(lambda: now.find_incompatibility(state, [target], nothing))
     assert uri in refused(lambda: now.block_commit(state, KEY))
+
+    del metadata["properties"][name]
+    file.write_text(json.dumps(metadata))
+    assert port(iceberg).describe() is not None, "corrected"
 
 
 def test_where_only_buckets_are_opened_a_table_on_disk_is_not(iceberg: IcebergPlace) -> None:
@@ -163,6 +174,10 @@ def test_a_dataset_with_files_elsewhere_is_neither_read_nor_written(dataset: Lan
     stager = stager_for(Append(), target, KEY, "0-0", 1 << 20, dataset.settings.for_drivers())
     assert uri in refused(lambda: stager.stage(iter(ROWS.to_batches())))
 
+    copy = f"{dataset.uri}-copy"
+    lance.write_dataset(ROWS, copy)
+    assert PylanceTable(copy, dataset.settings).describe() is not None, "in one place"
+
 
 def test_a_dataset_with_a_second_folder_on_disk_is_read(dataset: LancePlace, tmp_path: Path) -> None:
     dataset.dataset().add_bases([lance.DatasetBasePath(str(tmp_path / "more"), name="more")])
@@ -171,3 +186,107 @@ def test_a_dataset_with_a_second_folder_on_disk_is_read(dataset: LancePlace, tmp
         assert PylanceTable(dataset.uri, dataset.settings).describe() is not None
     except CheckpointError as error:  # pragma: no cover
         pytest.fail(error.message)
+
+
+def test_a_table_whose_history_has_no_beginning_is_refused(iceberg: IcebergPlace) -> None:
+    iceberg.append(ROWS)
+    source = IcebergSource(catalog="test", table=iceberg.name)
+    file = Path(iceberg.table().metadata_location.removeprefix("file://"))
+    written = file.read_text()
+    metadata = json.loads(written)
+    metadata["snapshots"][0]["parent-snapshot-id"] = metadata["snapshots"][1]["snapshot-id"]
+    file.write_text(json.dumps(metadata))
+    news = open_news(spec_of(iceberg), iceberg.settings)(TakenRecord(token="0" * 32, epoch=0), Known(0))
+    assert news is not None
+
+    for call in (
+        port(iceberg).describe,
+        lambda: port(iceberg).load(KEY),
+        lambda: pin(source, iceberg.settings),
+        lambda: list(news),
+    ):
+        assert "comes after itself" in refused(call)
+    file.write_text(written)
+    assert port(iceberg).describe() is not None, "set back"
+
+
+def test_news_of_a_table_that_lies_about_its_files_and_times_begin_an_epoch_as_any_do(iceberg: IcebergPlace) -> None:
+    for _ in range(10):
+        iceberg.append(ROWS)
+    file = Path(iceberg.table().metadata_location.removeprefix("file://"))
+    metadata = json.loads(file.read_text())
+    for snapshot in metadata["snapshots"]:
+        snapshot["timestamp-ms"] = 1 << 62
+        snapshot["summary"] |= {"added-data-files": "9" * 18, "added-files-size": "9" * 18}
+    file.write_text(json.dumps(metadata))
+    store, spec = MemoryStore(), spec_of(iceberg)
+    ledger = ledger_over(store)
+    ledger.inputs.put_input(input_of())
+    end_epoch(ledger)
+
+    between = Looks(spec, open_news(spec, iceberg.settings), lambda: datetime(2026, 11, 25, tzinfo=UTC)).between(ledger)
+
+    assert between.begins
+    assert between.news is not None
+    assert Began(why="Trigger", at="", files=between.news.files, size_bytes=between.news.size_bytes).files > 1 << 62
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_metadata_that_stand_for_more_than_there_is_memory_for_are_refused(iceberg: IcebergPlace, packed: bool) -> None:
+    catalog: Any = iceberg.opened()
+    book = CatalogBook(iceberg.settings, most_metadata_bytes=1 << 20)
+    shared = PyicebergTable(iceberg.catalog, iceberg.name, iceberg.settings, book)
+    assert shared.describe() is not None
+    file = Path(iceberg.table().metadata_location.removeprefix("file://"))
+    file = file.with_name("00009-x.gz.metadata.json") if packed else file
+    with gzip.open(file, "ab") if packed else file.open("ab") as written:
+        written.write(b" " * (2 << 20))
+    with catalog.engine.begin() as connection:
+        connection.execute(text("update iceberg_tables set metadata_location = :uri"), {"uri": f"file://{file}"})
+
+    assert "that are read of a table's metadata" in refused(shared.describe)
+
+
+def test_manifests_of_tables_as_they_are_are_read_where_the_memory_is_for_many(iceberg: IcebergPlace) -> None:
+    book = CatalogBook(iceberg.settings, most_metadata_bytes=1 << 20)
+    table = PyicebergTable(iceberg.catalog, iceberg.name, iceberg.settings, book)
+
+    assert table._version_of(iceberg.table()).has_any(lambda path: path.endswith(".parquet"))
+
+
+@pytest.mark.parametrize("name", ["manifest list", "manifest"])
+def test_manifests_that_stand_for_more_than_there_is_memory_for_are_refused(iceberg: IcebergPlace, name: str) -> None:
+    snapshot = iceberg.table().metadata.current_snapshot()
+    assert snapshot is not None
+    listed = snapshot.manifest_list if name == "manifest list" else snapshot.manifests(iceberg.table().io)[0].manifest_path
+    file = Path(listed.removeprefix("file://"))
+    head = file.read_bytes()
+    unpacked = zlib.compress(bytes(3 << 20))[2:-4]
+    end = head[: head.index(head[-16:]) + 16]
+    file.write_bytes(b"".join([end, zigzag(1), zigzag(len(unpacked)), unpacked, head[-16:]]))
+    book = CatalogBook(iceberg.settings, most_metadata_bytes=1 << 20)
+    table = PyicebergTable(iceberg.catalog, iceberg.name, iceberg.settings, book)
+    state = table.load(KEY)
+    assert state is not None
+    version = table._version_of(iceberg.table())
+
+    assert "stands for more than the 2,097,152 bytes" in refused(lambda: version.has_any(lambda path: False))
+    file.write_bytes(head)
+    assert version.has_any(lambda path: path.endswith(".parquet")), "rewritten"
+
+
+def zigzag(number: int) -> bytes:
+    number, data = number << 1, b""
+    while number > 0x7F:
+        number, data = number >> 7, data + bytes([number & 0x7F | 0x80])
+    return data + bytes([number])
+
+
+def spec_of(iceberg: IcebergPlace) -> Spec:
+    document = {
+        "source": {"iceberg": {"catalog": "test", "table": iceberg.name}},
+        "sink": {"none": {}},
+        "checkpoint": {"uri": "/checkpoints"},
+        "trigger": {"every": "1m"},
+    }
+    return validate_model(Spec, document)

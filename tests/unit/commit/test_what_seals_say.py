@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import struct
 from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
+    BooleanType,
+    DateType,
     DecimalType,
+    DoubleType,
     FixedType,
+    FloatType,
     IntegerType,
     ListType,
     LongType,
@@ -35,12 +40,20 @@ SCHEMA = Schema(
     NestedField(7, "raw", BinaryType(), required=False),
     NestedField(8, "tags", ListType(9, StringType(), element_required=False), required=False),
     NestedField(10, "of", StructType(NestedField(11, "inner", LongType(), required=False)), required=False),
+    NestedField(12, "ratio", DoubleType(), required=False),
+    NestedField(13, "share", FloatType(), required=False),
+    NestedField(14, "flag", BooleanType(), required=False),
+    NestedField(15, "day", DateType(), required=False),
     schema_id=3,
 )
 
 
 def text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def number(form: str, value: float) -> str:
+    return text(struct.pack(form, value))
 
 
 def file(*metrics: FieldMetrics, **changed: Any) -> IcebergFile:
@@ -52,7 +65,7 @@ def iceberg_problem(given: IcebergFile) -> str | None:
 
 
 HONEST = (
-    FieldMetrics(1, 30, 10, 0, None, text(b"8 bytes."), text(b"8 bytes!")),
+    FieldMetrics(1, 30, 10, 0, None, text(b"8 bytes!"), text(b"8 bytes.")),
     FieldMetrics(2, 30, 10, 10, None, "", text("größe".encode())),
     FieldMetrics(3, None, 10, 3, None, text(b"4byt"), None),
     FieldMetrics(4, None, 10, 0, None, text(b"\x01"), text(b"\x7f" * 13)),
@@ -61,6 +74,10 @@ HONEST = (
     FieldMetrics(7, None, 10, 0, None, "", text(b"\xff\xfe")),
     FieldMetrics(9, None, 5_000, 4_000, None, text(b"a"), text(b"b")),
     FieldMetrics(11, None, 10, 9, 1, text(b"8 bytes."), text(b"8 bytes.")),
+    FieldMetrics(12, None, 10, 0, 10, None, None),
+    FieldMetrics(13, None, 10, 0, 1, number("<f", -1.5), number("<f", float("inf"))),
+    FieldMetrics(14, None, 10, 0, None, text(b"\x00"), text(b"\x01")),
+    FieldMetrics(15, None, 10, 0, None, number("<i", -5), number("<i", 4)),
 )
 
 
@@ -97,6 +114,23 @@ def test_what_a_stager_says_is_taken() -> None:
         (file(FieldMetrics(5, lower=text(b"5 byt"))), "a bound of the column 'hash'"),
         (file(FieldMetrics(6, lower=text(b"x" * 15))), "a bound of the column 'uuid'"),
         (file(FieldMetrics(10, lower=text(b"x"))), "a bound of the column 'of'"),
+        (file(FieldMetrics(10)), None),
+        (file(FieldMetrics(12, lower=number("<d", float("nan")))), "a bound of the column 'ratio'"),
+        (file(FieldMetrics(13, upper=number("<f", float("nan")))), "a bound of the column 'share'"),
+        (file(FieldMetrics(12, lower=number("<f", 1))), "a bound of the column 'ratio'"),
+        (file(FieldMetrics(1, lower=number("<q", 1), upper=number("<q", -1))), "lower bound of the column 'id' is above"),
+        (file(FieldMetrics(1, lower=number("<q", 256), upper=number("<q", 255))), "lower bound of the column 'id' is above"),
+        (file(FieldMetrics(3, lower=number("<i", 0), upper=number("<i", -1))), "lower bound of the column 'small' is above"),
+        (file(FieldMetrics(12, lower=number("<d", 0.5), upper=number("<d", -9.5))), "lower bound of the column 'ratio' is above"),
+        (file(FieldMetrics(13, lower=number("<f", 0.5), upper=number("<f", 0.25))), "lower bound of the column 'share' is above"),
+        (file(FieldMetrics(14, lower=text(b"\x01"), upper=text(b"\x00"))), "lower bound of the column 'flag' is above"),
+        (file(FieldMetrics(2, lower=text("é".encode()), upper=text(b"z"))), "lower bound of the column 'text' is above"),
+        (file(FieldMetrics(7, lower=text(b"\x80"), upper=text(b"\x7f"))), "lower bound of the column 'raw' is above"),
+        (file(FieldMetrics(4, lower=text(b"\x01"), upper=text(b"\xff"))), "lower bound of the column 'amount' is above"),
+        (file(FieldMetrics(4, lower=text(b"\xff"), upper=text(b"\x01"))), None),
+        (file(FieldMetrics(1, column_size=101)), "'id' has 101 of its 100 bytes"),
+        (file(FieldMetrics(2), FieldMetrics(1, column_size=101)), "'id' has 101 of its 100 bytes"),
+        (file(FieldMetrics(9, value_count=1 << 41)), "has 2199023255552 values"),
     ],
 )
 def test_what_cannot_be_so_of_an_iceberg_file_is_named(given: IcebergFile, told: str | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from checkpoint_operator.arrow_schema import encode_schema
+from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.observing import Observer

@@ -28,16 +28,16 @@ SECOND = EpochKey(KEY.uid, 2)
 
 @dataclass
 class FakeSink:
-    """The sink port over the small table; `outcome` is said instead of burying, `discarded` are the files it was given."""
+    """The sink port over the small table; `outcome` is the answer to block_commit, `discarded` are the files it was given."""
 
     table: FakeIceberg = field(default_factory=FakeIceberg)
     outcome: BlockOutcome | None = None
     discarded: list[tuple[EpochKey, tuple[Target, ...], tuple[str, ...]]] = field(default_factory=list)
-    trouble: Exception | None = None
+    error: Exception | None = None
     title: str = "db.rows"
     output: Output | None = None
 
-    def describe(self) -> Target | None:
+    def describe(self, key: EpochKey) -> Target | None:
         raise AssertionError("nothing is staged any more")
 
     def create(self, arrow_schema: str) -> Target:
@@ -53,8 +53,8 @@ class FakeSink:
         return self.outcome or iceberg.block_commit(self.table, ledger, lambda _: None)
 
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
         names = tuple(file.path.rpartition("/")[2] for file in files if isinstance(file, IcebergFile))
         self.discarded.append((key, tuple(targets), names))
         return len(names)
@@ -77,7 +77,7 @@ class World:
         claimed = IcebergBase(table_uuid=self.sink.table.uuid, snapshot_id=base)
         Ledger(self.store, key).commits.put_claim(ClaimRecord(token=new_token(), index=0, base=claimed))
 
-    def mark(self, key: EpochKey = KEY) -> None:
+    def record_commit(self, key: EpochKey = KEY) -> None:
         Ledger(self.store, key).commits.put_commit(
             CommitRecord(
                 token=TOKEN,
@@ -103,7 +103,7 @@ class World:
         """One that is committed, before the second; return what is staged of it."""
         self.begin(KEY)
         self.claim(KEY)
-        self.mark(KEY)
+        self.record_commit(KEY)
         return self.staged
 
     def paths(self, folder: str = "") -> set[str]:
@@ -153,7 +153,7 @@ def test_a_marked_epoch_keeps_its_files_and_the_table_is_not_asked() -> None:
     world = World()
     world.begin()
     world.claim()
-    world.mark()
+    world.record_commit()
 
     assert world.delete() == Deleted((1,), data_files=0, objects=2)
 
@@ -178,7 +178,7 @@ def test_of_two_epochs_only_the_unfinished_one_is_buried_and_loses_its_files() -
     world = World()
     world.begin()
     world.claim()
-    world.mark()
+    world.record_commit()
     world.begin(SECOND)
     world.claim(SECOND)
 
@@ -227,7 +227,10 @@ def test_only_the_targets_of_the_buried_table_are_discarded_below() -> None:
 def test_other_writes_and_other_objects_are_left_alone() -> None:
     world = World()
     world.begin()
-    others = {"staged/0123456789abcdeff/1/input.json", "staged/other/1/1/seals/0/0.json", "probe/x.json", "staged/x"}
+    others = {
+        *("staged/0123456789abcdeff/1/input.json", "staged/other/1/1/seals/0/0.json", "staged/x"),
+        *("streams/0123456789abcdeff/offsets/0", "probe/x.json"),
+    }
     for path in others:
         world.store.put_if_absent(path, b"theirs")
 
@@ -243,6 +246,16 @@ def test_strays_below_the_writes_staged_folder_go_and_name_no_files() -> None:
     world.store.put_if_absent(f"staged/{KEY.uid}/1/1/seals/00/0.json", b"x")
 
     assert world.delete() == Deleted((), data_files=1, objects=3)
+
+
+def test_sparks_own_checkpoint_of_a_stream_goes_with_the_write() -> None:
+    world = World()
+    world.begin(seals=1)
+    world.store.put_if_absent(f"streams/{KEY.uid}/offsets/0", b"v1")
+
+    world.delete()
+
+    assert not [path for path in world.paths() if path.startswith("streams/")]
 
 
 def test_a_write_that_never_began_is_noted_as_deleted() -> None:
@@ -338,7 +351,7 @@ def test_an_epoch_and_a_claim_that_no_listing_shows_are_found() -> None:
     inner = World()
     inner.begin()
     inner.claim()
-    inner.mark()
+    inner.record_commit()
     inner.begin(SECOND)
     inner.claim(SECOND)
     hidden = {path for path in inner.paths() if path.startswith(f"control/{KEY.uid}/2/")}
@@ -355,12 +368,12 @@ def test_memory_is_bounded_however_many_seals_there_are() -> None:
     world.begin(seals=500)
     most = 0
 
-    def ask_all(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def map_all(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         nonlocal most
         most = max(most, len(items))
         return [function(item) for item in items]
 
-    outcome = delete_write(world.store, KEY.uid, world.sink, ask_all=ask_all)
+    outcome = delete_write(world.store, KEY.uid, world.sink, map_all=map_all)
 
     assert outcome == Deleted((), data_files=500, objects=500)
     assert most <= 32
@@ -413,12 +426,12 @@ def test_a_table_that_does_not_answer_is_retryable_and_nothing_is_removed() -> N
 def test_refused_credentials_are_for_a_person_and_the_seals_stay_until_the_files_are_gone() -> None:
     world = World()
     world.begin()
-    world.sink.trouble = NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")
+    world.sink.error = NeedsChange(reasons.CREDENTIALS_REFUSED, "refused")
 
     assert world.delete() == Kept(reasons.CREDENTIALS_REFUSED, "refused")
 
     assert len(world.staged) == 2
-    world.sink.trouble = None
+    world.sink.error = None
     assert world.delete() == Deleted((), data_files=2, objects=2)
 
 
@@ -488,7 +501,7 @@ def test_a_deletion_that_is_cut_off_at_any_call_is_finished_by_the_next(is_claim
 
         world.store.before = die
         with pytest.raises(Died):
-            delete_write(world.store, KEY.uid, world.sink, ask_all=lambda function, items: [function(item) for item in items])
+            delete_write(world.store, KEY.uid, world.sink, map_all=lambda function, items: [function(item) for item in items])
         world.store.before = lambda call: None
 
         assert isinstance(world.delete(), Deleted)
@@ -616,7 +629,7 @@ def test_a_retaining_deletion_that_is_cut_off_at_any_call_is_finished_by_the_nex
 
         world.store.before = die
         with pytest.raises(Died):
-            retain_write(world.store, KEY.uid, world.sink, ask_all=lambda function, items: [function(item) for item in items])
+            retain_write(world.store, KEY.uid, world.sink, map_all=lambda function, items: [function(item) for item in items])
         world.store.before = lambda call: None
 
         assert isinstance(world.retain(), Deleted)

@@ -25,6 +25,7 @@ from checkpoint_operator.core.actions import (
 )
 from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit, Tables
 from checkpoint_operator.core.rules import RULES, decide, progress_deadline_s
+from checkpoint_operator.core.triggers import Between, News
 from checkpoint_protocol import reasons
 from checkpoint_protocol.records import CommitRecord, NoTarget
 from tests.support.effort import examples
@@ -66,6 +67,7 @@ NO_ROOM = Failure("Retryable", reasons.EXECUTORS_PENDING, "1 executor waits: no 
 QUOTA = Failure("Retryable", reasons.EXECUTORS_REFUSED, "exceeded quota")
 OUT = Failure("Retryable", reasons.SERVICE_UNAVAILABLE, "503")
 EVICTED = Failure("Retryable", reasons.DRIVER_EVICTED, "the node is drained")
+STREAM_ENDED = Failure("Retryable", reasons.STREAM_ENDED, "the query has ended: what was there is committed")
 MISSING = Failure("NeedsChange", reasons.SOURCE_MISSING, "there is no such file")
 QUEUED = "as many drivers are at work in the namespace as the operator allows (driversPerNamespace); it waits for one to end"
 
@@ -140,6 +142,32 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         seen(closed(complete=True), commit=COMMITTED, is_suspended=True),
         (Finish(),),
     ),
+    # --- streams
+    "an epoch of a stream that is committed is followed by the next": (
+        "open_the_next_epoch",
+        seen(closed(complete=True), commit=COMMITTED, is_stream=True),
+        (OpenEpoch(2, 1),),
+    ),
+    "a stream whose query has ended is closed as that": (
+        "close_what_nobody_drives",
+        seen(at_work(driver=GONE, failure=STREAM_ENDED), is_stream=True),
+        (Close(1, "its query has ended, and what it had is sealed"),),
+    ),
+    "a stream whose query has ended is up to date": (
+        "finish_a_stream_that_has_ended",
+        seen(closed(failure=STREAM_ENDED), is_stream=True),
+        (Finish(),),
+    ),
+    "a stream that is run again looks for more": (
+        "record_the_next_attempt",
+        seen(closed(failure=STREAM_ENDED), is_stream=True, first_counted_failure=2),
+        (RecordAttempt(2, (), 2),),
+    ),
+    "of half a micro-batch nothing is taken over": (
+        "record_the_next_attempt",
+        seen(closed(failure=RETRYABLE), is_stream=True),
+        (RecordAttempt(2, (), 2),),
+    ),
     # --- open_the_next_epoch
     "a committed epoch is followed by another once runNonce is another": (
         "open_the_next_epoch",
@@ -190,6 +218,18 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
             Stall(
                 reasons.TABLE_MISSING,
                 "lake.rows does not exist; make it, or set sink.create: true to have it made from the steps' output",
+            ),
+        ),
+    ),
+    "a table that is gone with what an earlier epoch has committed is not made anew for the new rows alone": (
+        "stall_where_the_table_is_gone_with_its_rows",
+        seen(epoch=3, tables=Tables("lake.rows", creates_target=True, lost_rows=(2, 1_500))),
+        (
+            Stall(
+                reasons.TABLE_MISSING,
+                "lake.rows is gone, and with it what earlier epochs of the write had committed (epoch 2: 1,500 rows), which this "
+                "one does not take again; restore it, or give the write a new name to write everything anew, or make the table "
+                "yourself if it is to have new rows only",
             ),
         ),
     ),
@@ -840,6 +880,8 @@ def observations(draw: st.DrawFn) -> Observation:
         pause_left_s=draw(st.floats(-10, 10)),
         row_errors=draw(st.none() | st.just(RowErrorLimit(2, "quarantine.maxRows allows 2"))),
         is_claimed=draw(st.booleans()),
+        goes_on=draw(st.booleans()),
+        between=draw(st.sampled_from([None, Between(5.0), Between(0.0, News(files=1), begins=True)])),
     )
 
 
@@ -887,14 +929,17 @@ def test_whatever_is_seen_something_follows_and_it_is_safe(observation: Observat
             case Finish():
                 assert observation.is_committed
                 assert observation.began_with == observation.run_nonce
+                assert not observation.goes_on, "a write with a trigger never finishes"
             case OpenEpoch(epoch, after):
                 assert observation.is_committed
-                assert observation.began_with != observation.run_nonce
+                is_due = observation.between is not None and observation.between.begins
+                assert observation.began_with != observation.run_nonce or is_due
                 assert (epoch, after) == (observation.epoch + 1, observation.epoch), "epochs are strictly sequential"
             case Wait() | Stall():
-                assert not observation.is_committed
+                assert not observation.is_committed or (observation.goes_on and isinstance(action, Wait))
     if observation.is_committed:
-        assert actions in ((Finish(),), (OpenEpoch(observation.epoch + 1, observation.epoch),))
+        (action,) = actions
+        assert isinstance(action, Finish | OpenEpoch | Wait)
     if last is not None and is_open and StopDriver(last.number) in actions:
         before = actions[: actions.index(StopDriver(last.number))]
         assert any(isinstance(one, Close) for one in before), "closed first: a stop that is answered late is harmless only then"

@@ -29,11 +29,11 @@ def test_a_seal_is_tallied_once_however_often_it_is_asked_for() -> None:
         ledger_over(store).seals.put_seal(seal(task, 0, rows=task))
     asked_at_once: list[int] = []
 
-    def ask_all(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def map_all(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         asked_at_once.append(len(items))
         return [function(item) for item in items]
 
-    ledger = Ledger(store, KEY, ask_all=ask_all)
+    ledger = Ledger(store, KEY, map_all=map_all)
     tallies = Tallies(ledger)
     for _ in range(3):
         assert {task: chain.rows_read for task, chain in tallies.of_tasks(1).items()} == {task: task for task in range(5)}

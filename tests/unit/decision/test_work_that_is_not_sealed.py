@@ -105,3 +105,7 @@ def test_a_driver_that_only_says_again_that_it_runs_is_given_up() -> None:
 
     assert closed is not None
     assert closed <= DEADLINE_S + BEFORE_S
+
+
+def test_the_driver_of_a_stream_that_awaits_rows_is_not_given_up_for_sealing_nothing() -> None:
+    assert closed_after_s(lambda number: DriverProgress(attempt=1, phase="AwaitingRows")) is None

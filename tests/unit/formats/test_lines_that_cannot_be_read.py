@@ -229,8 +229,7 @@ def test_rows_after_a_field_that_is_too_long_are_not_guessed(tmp_path: Path, mon
     with pytest.raises(NeedsChange, match="a quoted field in it has no end"):
         chunks_of(reader, file, whole(file), schema)
 
-
-def test_rows_are_not_set_apart_where_delimiter_and_quote_are_the_same_character(tmp_path: Path) -> None:
-    path = put(tmp_path, "x.csv.gz", 'n"text\n0"first\none"x\n1"y\n')
-    with pytest.raises(NeedsChange, match=r"near row 0: .*'one'"):
-        found_in("csv", path, [], [1.0], options={"delimiter": '"'})
+    # The ways out: the mended file, or a quote that is part of the text, in a write of another name.
+    for number, (text, options) in enumerate([('2,"' + "3,y" * 10 + '"\n', {}), ('2,"3\n', {"quote": ""})]):
+        mended = put(tmp_path, f"{number}.csv.gz", "n,text\n0,first\n" + text)
+        assert len(found_in("csv", mended, [], [1.0], options=options)) == 2

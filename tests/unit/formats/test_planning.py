@@ -164,6 +164,24 @@ def test_a_text_that_cannot_be_cut_begins_a_task_where_the_room_is_much_too_smal
     assert tasks[1] == (Range(file=1, start=0, end=None),)
 
 
+def test_files_that_are_a_row_each_are_shared_out_by_number_where_they_are_small_and_by_bytes_where_they_are_large() -> None:
+    small, large = [rows(1, 5_000) for _ in range(600)], [rows(1, 50 * MB) for _ in range(3)]
+
+    tasks = plan_tasks([*small, *large], [], anywhere, 4, 1 << 40)
+
+    assert len(tasks) <= 12
+    assert [piece.file for task in tasks for piece in task] == list(range(603))
+    assert [len(task) for task in tasks[-3:]] == [1, 1, 1], "each of the large ones is a task"
+    assert max(len(task) for task in tasks) <= 100, "hundreds of calls of a step are not one task"
+
+
+def test_no_split_has_very_many_files_of_a_row_however_small_they_are() -> None:
+    tasks = plan_tasks([rows(1, 0) for _ in range(5_000)], [], anywhere, 1, 128 * MB)
+
+    assert 10 <= len(tasks) <= 12
+    assert sum(map(len, tasks)) == 5_000
+
+
 def test_a_row_is_never_split() -> None:
     tasks = plan_tasks([rows(3, 100 * MB)], [], anywhere, 8, MB)
 
@@ -231,3 +249,4 @@ def test_an_input_of_more_tasks_than_an_attempt_may_have_is_refused_with_the_way
 
     assert refused.value.reason == reasons.RECORD_TOO_LARGE
     assert "more than 39 tasks" in refused.value.message
+    assert len(plan_tasks(files, (), anywhere, 1, 1_024, most_tasks=39)) <= 39, "the way out"

@@ -316,11 +316,31 @@ def test_escaped_text_is_read_from_the_start(tmp_path: Path) -> None:
     assert read_whole(reader, [file], schema) == [{"a": "x,y", "b": 1}, {"a": "v\nw", "b": 2}]
 
 
-@pytest.mark.parametrize("options", [{"delimiter": "é"}, {"delimiter": "\n"}, {"quote": "é"}, {"escape": "\n"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delimiter": "é"},
+        {"delimiter": "\n"},
+        {"quote": "é"},
+        {"escape": "\n"},
+        {"delimiter": '"'},
+        {"delimiter": "|", "quote": "|"},
+        {"delimiter": "\\", "escape": "\\"},
+    ],
+)
 def test_character_that_cannot_be_is_refused_before_any_file_is_read(options: dict[str, str]) -> None:
     with pytest.raises(NeedsChange) as refused:
         open_reader("csv", options=options)
     assert refused.value.reason == reasons.MANIFEST_INVALID
+
+
+def test_a_quote_may_be_the_delimiter_where_there_is_no_quote_as_the_message_says(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.csv", 'a"b\n1"x,y\n')
+
+    with pytest.raises(NeedsChange, match="or set quote: '' if there is none"):
+        read(path, options={"delimiter": '"'})
+
+    assert read(path, options={"delimiter": '"', "quote": ""}) == [{"a": 1, "b": "x,y"}]
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,10 @@ def test_line_that_is_too_long_names_file_and_byte(monkeypatch: pytest.MonkeyPat
         list(line_blocks(reading_by(data, [64 << 10]), 11, lambda: 1, "long.csv"))
     assert refused.value.reason == reasons.SOURCE_UNREADABLE
 
+    broken_up = b"short\n" + (b"x" * (1 << 19) + b"\n") * 4
+    blocks = line_blocks(reading_by(broken_up, [64 << 10]), 11, lambda: 1, "long.csv")
+    assert b"".join(block.data[block.begin : block.end] for block in blocks) == broken_up
+
 
 def test_text_without_line_ends_is_read_a_bounded_number_of_times() -> None:
     """Each read asks for as much as there is already, so that nothing is copied again and again."""
@@ -208,3 +212,6 @@ def test_for_csv_a_line_of_spaces_is_a_row() -> None:
 def test_rows_that_only_a_carriage_return_separates_cannot_be_read_again_by_themselves() -> None:
     with pytest.raises(NeedsChange, match="cannot be told from the 1 others"):
         lines_of(b"a\nb\rc\n").row_bounds("/in/a.csv", spaces_are_blank=False)
+
+    for mended in (b"a\nb\nc\n", b"a\r\nb\r\nc\r\n"):
+        assert len(lines_of(mended).row_bounds("/in/a.csv", spaces_are_blank=False)) == 3

@@ -50,6 +50,52 @@ def test_unknown_type_names_the_column_and_lists_the_known_ones(name: str) -> No
         assert part in refused.value.message
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.string()),
+        pa.map_(pa.string(), pa.decimal128(10, 2)),
+        pa.struct(
+            [("a b", pa.timestamp("us", "UTC")), ("y", pa.list_(pa.struct([("z", pa.map_(pa.int64(), pa.list_(pa.bool_())))])))]
+        ),
+    ],
+)
+def test_lists_structs_and_maps_are_named_as_arrow_writes_them(kind: pa.DataType) -> None:
+    name = str(kind).replace("decimal128", "decimal").replace("tz=", "")
+
+    assert parse_type("x", name, nested=True) == kind
+    assert parse_type("x", name.replace("item: ", "").replace(", ", ","), nested=True) == kind
+    with pytest.raises(NeedsChange, match="unknown type"):
+        parse_type("x", name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "list",
+        "list<>",
+        "list<int64",
+        "list<int64>>",
+        "list<int64>, string",
+        "list<int64, string>",
+        "list<strin>",
+        "map<string>",
+        "map<string, >",
+        "struct<>",
+        "struct<a>",
+        "struct<: int64>",
+        "struct<a: int64, a: string>",
+        "struct<a: int64,>",
+        "set<int64>",
+        "list<" * 17 + "int64" + ">" * 17,
+        "list<" * 400 + "int64" + ">" * 400,
+    ],
+)
+def test_what_is_no_list_struct_or_map_is_refused_with_those_that_there_are(name: str) -> None:
+    with pytest.raises(NeedsChange, match="struct<name: type"):
+        parse_type("x", name, nested=True)
+
+
 def test_close_name_is_suggested() -> None:
     with pytest.raises(NeedsChange, match="did you mean string"):
         parse_type("x", "strin")

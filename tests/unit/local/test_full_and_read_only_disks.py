@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from checkpoint_formats.stagers import Placed
+from checkpoint_formats.placed import Placed
 from checkpoint_operator.catalogs import translate_catalog_error
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.target import check_target
@@ -83,7 +83,7 @@ def test_a_table_folder_that_may_not_be_written_to_is_for_a_person() -> None:
     assert "/warehouse/db/rows/data" in told.value.message
 
 
-def test_any_other_trouble_of_a_writer_stays_what_it_is() -> None:
+def test_any_other_error_of_a_writer_stays_what_it_is() -> None:
     with pytest.raises(OSError, match="connection reset"):
         Placed(FailingStager(OSError("connection reset")), "s3://bucket/data").stage(iter(()))
 
@@ -100,7 +100,7 @@ def test_a_full_disk_under_spark_itself_is_no_unexplained_failure() -> None:
     assert "spark.local.dir" in told.message
 
 
-def test_other_troubles_of_a_folder_send_nobody_to_the_network() -> None:
+def test_other_errors_of_a_folder_send_nobody_to_the_network() -> None:
     told = translate_store_error(OSError(errno.EIO, "Input/output error"), "/data/checkpoints/x.json")
 
     assert told.reason == reasons.STORE_UNAVAILABLE

@@ -1,8 +1,12 @@
-"""What is installed is what constraints.txt names: each package with its version, and the hashes of its files."""
+"""What is installed is what constraints.txt names, with versions and hashes; and what drivers import."""
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
@@ -42,3 +46,85 @@ def test_every_installed_package_is_pinned() -> None:
 def test_what_builds_the_project_and_its_packages_is_pinned() -> None:
     assert {"hatchling", "setuptools", "wheel", "uv"} <= pinned().keys()
     assert f"hatchling=={pinned()['hatchling']}" in (ROOT / "pyproject.toml").read_text()
+
+
+def test_what_runs_in_drivers_imports_no_catalog() -> None:
+    # import-linter knows external packages as a whole only, and readers and stagers need others of pyiceberg's modules.
+    for root in ("protocol", "formats", "spark_app"):
+        for file in (ROOT / root).rglob("*.py"):
+            imported = {name for name in _imports(ast.parse(file.read_text())) if name.startswith("pyiceberg.catalog")}
+            assert not imported, f"{file.relative_to(ROOT)} imports {imported}"
+
+
+#: Imports modules as in the operator's image, where packages that drivers alone have are not installed.
+_AS_IN_THE_IMAGE: Final = """
+import importlib, sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+for module in {modules}:
+    importlib.import_module(module)
+"""
+_OF_DRIVERS: Final = ("duckdb", "confluent_kafka", "pyspark", "pandas", "anyio", "aiolimiter")
+
+
+def test_the_operator_imports_nothing_that_its_image_does_not_have() -> None:
+    modules = set()
+    for file in (ROOT / "operator").rglob("*.py"):
+        parts = file.relative_to(ROOT / "operator").with_suffix("").parts
+        # One machine has both; `validate`, and looks at Kafka, are of one machine.
+        if parts[1] in ("local", "cli", "validation"):
+            continue
+        modules |= {".".join(parts).removesuffix(".__init__")}
+        # Also where a function does.
+        imports = (node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom))
+        modules |= {name for name in imports if name is not None and name.startswith("checkpoint_formats")}
+    code = _AS_IN_THE_IMAGE.format(packages=_OF_DRIVERS, modules=sorted(modules))
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+def _imports(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+#: Those with a Dockerfile; the example's is for images FROM Spark's.
+FOLDERS: Final = ("operator", "spark_app", "examples/image")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_stage_of_an_image_is_from_one_before_or_from_the_base_image_with_its_digest(folder: str) -> None:
+    text = (ROOT / folder / "Dockerfile").read_text()
+    (base,) = re.findall(r"^ARG BASE_IMAGE=(\S+)$", text, re.MULTILINE)
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", text, re.MULTILINE)
+
+    assert re.fullmatch(r"python:[0-9.]+-\S+@sha256:[0-9a-f]{64}", base)
+    known = {"${BASE_IMAGE}", "${SPARK_IMAGE}", *(name for _, name in stages if name)}
+    assert {source for source, _ in stages} <= known
+    assert set(re.findall(r"--from=(\w+)|from=(\w+),", text)) <= {(name, "") for name in known} | {("", name) for name in known}
+    assert len(stages) == len(re.findall(r"^FROM ", text, re.MULTILINE))
+
+
+def test_all_images_have_one_base() -> None:
+    bases = {re.findall(r"BASE_IMAGE=\S+", (ROOT / folder / "Dockerfile").read_text())[0] for folder in FOLDERS}
+
+    assert len(bases) == 1
+
+
+def test_the_example_installs_the_uv_of_the_project_by_the_same_hashes() -> None:
+    (pinned_uv,) = [entry for entry in ENTRIES if entry.startswith("uv==")]
+    text = (ROOT / "examples" / "image" / "uv.txt").read_text()
+
+    assert text.partition("\n")[2].strip() == pinned_uv.strip()
+    assert "--require-hashes --requirement=/context/uv.txt" in (ROOT / "examples" / "image" / "Dockerfile").read_text()

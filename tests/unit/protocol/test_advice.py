@@ -19,6 +19,7 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.store import StoredObject
 from checkpoint_spark.advising import Activity, DriverTeller, InHand, telling, telling_of_task
+from checkpoint_spark.at_work import AtWork
 from tests.support.records import launch, ledger_over, plan, rows_file, seal
 from tests.support.stores import MemoryStore
 
@@ -59,7 +60,7 @@ class OverwritableStore(MemoryStore):
 
 
 def teller_over(store: OverwritableStore, activity: Activity) -> DriverTeller:
-    return DriverTeller(store, store.overwrite, ledger_over(store).at, 1, activity)
+    return DriverTeller(store, store.overwrite, AtWork((ledger_over(store), 1)), activity)
 
 
 def told(store: MemoryStore) -> DriverProgress | None:
@@ -132,7 +133,7 @@ def test_a_store_that_does_not_answer_fails_no_driver_and_no_task() -> None:
     in_hand.add(1, 1)
     at = ledger_over(store).at
 
-    with telling(store, store.overwrite, at, 1, Activity(), tick_s=0.001):
+    with telling(store, store.overwrite, AtWork((ledger_over(store), 1)), Activity(), tick_s=0.001):
         assert store.was_put.wait(PATIENCE_S)
     store.was_put.clear()
     with telling_of_task(store.overwrite, store.delete, at.work(1, 0), 0, in_hand, interval_s=0.001):

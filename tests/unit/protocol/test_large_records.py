@@ -48,7 +48,7 @@ from checkpoint_spark.executor import execute_order
 from checkpoint_spark.input import fix_input
 from tests.support.effort import examples
 from tests.support.inputs import input_of_files
-from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, rows_file, seal
+from tests.support.records import DIGEST, KEY, TOKEN, end_epoch, input_of, launch, ledger_over, plan, rows_file, seal
 from tests.support.sources import source_of
 from tests.support.stored_writes import StoredWrite
 from tests.support.stores import MemoryStore, Wrapped
@@ -143,9 +143,9 @@ def test_of_two_drivers_the_input_of_the_first_stands_and_the_other_goes_on_with
     store, first, second = MemoryStore(), many(100), many(120)
 
     driver(store).inputs.put_input(first)
-    standing = driver(store).inputs.put_input(second)
+    recorded = driver(store).inputs.put_input(second)
 
-    assert tuple(standing.files) == first.files
+    assert tuple(recorded.files) == first.files
 
 
 @pytest.mark.parametrize(("first", "second"), [(3, 100), (100, 3)])
@@ -154,9 +154,9 @@ def test_an_input_in_parts_and_one_that_is_not_contend_for_one_name(first: int, 
     store, wins, loses = MemoryStore(), many(first), many(second)
 
     driver(store).inputs.put_input(wins)
-    standing = driver(store).inputs.put_input(loses)
+    recorded = driver(store).inputs.put_input(loses)
 
-    assert tuple(standing.files) == wins.files
+    assert tuple(recorded.files) == wins.files
     read = ledger_over(store).inputs.read_input()
     assert read is not None
     assert tuple(read.files) == wins.files
@@ -274,6 +274,7 @@ class _Listing:
 
 def next_epoch(store: MemoryStore, files: Sequence[SourceFile]) -> list[str]:
     reader = _Listing(files)
+    end_epoch(driver(store))
     taken = fix_input(
         driver(store, epoch=2), launch(), lambda earlier: input_of_files(launch(), reader, lambda path: path, earlier)
     )
@@ -391,15 +392,19 @@ def long_launch() -> tuple[str, WriteRecord]:
 
 def test_what_nobody_could_read_is_refused_before_it_is_put_and_the_way_out_is_said() -> None:
     store = MemoryStore()
-    way_out, record = long_launch()
+    remedy, record = long_launch()
 
     with pytest.raises(NeedsChange) as caught:
         put_once(store, "control/0/write.json", record)
 
     assert caught.value.reason == reasons.RECORD_TOO_LARGE
     assert f"{store.uri}/control/0/write.json" in caught.value.message
-    assert way_out in caught.value.message
+    assert remedy in caught.value.message
     assert store.objects == {}
+
+    fewer = record.model_copy(update={"identity": {"source": {"paths": ["/in"]}}})
+    put_once(store, "control/0/write.json", fewer)
+    assert store.objects
 
 
 def test_a_seal_of_too_many_data_files_is_refused_before_it_is_put() -> None:
@@ -411,6 +416,9 @@ def test_a_seal_of_too_many_data_files_is_refused_before_it_is_put() -> None:
 
     assert caught.value.reason == reasons.RECORD_TOO_LARGE
     assert store.objects == {}
+
+    ledger_over(store).seals.put_seal(seal(0, 0, [(0, 0, 1)]))
+    assert store.objects
 
 
 # --- people, and the end ------------------------------------------------------------------------------------------------------

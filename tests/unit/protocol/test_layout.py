@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from checkpoint_protocol import layout
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.layout import EpochLayout, claim_index_of, epoch_of, epoch_of_seal, number_of, seal_of
+from checkpoint_protocol.layout import EpochLayout, claim_index_of, epoch_of, key_of_seal, number_of, seal_of, stage_of
 
 AT = EpochLayout(EpochKey("0123abcd", 3))
 numbers = st.integers(0, 10**9)
@@ -109,8 +109,8 @@ def test_an_object_of_another_folder_is_nobodys_record() -> None:
     assert seal_of(AT.seal(11, 0, 0), AT.seals(1)) is None
 
 
-def test_the_epoch_of_a_seal_is_read_and_that_of_nothing_else() -> None:
-    folder = layout.staged_folder("0123abcd")
+def test_whose_a_seal_is_is_read_and_of_nothing_else() -> None:
+    stage = EpochLayout(AT.key.of_stage("merge-7"))
     others = (
         AT.input,
         AT.plan(2),
@@ -119,11 +119,32 @@ def test_the_epoch_of_a_seal_is_read_and_that_of_nothing_else() -> None:
         f"{AT.seal(2, 1, 0)}x",
         f"{AT.seals(2)}01/0.json",
         AT.commit_record,
+        AT.seal(2, 10, 0).replace("/3/", "/3/stages/Not-A-Stage/"),
+        stage.plan(2),
     )
 
-    assert epoch_of_seal(AT.seal(2, 10, 0), folder) == 3
-    assert [epoch_of_seal(path, folder) for path in others] == [None] * len(others)
-    assert epoch_of_seal(AT.seal(2, 10, 0), layout.staged_folder("0123abc")) is None
+    assert key_of_seal(AT.seal(2, 10, 0), "0123abcd") == AT.key
+    assert key_of_seal(stage.seal(2, 10, 0), "0123abcd") == stage.key
+    assert [key_of_seal(path, "0123abcd") for path in others] == [None] * len(others)
+    assert key_of_seal(AT.seal(2, 10, 0), "0123abc") is None
+
+
+def test_a_stage_has_records_of_its_own_below_its_epoch_which_are_signed_like_those_of_the_epoch() -> None:
+    stage = EpochLayout(AT.key.of_stage("merge-7"))
+
+    assert stage.launch(1) == "control/0123abcd/3/stages/merge-7/launch/1.json"
+    assert stage.seal(2, 10, 0) == "staged/0123abcd/3/stages/merge-7/2/seals/10/0.json"
+    assert [stage_of(path, AT.stages) for path in (stage.launch(1), AT.launch(1))] == ["merge-7", None]
+    assert epoch_of(stage.launch(1), layout.control_folder("0123abcd")) == 3
+    assert [layout.signed_for(path) for path in (stage.launch(1), stage.seal(2, 10, 0))] == ["0123abcd"] * 2
+    assert layout.signed_for(stage.progress(1)) is None
+    assert layout.launch_of_answer(stage.target(2)) == stage.launch(2)
+
+
+@pytest.mark.parametrize("name", ["Merge", "-merge", "merge-", "a/b", "a" * 64])
+def test_a_stage_whose_name_is_no_value_of_a_label_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="not the name of a stage"):
+        AT.key.of_stage(name)
 
 
 def test_an_epoch_is_read_from_any_of_its_control_records() -> None:

@@ -12,8 +12,9 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.former_source import in_form_of_today
 from checkpoint_protocol.manifest import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
-from checkpoint_protocol.sink import LanceSink
 from checkpoint_protocol.source import Source, without_reading
+from checkpoint_protocol.tables.lance import LanceSink
+from tests.support.corrected_manifests import CORRECTIONS, Correction
 from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, SMALLEST, manifest
 
 
@@ -65,6 +66,15 @@ def test_a_right_manifest_is_taken(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
 def test_a_wrong_manifest_is_refused(changes: dict[str, Any]) -> None:
     assert problems(manifest(**changes))
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda correction: correction.says[:60])
+def test_a_manifest_that_is_corrected_as_the_message_says_is_taken(correction: Correction) -> None:
+    said = problems(manifest(**correction.refused))
+    assert any(correction.says in problem for problem in said), said
+
+    for corrected in correction.corrected():
+        parse_manifest(corrected)
 
 
 def test_results_are_not_kept_behind_a_batch_step() -> None:
@@ -192,7 +202,7 @@ def test_every_problem_is_told_at_once() -> None:
         ({"spec__source__files__splitSize": "0"}, "spec.source.files.splitSize", "greater than 0"),
         ({"spec__source": {"spark": {"format": "x ml", "keyColumns": ["a"]}}}, "spec.source.spark.format", "a text of the form"),
         ({"spec__source": {"spark": {"format": "xml"}}}, "spec.source.spark.keyColumns", "this field is required"),
-        ({"spec__source__files__format": "parqet"}, "spec.source.files.format", "'parquet', 'csv' or 'json' is expected"),
+        ({"spec__source__files__format": "parqet"}, "spec.source.files.format", "'csv', 'json' or 'binary' is expected"),
         ({"spec__source__files__csv": {"delimiter": "||"}}, "spec.source.files.csv.delimiter", "at most 1 character"),
         ({"spec__source__columns": []}, "spec.source.columns", "at least 1 item"),
         ({"spec__steps": [{"call": "module.function"}]}, "spec.steps.0.call", "module:function"),
@@ -225,7 +235,7 @@ def test_a_wrong_value_is_told_with_the_path_of_its_field(changes: dict[str, Any
 @pytest.mark.parametrize("source", [{}, {"iceberg": {"catalog": "c", "table": "a.b"}, "lance": {"uri": "/x"}}])
 def test_not_exactly_one_source_is_refused(source: dict[str, Any]) -> None:
     assert problems(manifest(spec__source=source)) == (
-        "spec.source: exactly one of files, iceberg, lance, spark, program and union is expected",
+        "spec.source: exactly one of files, iceberg, lance, kafka, spark, program and union is expected",
     )
 
 
@@ -238,7 +248,9 @@ def test_not_exactly_one_sink_is_refused(sink: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("mode", ["overwrite", "merge", "append", ""])
 def test_an_unsupported_mode_is_refused_and_the_supported_ones_are_listed(mode: str) -> None:
-    assert problems(manifest(spec__sink__mode=mode)) == ("spec.sink.mode: 'Append' is expected",)
+    assert problems(manifest(spec__sink__mode=mode)) == (
+        "spec.sink.mode: 'Append', 'OverwriteAll', 'OverwriteWhere', 'OverwritePartitions', 'Upsert' or 'AddColumns' is expected",
+    )
 
 
 def test_a_partitioning_without_create_is_refused() -> None:
@@ -258,7 +270,18 @@ def test_creating_no_table_is_refused() -> None:
 def test_a_partition_transform_that_is_not_supported_is_refused_and_the_supported_ones_are_listed() -> None:
     sink = {**SMALLEST["spec"]["sink"], "create": True, "partitionBy": [{"column": "a", "transform": "bucket"}]}
     (line,) = problems(manifest(spec__sink=sink))
-    assert line == "spec.sink.partitionBy.0.transform: 'identity', 'year', 'month', 'day' or 'hour' is expected"
+    assert line == (
+        "spec.sink.partitionBy.0.transform: identity, year, month, day, hour, bucket[16] or truncate[4], each with a number of "
+        "its own, is expected"
+    )
+
+
+@pytest.mark.parametrize(
+    "transform", ["bucket[0]", "bucket[-1]", "bucket[]", "bucket(16)", "truncate[1.5]", "bucket[01]", "void"]
+)
+def test_a_transform_that_is_not_spelled_as_iceberg_does_is_refused(transform: str) -> None:
+    sink = {**SMALLEST["spec"]["sink"], "create": True, "partitionBy": [{"column": "a", "transform": transform}]}
+    assert len(problems(manifest(spec__sink=sink))) == 1
 
 
 def test_a_property_that_is_not_sparks_is_refused_and_named() -> None:
@@ -395,6 +418,9 @@ def test_sizes_code_and_spelled_out_defaults_do_not_change_the_identity(changes:
         {"sink": {"iceberg": {"catalog": "local", "table": "db.flights2"}}},
         {"sink": {"lance": {"uri": "/x"}}},
         {"sink": {"none": {}}},
+        {"sink__mode": "OverwriteAll"},
+        {"sink__mode": "OverwriteWhere", "sink__where": "day = '2026-11-24'"},
+        {"sink__mode": "Upsert", "sink__upsertKeys": ["id"]},
         {"checkpoint__uri": "/other"},
     ],
     ids=lambda changes: "-".join(changes),

@@ -16,7 +16,7 @@ from tests.support.records import iceberg_file, lance_fragment, launch
 
 
 def test_a_manifest_that_says_no_mode_asks_for_an_append() -> None:
-    assert operation_of(Sink.model_validate({"none": {}})) == Append()
+    assert operation_of(Sink.model_validate({"none": {}}), None) == Append()
 
 
 def test_an_append_is_not_said_in_a_launch_record_as_releases_have_it_that_know_nothing_else() -> None:
@@ -32,8 +32,8 @@ def test_an_operation_of_a_later_release_is_corrupt_and_never_taken_for_an_appen
 
 
 def test_an_append_without_files_changes_nothing() -> None:
-    assert changes_nothing(StagedChange(Append(), ()))
-    assert not changes_nothing(StagedChange(Append(), (iceberg_file(),)))
+    assert changes_nothing(StagedChange(Append(), ()), has_table=True)
+    assert not changes_nothing(StagedChange(Append(), (iceberg_file(),)), has_table=True)
 
 
 def test_a_staged_file_that_an_operation_does_not_take_is_refused_by_its_name() -> None:

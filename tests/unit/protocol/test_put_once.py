@@ -87,9 +87,9 @@ def test_a_put_over_an_unreadable_object_is_corrupt_and_leaves_it_as_it_is() -> 
 def test_of_many_threads_that_put_one_record_all_get_the_same_back() -> None:
     store = MemoryStore()
     with ThreadPoolExecutor(16) as putters:
-        standing = set(putters.map(lambda number: put_once(store, PATH, name(str(number))).uid, range(64)))
+        recorded = set(putters.map(lambda number: put_once(store, PATH, name(str(number))).uid, range(64)))
 
-    assert len(standing) == 1
+    assert len(recorded) == 1
 
 
 # --- objects that are no records ------------------------------------------------------------------------------------------

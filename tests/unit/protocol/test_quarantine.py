@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.epoch_index import EpochIndex
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Quarantine
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.quarantine import describe_limit, earlier_epochs, most_rows, outstanding
+from checkpoint_protocol.quarantine import describe_limit, most_rows
 from checkpoint_protocol.records import (
     MAX_ERROR_MESSAGE_LENGTH,
     MAX_RECORD_BYTES,
@@ -161,6 +162,8 @@ def test_the_first_row_beyond_the_limit_ends_the_task_and_says_how_to_go_on() ->
     for words in ("6 rows of one task failed", "maxRows allows 5", "row 2 of /in/a", "bad 2", "quarantine.retry", "Restart"):
         assert words in caught.value.message
 
+    collect(MemoryStore(), 3, Allowance(6, "quarantine.maxRows allows 6"), before=3)
+
 
 def test_an_object_that_is_gone_or_has_other_rows_is_told() -> None:
     store = MemoryStore()
@@ -210,7 +213,8 @@ def epoch(store: MemoryStore, number: int, file: SourceFile, *failed: int, marke
 
 
 def still_failed(store: MemoryStore, before: int) -> dict[tuple[str, str], tuple[tuple[int, int], ...]]:
-    return outstanding(earlier_epochs(Ledger(store, EpochKey(KEY.uid, before))))
+    index = EpochIndex(store, KEY.uid)
+    return {(one.path, one.etag): one.rows for one in index.outstanding(index.ensure(before - 1))}
 
 
 def test_a_row_waits_until_a_later_epoch_has_taken_it_and_again_if_it_failed_there() -> None:
@@ -243,3 +247,24 @@ def test_a_record_that_is_gone_is_told_and_not_taken_for_no_failed_rows() -> Non
 
         with pytest.raises(Corrupt, match="is gone"):
             still_failed(store, 2)
+
+
+def test_without_the_records_of_what_failed_later_epochs_go_on_and_a_retry_is_refused_until_they_are_back() -> None:
+    store, file, other = MemoryStore(), rows_file(60), rows_file(60, path="/in/other.parquet")
+    index = EpochIndex(store, KEY.uid)
+    closed = epoch(store, 1, file, 3).at.closed(1)
+    lost = store.objects.pop(closed)
+    epoch(store, 2, other, 5)
+
+    taken = index.ensure(1)
+    assert [one.path for one in index.files(taken)] == [file.path], "what was taken is known without them"
+    assert index.ensure(2).unread == (1,)
+    with pytest.raises(Corrupt, match="is gone"):
+        still_failed(store, 3)
+    store.objects[closed] = lost
+
+    known = {(file.path, "e"): ((3, 4),), (other.path, "e"): ((5, 6),)}
+    assert still_failed(store, 3) == known
+    epoch(store, 3, rows_file(60, path="/in/third.parquet"))
+    assert still_failed(store, 4) == known
+    assert index.ensure(3).unread == (), "they are in the index now, and are not read again"

@@ -12,16 +12,15 @@ from pydantic import SecretStr
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
+from checkpoint_protocol.setting_values import SecretRef, reveal
 from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.storage import (
-    SecretRef,
     StorageEntry,
     StorageSettings,
     iceberg_options,
     lance_options,
     obstore_options,
     pyarrow_options,
-    reveal,
 )
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"
@@ -42,7 +41,7 @@ def test_a_secret_may_stand_in_the_file() -> None:
     given = entry(secret_access_key=SECRET).secret_access_key
 
     assert given is not None
-    assert reveal(given) == SECRET
+    assert reveal(given, "here") == SECRET
 
 
 def test_a_secret_may_stand_in_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,14 +49,14 @@ def test_a_secret_may_stand_in_an_environment_variable(monkeypatch: pytest.Monke
     given = entry(secret_access_key={"env": "TEST_SECRET"}).secret_access_key
 
     assert given is not None
-    assert reveal(given) == SECRET
+    assert reveal(given, "here") == SECRET
 
 
 def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_SECRET", raising=False)
 
     with pytest.raises(NeedsChange, match="TEST_SECRET is not set") as caught:
-        SecretRef(env="TEST_SECRET").read()
+        SecretRef(env="TEST_SECRET").read("here")
     assert caught.value.reason == reasons.MANIFEST_INVALID
 
 
@@ -65,19 +64,19 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_secret_may_stand_in_a_file_whose_line_break_is_dropped(tmp_path: Path, ending: str) -> None:
     (tmp_path / "secret").write_bytes(f" {SECRET} {ending}".encode())
 
-    assert SecretRef(file=str(tmp_path / "secret")).read() == f" {SECRET} "
+    assert SecretRef(file=str(tmp_path / "secret")).read("here") == f" {SECRET} "
 
 
 def test_a_secret_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NeedsChange, match="no-such-file"):
-        SecretRef(file=str(tmp_path / "no-such-file")).read()
+        SecretRef(file=str(tmp_path / "no-such-file")).read("here")
 
 
 def test_a_secret_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "secret.bin").write_bytes(b"\xff\xfe\x00")
 
     with pytest.raises(NeedsChange, match=r"secret\.bin"):
-        SecretRef(file=str(tmp_path / "secret.bin")).read()
+        SecretRef(file=str(tmp_path / "secret.bin")).read("here")
 
 
 @pytest.mark.parametrize("reference", [{}, {"env": "A", "file": "/b"}])

@@ -4,24 +4,48 @@ from __future__ import annotations
 
 import ast
 import errno
+import io
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import ForbiddenError
 from sqlalchemy.exc import OperationalError
 
+from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import reading
+from checkpoint_formats.files.binary.reader import BinaryReader
+from checkpoint_formats.files.csv.reader import CsvReader
+from checkpoint_formats.files.json.reader import JsonReader
+from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.files.parquet.reader import ParquetReader
+from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.port import FileReader
 from checkpoint_operator.catalogs import open_catalog, translate_catalog_error
+from checkpoint_operator.cluster.config import load_config
 from checkpoint_operator.cluster.main import load_settings
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.manifest import ManifestInvalid
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.setting_values import SecretRef
+from checkpoint_protocol.settings import CatalogSettings, Settings
 from checkpoint_protocol.settings_place import CHART_VALUES, SETTINGS_FILE, STORAGE_SECRET, SettingsPlace
-from checkpoint_protocol.storage import StorageEntry, entry_of, iceberg_options
+from checkpoint_protocol.source import FilesSource
+from checkpoint_protocol.storage import (
+    StorageEntry,
+    StorageSettings,
+    entry_of,
+    iceberg_options,
+    lance_options,
+    obstore_options,
+)
 from checkpoint_protocol.store import translate_store_error
 from checkpoint_spark.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
+from tests.support.reading import files_source
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PLACES: Final = {"file": SETTINGS_FILE, "chart": CHART_VALUES, "pod": STORAGE_SECRET}
@@ -38,6 +62,14 @@ def with_entry(place: SettingsPlace, **entry: Any) -> Settings:
     return Settings(storage=(StorageEntry(prefix="gs://bucket/", **entry),)).found_in(place)
 
 
+def of_s3(place: SettingsPlace, **entry: Any) -> Settings:
+    return Settings(storage=(StorageEntry(prefix="s3://bucket/", **entry),)).found_in(place)
+
+
+def of_rest(place: SettingsPlace, **entry: Any) -> Settings:
+    return Settings(catalogs={"lake": CatalogSettings(type="rest", uri="http://127.0.0.1:1", **entry)}).found_in(place)
+
+
 def of_sqlite(text: str, place: SettingsPlace) -> CheckpointError:
     return translate_catalog_error(OperationalError("INSERT", {}, sqlite3.OperationalError(text)), "lake", place)
 
@@ -52,6 +84,26 @@ MESSAGES: Final[dict[str, tuple[str, Callable[[SettingsPlace], CheckpointError]]
     ),
     "a store that refuses us": ("storage", lambda place: translate_store_error(PermissionError("403 Forbidden"), URI, place)),
     "a store that does not answer": ("storage", lambda place: translate_store_error(OSError("no route to host"), URI, place)),
+    "a variable with a key that is not set": (
+        "storage",
+        lambda place: raised(
+            lambda: obstore_options("s3://bucket/table", of_s3(place, secret_access_key=SecretRef(env="NOT_SET_ANYWHERE")))
+        ),
+    ),
+    "a file with a key that is not there": (
+        "storage",
+        lambda place: raised(
+            lambda: lance_options("s3://bucket/table", of_s3(place, access_key_id=SecretRef(file="/nowhere/key")))
+        ),
+    ),
+    "a variable with a token that is not set": (
+        "catalogs.lake.token",
+        lambda place: raised(lambda: open_catalog("lake", of_rest(place, token=SecretRef(env="NOT_SET_ANYWHERE")))),
+    ),
+    "a file with a credential that is not there": (
+        "catalogs.lake.credential",
+        lambda place: raised(lambda: open_catalog("lake", of_rest(place, credential=SecretRef(file="/nowhere/key")))),
+    ),
     "an unknown catalog": ("catalogs", lambda place: raised(lambda: open_catalog("lake", Settings().found_in(place)))),
     "a catalog that refuses us": ("catalogs.lake", lambda place: translate_catalog_error(ForbiddenError("no"), "lake", place)),
     "a catalog that does not answer": ("catalogs.lake.uri", lambda place: translate_catalog_error(OSError("no"), "lake", place)),
@@ -105,6 +157,66 @@ def test_a_bucket_that_fails_while_an_input_file_is_opened_names_the_place_too(t
     assert STORAGE_SECRET.name("storage") in raised(open_file).message
 
 
+class _Dropped(io.RawIOBase):
+    """A file in a bucket whose connection is lost while it is read."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return offset
+
+    def tell(self) -> int:
+        return 1 << 20
+
+    def read(self, size: int = -1) -> bytes:
+        raise OSError(errno.EIO, "AWS Error NETWORK_CONNECTION: connection reset")
+
+
+class _FilesThatAreDropped(SourceFiles):
+    def open_arrow(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(_Dropped(), mode="r")
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        return b"no end of a Parquet file"
+
+    def check_unchanged(self, file: SourceFile | FoundFile) -> None:
+        pass
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv.gz", "a.json.gz"])
+@pytest.mark.parametrize("look", ["describe", "read"])
+def test_a_bucket_that_fails_while_a_file_of_any_format_is_read_names_the_place(name: str, look: str) -> None:
+    files = _FilesThatAreDropped(StorageSettings().found_in(STORAGE_SECRET))
+    source = files_source(name.split(".")[1]).files
+    assert source is not None
+    found = FoundFile(f"s3://bucket/{name}", "e", 1 << 20, "i", 0)
+    file = SourceFile(path=found.path, etag="e", size_bytes=1 << 20, unit="rows" if "parquet" in name else "records", end=None)
+    reader = _reader_over(files, source)
+
+    def ask() -> object:
+        if look == "describe":
+            return reader.describe([found])
+        return list(reader.read(file, Range(file=0, start=0), pa.schema([("n", pa.int64())]), BatchSizing(60.0)))
+
+    assert STORAGE_SECRET.name("storage") in raised(ask).message
+
+
+def _reader_over(files: SourceFiles, source: FilesSource) -> FileReader:
+    match source.format:
+        case "parquet":
+            return ParquetReader(source, None, files)
+        case "csv":
+            return CsvReader(source, None, files)
+        case "json":
+            return JsonReader(source, None, files)
+        case "binary":
+            return BinaryReader(None, files)
+
+
 # --- where programs are composed --------------------------------------------------------------------------------------------
 
 
@@ -113,6 +225,39 @@ def test_the_operator_has_its_settings_from_the_chart(tmp_path: Path) -> None:
     file.write_text("storage: []\n")
 
     assert load_settings(file).place == CHART_VALUES
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "No such file"),
+        (b"a: [", "is not YAML"),
+        (b"storage:\n- prefix: s3://b/\n  endpiont: http://x\n", "storage.0.endpiont: unknown field"),
+    ],
+)
+def test_settings_that_the_operator_cannot_read_are_said_to_be_the_charts(
+    tmp_path: Path, content: bytes | None, says: str
+) -> None:
+    file = tmp_path / "settings.yaml"
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(ManifestInvalid) as refused:
+        load_settings(file)
+
+    (problem,) = refused.value.problems
+    assert problem.startswith("settings in the chart's values (or the Secret that settings.existingSecret names)")
+    assert says in problem
+
+
+def test_a_configuration_of_the_operator_that_is_wrong_is_said_to_be_of_the_charts_values(tmp_path: Path) -> None:
+    file = tmp_path / "operator.yaml"
+    file.write_text("commitWorkers: many\n")
+
+    with pytest.raises(ManifestInvalid) as refused:
+        load_config(file)
+
+    assert all(problem.startswith(f"{file}, made of the chart's values: ") for problem in refused.value.problems)
 
 
 @pytest.mark.parametrize("text", [None, '{"storage": []}'], ids=["a pod without a Secret", "a pod with one"])

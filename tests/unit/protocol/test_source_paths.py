@@ -266,11 +266,38 @@ def test_files_that_answer_at_once_are_looked_at_one_by_one() -> None:
     assert looked_at_by(0.00001) == ([number * 2 for number in range(300)], {threading.get_ident()})
 
 
+def test_files_that_answer_at_once_are_looked_at_one_by_one_on_a_machine_that_has_much_else_to_do() -> None:
+    now, threads = 0.0, set[int]()
+
+    def look(number: int) -> int:
+        nonlocal now
+        now += 0.1 if number % 5 == 0 else 0.00001
+        threads.add(threading.get_ident())
+        return number * 2
+
+    assert list(streamed_each(look, range(300), lambda: now)) == [number * 2 for number in range(300)]
+    assert threads == {threading.get_ident()}
+
+
 def test_files_that_let_wait_are_looked_at_side_by_side_and_given_in_their_order() -> None:
     found, threads = looked_at_by(0.05)
 
     assert found == [number * 2 for number in range(300)]
     assert threads - {threading.get_ident()}
+
+
+def test_64_files_of_a_store_that_lets_wait_are_looked_at_side_by_side() -> None:
+    now, together = 0.0, threading.Barrier(64)
+
+    def look(number: int) -> int:
+        nonlocal now
+        now += 0.05
+        if 100 <= number < 164:
+            together.wait(20)
+        return number
+
+    assert list(streamed_each(look, range(200), lambda: now)) == list(range(200))
+    assert not together.broken
 
 
 def test_a_disk_that_let_wait_for_a_while_is_looked_at_one_by_one_again() -> None:

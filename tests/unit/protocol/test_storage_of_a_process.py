@@ -9,7 +9,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.storage import reveal
+from checkpoint_protocol.setting_values import reveal
 from checkpoint_spark.driver import EXIT_FAILED, drive, parse
 from checkpoint_spark.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
 
@@ -37,7 +37,7 @@ def test_they_come_from_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert entry.prefix == "s3://one/"
     assert entry.secret_access_key is not None
-    assert reveal(entry.secret_access_key) == HIDDEN
+    assert reveal(entry.secret_access_key, "here") == HIDDEN
 
 
 def test_the_file_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

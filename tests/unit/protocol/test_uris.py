@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint_formats.iceberg.file_io import CheckedFileIO
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.grants import Tenant
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.storage import (
+    StorageEntry,
     StorageSettings,
     disk_path,
     iceberg_options,
@@ -40,6 +43,21 @@ FOREIGN = (
     "s3://",
     "a:b",
 )
+#: Libraries read these as other places than a grant does, which is of what is written.
+LEADING_ELSEWHERE = (
+    "s3://b/a/../c",
+    "s3://b/./c",
+    "s3://b/..",
+    "s3://user@b/c",
+    "s3://b:80/c",
+    "s3://b?x/c",
+    "gs://b#x/c",
+    "s3://b\t/c",
+    "s3://b /c",
+    "s3://b\\c/d",
+    "abfss://c@h:80/a",
+    "az://c@d@h/a",
+)
 ON_DISK = (
     "/a",
     "a",
@@ -54,7 +72,50 @@ ON_DISK = (
     "file://localhost/a",
     "é:a",
 )
-IN_BUCKETS = ("s3://b/a", "s3a://b/a", "gs://b", "gcs://b/a", "az://c/a", "abfs://c@h/a", "abfss://c@a.dfs.core.windows.net/a")
+IN_BUCKETS = (
+    *("s3://b/a", "s3a://b/a", "gs://b", "gcs://b/a", "az://c/a", "abfs://c@h/a", "abfss://c@a.dfs.core.windows.net/a"),
+    *("s3://b/a..b/.c/..d/e./f..", "s3://b/", "s3://b/a//b", "gs://a.b_c-1/d", "az://$web/a", "s3://b/a?b#c*"),
+)
+
+
+@pytest.mark.parametrize("uri", LEADING_ELSEWHERE)
+def test_what_leads_out_of_a_bucket_or_folder_is_opened_by_nothing(uri: str) -> None:
+    everywhere = StorageEntry(prefix=f"{uri.partition('://')[0]}://", credentials="anonymous")
+    assert why_not_opened(uri) is not None
+    for opened in (obstore_options, pyarrow_options, iceberg_options, lance_options, open_store):
+        with pytest.raises(NeedsChange) as refused:
+            opened(uri, StorageSettings(storage=(everywhere,)))
+        assert refused.value.reason == reasons.MANIFEST_INVALID
+
+
+@pytest.mark.parametrize("name", ["ops?x", "ops#x", "op\ts", "ops\n", "%6fps", "a/%2e%2e/ops", "ops "])
+def test_what_lance_would_read_as_another_name_it_is_not_given(name: str) -> None:
+    storage = StorageSettings(storage=(StorageEntry(prefix="s3://b/", credentials="anonymous"),))
+
+    with pytest.raises(NeedsChange, match="stands in it"):
+        lance_options(f"s3://b/{name}", storage)
+    assert lance_options("s3://b/ops", storage), "a name without it"
+
+
+@pytest.mark.parametrize("name", ["ops?x", "ops#x", "op\ts/x", "ops\r"])
+def test_what_pyiceberg_would_read_as_another_name_it_does_not_open(name: str) -> None:
+    storage = StorageSettings(storage=(StorageEntry(prefix="s3://b/", credentials="anonymous"),))
+
+    for open_file in (CheckedFileIO(storage).new_input, CheckedFileIO(storage).new_output, CheckedFileIO(storage).delete):
+        with pytest.raises(NeedsChange, match="lead elsewhere") as refused:
+            open_file(f"s3://b/{name}")
+        assert refused.value.reason == reasons.TABLE_UNSUPPORTED
+
+
+def test_a_folder_of_others_is_not_reached_through_ones_own() -> None:
+    entries = tuple(
+        StorageEntry(prefix=f"s3://lake/{name}/", credentials="anonymous", namespaces=(name,)) for name in ("ops", "team-a")
+    )
+    storage = StorageSettings(storage=entries).used_by(Tenant("team-a"))
+
+    assert lance_options("s3://lake/team-a/x.lance", storage)
+    with pytest.raises(NeedsChange, match="are no folders of a bucket"):
+        lance_options("s3://lake/team-a/../ops/x.lance", storage)
 
 
 @pytest.mark.parametrize("uri", FOREIGN)
@@ -67,7 +128,7 @@ def test_a_foreign_scheme_is_opened_by_nothing(uri: str) -> None:
         assert uri in refused.value.message
 
 
-@pytest.mark.parametrize("uri", [*FOREIGN, *ON_DISK, *IN_BUCKETS])
+@pytest.mark.parametrize("uri", [*FOREIGN, *LEADING_ELSEWHERE, *ON_DISK, *IN_BUCKETS])
 def test_the_pattern_of_the_api_server_says_what_the_code_says(uri: str) -> None:
     assert (re.search(URI_PATTERN, uri) is not None) == (why_not_opened(uri) is None)
 

@@ -39,7 +39,7 @@ def test_who_a_write_is_stands_from_its_first_record() -> None:
     assert writes.read_write(store, "u2") is None
 
 
-def test_epochs_are_those_with_a_control_record_in_numeric_order() -> None:
+def test_the_last_epoch_is_the_one_with_a_control_record_whose_number_is_the_highest() -> None:
     store = MemoryStore()
     writes.put_write(store, write_record(KEY.uid))
     for epoch in (10, 9, 1):
@@ -47,14 +47,14 @@ def test_epochs_are_those_with_a_control_record_in_numeric_order() -> None:
     Ledger(store, EpochKey(KEY.uid, 11)).inputs.put_input(input_of())  # by a driver: no control record
     Ledger(store, EpochKey(f"{KEY.uid}0", 12)).attempts.put_launch(launch())  # another write's
 
-    assert writes.list_epochs(store, KEY.uid) == [1, 9, 10]
+    assert writes.last_epoch(store, KEY.uid) == 10
 
 
 @pytest.mark.parametrize("stray", ["²/x.json", "0/launch/1.json", "007/launch/1.json", "-1/x", "x/1.json", "5"])
 def test_a_stray_object_beside_the_epochs_is_nobodys_epoch(stray: str) -> None:
     store = MemoryStore(objects={f"control/{KEY.uid}/{stray}": b""})
 
-    assert writes.list_epochs(store, KEY.uid) == []
+    assert writes.last_epoch(store, KEY.uid) == 0
 
 
 def test_a_deletion_is_noted_once_and_every_epochs_ledger_sees_it_from_then_on() -> None:
@@ -69,7 +69,7 @@ def test_a_deletion_is_noted_once_and_every_epochs_ledger_sees_it_from_then_on()
     assert before.commits.is_deleted(), "that it was not there is not remembered"
     assert Ledger(store, EpochKey(KEY.uid, 7)).commits.is_deleted()
     assert not Ledger(store, EpochKey(f"{KEY.uid}0", 1)).commits.is_deleted()
-    assert writes.list_epochs(store, KEY.uid) == []
+    assert writes.last_epoch(store, KEY.uid) == 0
 
 
 def test_an_unreadable_note_of_a_deletion_is_corrupt_and_never_no() -> None:

@@ -6,6 +6,7 @@ import threading
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
+from checkpoint_spark.at_work import AtWork
 from checkpoint_spark.closed_watch import ending_when_closed, is_given_up
 from tests.support.records import ledger_over, put_chains
 from tests.support.stores import MemoryStore, Wrapped
@@ -55,7 +56,7 @@ def test_the_driver_is_told_once_and_why_when_somebody_closes_its_attempt() -> N
         told.append(why)
         was_told.set()
 
-    with ending_when_closed(ledger_over(store), 1, end, interval_s=0.001):
+    with ending_when_closed(AtWork((ledger_over(store), 1)), end, interval_s=0.001):
         ledger_over(store).chains.close(1)
         assert was_told.wait(PATIENCE_S)
 

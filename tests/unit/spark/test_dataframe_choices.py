@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats import keys_objects
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.keys import key_set
@@ -62,6 +63,9 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(NeedsChange, match=r"source\.spark\.options\.password names the variable PASSWORD_OF_THE_TEST"):
         Secrets().resolve("password", "${env:PASSWORD_OF_THE_TEST}")
 
+    monkeypatch.setenv("PASSWORD_OF_THE_TEST", "sehr-geheim")
+    assert Secrets().resolve("password", "${env:PASSWORD_OF_THE_TEST}") == "sehr-geheim"
+
 
 @pytest.mark.parametrize(
     "kind", ["tinyint", "bigint", "string", "binary", "decimal(38,10)", "date", "timestamp", "timestamp_ntz"]
@@ -79,6 +83,9 @@ def test_other_types_are_refused(kind: str) -> None:
 
     assert caught.value.reason == reasons.KEYS_UNSUITABLE
 
+    # Cast in the source, or another column.
+    keys.check_type("id", "string")
+
 
 def test_a_keys_object_gives_back_the_exact_values() -> None:
     table = pa.table(
@@ -89,15 +96,15 @@ def test_a_keys_object_gives_back_the_exact_values() -> None:
         }
     )
 
-    assert keys.read_object(keys.write_object(table)).equals(table)
+    assert keys_objects.read_object(keys_objects.write_object(table)).equals(table)
 
 
 def test_a_keys_object_that_is_not_what_was_sealed_is_corrupt_and_never_read_as_other_keys() -> None:
-    data = keys.write_object(pa.table({"source": pa.array([0, 0], pa.int32()), "k0": pa.array([1, 2])}))
-    other = keys.write_object(pa.table({"source": pa.array([0, 0], pa.int32()), "k0": pa.array([1, 3])}))
+    data = keys_objects.write_object(pa.table({"source": pa.array([0, 0], pa.int32()), "k0": pa.array([1, 2])}))
+    other = keys_objects.write_object(pa.table({"source": pa.array([0, 0], pa.int32()), "k0": pa.array([1, 3])}))
     sealed = KeysObject(path="keys", rows=2, size_bytes=len(data), digest=digest_of(data))
 
-    assert keys.read_sealed(sealed, data, "there").num_rows == 2
+    assert keys_objects.read_sealed(sealed, data, "there").num_rows == 2
     assert len(other) == len(data)  # or the size alone gave it away
     wrong = {
         "is gone": (sealed, None),
@@ -107,4 +114,4 @@ def test_a_keys_object_that_is_not_what_was_sealed_is_corrupt_and_never_read_as_
     }
     for said, (item, found) in wrong.items():
         with pytest.raises(Corrupt, match=said):
-            keys.read_sealed(item, found, "there")
+            keys_objects.read_sealed(item, found, "there")

@@ -73,7 +73,7 @@ def run(folder: Path, format: str, meddle: Callable[[], None], segment: int = 0)
     return ledger
 
 
-@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("format", ["parquet", "csv", "json", "binary"])
 def test_what_was_read_of_a_file_that_is_replaced_is_not_sealed(format: str, tmp_path: Path) -> None:
     ledger = run(tmp_path, format, lambda: write(tmp_path / f"a.{format}", format))
     assert ledger.chains.read_chain(1, 0) == ()

@@ -16,6 +16,7 @@ from checkpoint_protocol.parts import Input
 from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_spark.input import Earlier, fix_input, list_source
+from tests.support.records import end_epoch
 from tests.support.sources import source_of
 from tests.support.stores import MemoryStore
 
@@ -50,12 +51,14 @@ def paths_of(record: Input) -> list[str]:
 
 
 def look_again(ledger: Ledger, orders: LaunchRecord) -> Input:
-    """Fix the input of an epoch as its first driver does."""
+    """Fix the input of an epoch as its first driver does, and let the epoch end."""
 
     def look(earlier: Earlier) -> InputRecord:
         return list_source(orders, StorageSettings(), "memory://checkpoints", earlier)
 
-    return fix_input(ledger, orders, look)
+    fixed = fix_input(ledger, orders, look)
+    end_epoch(ledger, orders)
+    return fixed
 
 
 def test_of_two_drivers_that_look_at_once_both_go_by_what_the_first_has_put(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats import keys_objects
 from checkpoint_operator.commit.results import gather
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -82,7 +83,7 @@ class World:
             for item in seal.covered.objects:
                 data = self.store.get(item.path, item.size_bytes)
                 assert data is not None
-                found.update(keys.read_object(data)["k0"].to_pylist())
+                found.update(keys_objects.read_object(data)["k0"].to_pylist())
         return found, add_key_sets(sets)
 
     def plan(self, attempt: int, counted: tuple[int, ...], partitions: int) -> list[list[Row]]:

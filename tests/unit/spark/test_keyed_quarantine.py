@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_formats import keys_objects
 from checkpoint_operator.commit.results import gather
+from checkpoint_operator.keys_objects import compacting
 from checkpoint_protocol import reasons
+from checkpoint_protocol.epoch_index import EpochIndex
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.keys import add_key_sets, key_set, subtract_key_set
@@ -34,10 +37,11 @@ from checkpoint_protocol.records import (
     Retried,
     RowKey,
     Seal,
+    TakenKeys,
 )
 from checkpoint_protocol.steps import Step
 from checkpoint_spark.dataframes import keys
-from checkpoint_spark.dataframes.anti_join import Sealed, sealed_before, sealed_by
+from checkpoint_spark.dataframes.anti_join import Sealed, quarantined, sealed_by, with_result
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
 from checkpoint_spark.steps.engine import Pipeline
 from tests.support.effort import examples
@@ -87,6 +91,11 @@ class World:
     def ledger(self, epoch: int) -> Ledger:
         return Ledger(self.store, EpochKey(KEY.uid, epoch), pause=lambda _: None)
 
+    def taken_before(self, epoch: int) -> TakenKeys:
+        index = EpochIndex(self.store, KEY.uid, lambda _: None, compacting(self.store, KEY.uid))
+        none = add_key_sets(())
+        return index.ensure(epoch - 1).keys or TakenKeys(columns=(), objects=(), with_result=none, quarantined=none)
+
     def keys_in(self, sealed: Sealed) -> set[int]:
         """Return the keys of these objects, after a look whether they add up to what is said of them."""
         found = self.exact_keys(sealed.objects)
@@ -98,7 +107,7 @@ class World:
         for item in objects:
             data = self.store.get(item.path, item.size_bytes)
             assert data is not None
-            table = keys.read_object(data)
+            table = keys_objects.read_object(data)
             assert table.num_rows == item.rows
             found |= set(table["k0"].to_pylist())
         return found
@@ -111,8 +120,8 @@ class World:
         What is `left_out` never comes to the tasks, as rows that `sql` does not take.
         """
         ledger = self.ledger(epoch)
-        earlier = sealed_before(ledger)
-        skipped, again = self.keys_in(earlier.with_result), self.exact_keys(earlier.quarantined.objects)
+        earlier = self.taken_before(epoch)
+        skipped, again = self.keys_in(with_result(earlier)), self.exact_keys(quarantined(earlier).objects)
         if retry == "Never":
             skipped |= again
         wanted = [key for key in source if key not in skipped and (retry != "Only" or key in again) and key not in left_out]
@@ -310,11 +319,11 @@ def test_whatever_fails_and_is_taken_again_each_row_that_once_worked_is_there_on
         done |= taken - poison
         failed = (failed - taken) | (taken & poison)
         assert world.table == Counter(done)
-        earlier = sealed_before(world.ledger(epoch + 1))
-        assert world.keys_in(earlier.with_result) == done
-        assert world.exact_keys(earlier.quarantined.objects) - done == failed
+        earlier = world.taken_before(epoch + 1)
+        assert world.keys_in(with_result(earlier)) == done
+        assert world.exact_keys(quarantined(earlier).objects) - done == failed
         if not earlier.was_retried:
-            assert world.keys_in(earlier.quarantined) == failed
+            assert world.keys_in(quarantined(earlier)) == failed
 
 
 def test_a_row_that_fails_and_whose_key_python_cannot_hold_is_set_apart_by_its_bytes_or_number() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats import keys_objects
 from checkpoint_formats.none.stager import NoStager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
@@ -18,6 +20,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, NoTarget, PlanRecord, Seal
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
+from checkpoint_spark.ending import Ending, Left
 from checkpoint_spark.steps.engine import Pipeline
 from tests.support.records import KEY, launch, ledger_over
 from tests.support.stores import MemoryStore
@@ -78,6 +81,7 @@ def run(
     stager: Noting | None = None,
     every_s: float = 1e9,
     number: int = TASK,
+    ending: Ending = Ending(),  # noqa: B008 it never changes
 ) -> None:
     """Run the task with a clock that goes on by `every_s` at each look: more than an interval of 60 s cuts after each piece."""
     ticks = itertools.count()
@@ -90,6 +94,7 @@ def run(
         stager or Noting(),
         ledger,
         lambda: next(ticks) * every_s,
+        ending=ending,
     )
 
 
@@ -109,7 +114,7 @@ def keys_in(ledger: Ledger, seal: Seal) -> list[int]:
         data = ledger.store.get(item.path, item.size_bytes)
         assert data is not None
         assert len(data) == item.size_bytes
-        table = keys.read_object(data)
+        table = keys_objects.read_object(data)
         assert table.num_rows == item.rows
         found += table["k0"].to_pylist()
     assert seal.rows_read == seal.covered.keys.rows == len(found)
@@ -129,6 +134,28 @@ def test_where_the_order_is_not_trusted_only_the_end_of_the_task_seals(ledger: L
     run(ledger, batches_of(*range(12)), order_of(cuts=False))
 
     assert [keys_in(ledger, seal) for seal in chain_of(ledger)] == [list(range(12))]
+
+
+def test_a_task_whose_executor_ends_seals_and_leaves_where_the_order_is_trusted(ledger: Ledger, tmp_path: Path) -> None:
+    ending = Ending(tmp_path)
+    ending.announce()
+
+    with pytest.raises(Left):
+        run(ledger, batches_of(*range(12)), ending=ending, every_s=0)
+    run(ledger_over_same(ledger), batches_of(*range(12)), every_s=0)
+
+    chain = chain_of(ledger)
+    assert [seal.left_by_try for seal in chain] == [0, None]
+    assert [number for seal in chain for number in keys_in(ledger, seal)] == list(range(12))
+
+
+def test_a_task_that_is_sealed_at_its_end_only_goes_on_whatever_its_executor_does(ledger: Ledger, tmp_path: Path) -> None:
+    ending = Ending(tmp_path)
+    ending.announce()
+
+    run(ledger, batches_of(*range(12)), order_of(cuts=False), ending=ending)
+
+    assert [(seal.last, seal.left_by_try) for seal in chain_of(ledger)] == [(True, None)]
 
 
 def test_an_empty_partition_is_sealed_as_nothing(ledger: Ledger) -> None:
@@ -203,6 +230,10 @@ def test_a_second_try_that_meets_another_order_gives_up_and_seals_nothing(ledger
 
     assert caught.value.reason == reasons.ORDER_CHANGED
     assert chain_of(ledger) == before
+
+    # The way out: a fixed order.
+    run(ledger_over_same(ledger), batches_of(*range(20)))
+    assert [number for seal in chain_of(ledger) for number in keys_in(ledger, seal)] == list(range(20))
 
 
 def test_a_key_that_was_passed_over_and_comes_again_is_refused(ledger: Ledger) -> None:

@@ -17,7 +17,7 @@ from checkpoint_operator.table_types import iceberg_schema, lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.steps import Step
-from checkpoint_spark.schema_cast import ValueMisfit
+from checkpoint_spark.schema_cast import ValueMismatch
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_isolation import RowIsolation, pass_over_failed_rows
@@ -209,6 +209,28 @@ def test_what_a_step_declares_goes_before_the_type_of_the_source(after: tuple[st
     assert found == {"c": pa.decimal128(20, 4)}
 
 
+def test_lists_structs_and_maps_are_declared_where_the_first_rows_do_not_show_what_they_hold(code: Write) -> None:
+    module = code(
+        "def row(row):\n"
+        "    if row['c'] is None:\n"
+        "        return {'tags': ['a'], 'at': {'x': 1.5}, 'counts': [('k', 2)]}\n"
+        "    return {'tags': [], 'at': {}, 'counts': []}\n"
+    )
+    output = {"tags": "list<string>", "at": "struct<x: double, y: int64>", "counts": "map<string, int64>"}
+    declares = step(f"{module}:row", output=output)
+    batch = column(1, pa.int32())
+
+    schema = Pipeline([declares]).schema_of(batch, PLACE)
+
+    kinds = [pa.list_(pa.string()), pa.struct([("x", pa.float64()), ("y", pa.int64())]), pa.map_(pa.string(), pa.int64())]
+    assert schema.types == kinds
+    rows = [row for made in Pipeline([declares]).apply(batch, PLACE, schema) for row in made.to_pylist()]
+    assert rows == [
+        {"tags": [], "at": {"x": None, "y": None}, "counts": []},
+        {"tags": ["a"], "at": {"x": 1.5, "y": None}, "counts": [("k", 2)]},
+    ]
+
+
 @pytest.mark.parametrize("input", ["arrow", "pandas"])
 def test_a_type_that_a_batch_step_sets_itself_stays(input: str, code: Write) -> None:
     module = code(
@@ -268,7 +290,7 @@ SAME = "def same(rows): return rows\n"
 def test_a_value_of_a_row_step_that_does_not_fit_is_named_with_step_row_file_and_way_out(code: Write) -> None:
     call = f"{code(SAME)}:same"
 
-    with pytest.raises(ValueMisfit) as caught:
+    with pytest.raises(ValueMismatch) as caught:
         list(Pipeline([step(call)]).apply(PRICES, PLACE, NARROW))
 
     assert caught.value.reason == reasons.OUTPUT_SCHEMA_WRONG
@@ -287,7 +309,7 @@ def test_kinds_that_do_not_go_together_name_the_rows_in_which_they_lie(code: Wri
 def test_a_value_of_a_batch_step_that_does_not_fit_is_named_with_step_and_rows(input: str, code: Write) -> None:
     call = f"{code(SAME)}:same"
 
-    with pytest.raises(ValueMisfit) as caught:
+    with pytest.raises(ValueMismatch) as caught:
         list(Pipeline([step(call, input)]).apply(PRICES, PLACE, NARROW))
 
     for word in (call, "'c'", "Decimal('123456.78')", "row 2 of what", "rows 100 to 102 of /in/a.parquet", "output: {"):
@@ -295,14 +317,14 @@ def test_a_value_of_a_batch_step_that_does_not_fit_is_named_with_step_and_rows(i
 
 
 def test_a_value_that_does_not_fit_without_steps_is_named_by_its_own_row() -> None:
-    with pytest.raises(ValueMisfit, match=r"has Decimal\('123456.78'\) in row 102 of /in/a.parquet"):
+    with pytest.raises(ValueMismatch, match=r"has Decimal\('123456.78'\) in row 102 of /in/a.parquet"):
         list(Pipeline([]).apply(PRICES, PLACE, NARROW))
 
 
 def test_a_null_that_the_table_does_not_take_is_named_by_its_row() -> None:
     required = pa.schema([pa.field("c", pa.int32(), nullable=False)])
 
-    with pytest.raises(ValueMisfit, match=r"NULL in the column 'c' in row 101 of /in/a\.parquet, which the table requires"):
+    with pytest.raises(ValueMismatch, match=r"NULL in the column 'c' in row 101 of /in/a\.parquet, which the table requires"):
         list(Pipeline([]).apply(column(1, pa.int32()), PLACE, required))
 
 
@@ -310,7 +332,7 @@ def test_a_null_that_the_table_does_not_take_is_named_by_its_row() -> None:
 def test_a_value_that_does_not_fit_what_the_step_declares_is_named(input: str, code: Write) -> None:
     call = f"{code(SAME)}:same"
 
-    with pytest.raises(ValueMisfit) as caught:
+    with pytest.raises(ValueMismatch) as caught:
         list(Pipeline([step(call, input, output={"c": "decimal(5, 2)"})]).apply(PRICES, PLACE, None))
 
     for word in (call, "'c'", "Decimal('123456.78')", "/in/a.parquet", "what it declares"):

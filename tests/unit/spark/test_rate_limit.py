@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -27,8 +28,8 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         super()._run_once()  # type: ignore[misc]
 
 
-def run(work: Callable[[JumpingLoop], Coroutine[Any, Any, Any]]) -> Any:
-    loop = JumpingLoop()
+def run(work: Callable[[JumpingLoop], Coroutine[Any, Any, Any]], kind: type[JumpingLoop] = JumpingLoop) -> Any:
+    loop = kind()
     try:
         return loop.run_until_complete(work(loop))
     finally:
@@ -101,3 +102,43 @@ def test_a_few_refusals_slow_nothing() -> None:
         return begun
 
     assert run(work) == pytest.approx(6000, rel=0.02)
+
+
+@pytest.mark.parametrize(("calls", "tasks"), [(60, 1), (300, 2), (3000, 8), (3000, 2), (30_000, 1)])
+def test_refusals_that_come_by_chance_slow_nothing_though_some_seconds_have_many(calls: int, tasks: int) -> None:
+    """One call in twenty is refused: of five calls of a second that may be two, and is no sign of too many calls."""
+
+    async def work(loop: JumpingLoop) -> float:
+        pacing, begun, chance = Pacing(limit(calls, "1m"), tasks, loop.time), 0, random.Random(7)
+        while loop.time() < 600 and begun < 15_000:
+            await pacing.begin()
+            begun += 1
+            if chance.random() < 0.05:
+                pacing.refused()
+        return begun / loop.time()
+
+    assert run(work) == pytest.approx(calls / 60 / tasks, rel=0.03)
+
+
+class LateLoop(JumpingLoop):
+    """Its timers are late, as on a busy machine: by five milliseconds on the average."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chance = random.Random(7)
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self.now_s = max(self.now_s, self._scheduled[0].when()) + min(self.chance.expovariate(200), 0.05)  # type: ignore[attr-defined]
+        super()._run_once()
+
+
+@pytest.mark.parametrize("calls", [60, 1_200, 24_000])
+def test_calls_are_as_many_though_timers_are_late(calls: int) -> None:
+    async def work(loop: JumpingLoop) -> float:
+        pacing = Pacing(limit(calls, "1m"), 1, loop.time)
+        for _ in range(3_000):
+            await pacing.begin()
+        return 3_000 / loop.time()
+
+    assert run(work, LateLoop) == pytest.approx(calls / 60, rel=0.02)

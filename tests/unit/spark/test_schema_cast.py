@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.defaults import with_default
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_spark.schema_cast import check_columns, fit
@@ -239,3 +241,41 @@ def test_a_null_in_a_list_of_required_elements_is_refused() -> None:
 
 def test_an_integer_that_fits_a_small_decimal_is_taken() -> None:
     assert column(pa.array([12]), pa.decimal128(10, 2)) == [Decimal("12.00")]
+
+
+# --- UUIDs and defaults ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given_type", [pa.binary(16), pa.binary(), pa.large_binary(), pa.uuid()], ids=str)
+def test_the_sixteen_bytes_of_a_uuid_go_into_a_column_of_uuids(given_type: pa.DataType) -> None:
+    number = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
+
+    assert column(pa.array([number.bytes, None], given_type), pa.uuid()) == [number, None]
+
+
+@pytest.mark.parametrize(
+    "given", [pa.array([b"short"]), pa.array(["f79c3e09-677c-4bbd-a479-3f349cb785e7"])], ids=["bytes", "text"]
+)
+def test_what_is_not_sixteen_bytes_is_no_uuid(given: pa.Array) -> None:
+    assert "uuid" in refusal(given, pa.uuid())
+
+
+def test_columns_and_fields_that_rows_lack_have_the_default_of_the_table_and_null_stays_null() -> None:
+    inner = pa.struct([pa.field("x", pa.int64()), with_default(pa.field("y", pa.int64(), nullable=False), 7)])
+    wanted = pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            with_default(pa.field("must", pa.string(), nullable=False), "some"),
+            with_default(pa.field("may", pa.decimal128(9, 2)), Decimal("1.50")),
+            pa.field("place", inner),
+        ]
+    )
+
+    lacking = fit(pa.record_batch({"id": [1, 2], "place": pa.array([{"x": 1}, None])}), wanted)
+    given = fit(pa.record_batch({"id": [1], "must": ["own"], "may": pa.nulls(1), "place": pa.array([{"x": 1, "y": 2}])}), wanted)
+
+    assert lacking.to_pylist() == [
+        {"id": 1, "must": "some", "may": Decimal("1.50"), "place": {"x": 1, "y": 7}},
+        {"id": 2, "must": "some", "may": Decimal("1.50"), "place": None},
+    ]
+    assert given.to_pylist() == [{"id": 1, "must": "own", "may": None, "place": {"x": 1, "y": 2}}]

@@ -13,10 +13,10 @@ import pytest
 from checkpoint_formats.files.recorded import find_moved, under_recorded_names
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
+from checkpoint_protocol.epoch_index import FileVersion
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest import Quarantine
-from checkpoint_protocol.quarantine import FileVersion
-from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, SourceFile
+from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, OutstandingRows, SourceFile, TakenFile
 from checkpoint_protocol.source_paths import distinct, identity_of, locate
 from checkpoint_protocol.storage import StorageEntry, StorageSettings
 from checkpoint_spark.input import Earlier, list_source
@@ -159,7 +159,13 @@ def launch(
 def look(
     orders: LaunchRecord, *before: InputRecord, again: Mapping[FileVersion, tuple[tuple[int, int], ...]] | None = None
 ) -> InputRecord:
-    return list_source(orders, STORAGE, "memory://checkpoints", Earlier(before, again or {}))
+    files = [
+        TakenFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, source=file.source)
+        for record in before
+        for file in record.files
+    ]
+    rows = [OutstandingRows(path=path, etag=etag, rows=of_file) for (path, etag), of_file in (again or {}).items()]
+    return list_source(orders, STORAGE, "memory://checkpoints", Earlier(files, (), rows))
 
 
 def taken(record: InputRecord) -> list[str]:
@@ -297,5 +303,6 @@ def test_an_epoch_that_takes_nothing_new_is_not_stopped_by_a_file_that_was_moved
 )
 def test_an_object_of_the_same_content_was_moved_only_if_the_old_one_is_gone(gone: set[str], rows: int, is_moved: bool) -> None:
     old, new = (SourceFile(path=f"s3://b/{name}", etag="1", size_bytes=9, unit="rows", end=rows) for name in ("old", "new"))
-    moved = find_moved([new], [old], lambda file: file.path in gone)
-    assert moved == ({new.path: old} if is_moved else {})
+    recorded = TakenFile(path=old.path, etag=old.etag, size_bytes=old.size_bytes)
+    moved = find_moved([new], [recorded], lambda file: file.path in gone)
+    assert moved == ({new.path: recorded} if is_moved else {})

@@ -14,7 +14,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.steps import Step
-from checkpoint_spark.schema_cast import ValueMisfit
+from checkpoint_spark.schema_cast import ValueMismatch
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
@@ -285,10 +285,10 @@ def test_a_column_that_a_row_leaves_out_is_refused_with_step_row_column_and_ways
 def test_a_column_that_all_rows_leave_out_is_no_fault_of_one_of_them(code: Write) -> None:
     with pytest.raises(NeedsChange) as caught:
         apply(step(f"{code(LEAVES_OUT)}:work"))
-    assert isinstance(caught.value, ValueMisfit)
+    assert isinstance(caught.value, ValueMismatch)
     with pytest.raises(NeedsChange) as caught:
         apply(step(f"{code('def work(row): return dict(id=1)')}:work"))
-    assert not isinstance(caught.value, ValueMisfit)
+    assert not isinstance(caught.value, ValueMismatch)
 
 
 def test_rows_that_say_nothing_are_refused_or_are_rows_of_null_where_the_columns_are_declared(code: Write) -> None:

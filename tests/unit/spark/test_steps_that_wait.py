@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import sys
@@ -19,6 +20,7 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.steps import Step
 from checkpoint_spark.batches import Failed
 from checkpoint_spark.flow import Finished, Flow
+from checkpoint_spark.steps import event_loop
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failures import words_of
@@ -29,12 +31,15 @@ _modules = itertools.count()
 
 
 class Seen:
-    """What a step was called with: how many at once, in all, and by which threads."""
+    """What a step got: how many at once, in all, by which threads, in which turns of the loop; what waited in vain"""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.most = 0
         self.now = 0
+        self.alone = 0
+        self.turn = 0
+        self.turns: set[int] = set()
         self.threads: set[int] = set()
         self.lock = threading.Lock()
 
@@ -114,7 +119,14 @@ def test_so_many_rows_are_at_work_at_once_and_what_they_give_is_in_order(
     code: Code, seen: Seen, is_async: bool, size: int
 ) -> None:
     pause = "await asyncio.sleep" if is_async else "time.sleep"
-    step = code(f"{pause}(0.02 if row['id'] % 7 else 0.06)\nreturn row", is_async=is_async, concurrency=16)
+    # However slowly threads begin: the first calls go on when as many are at work as may be.
+    body = (
+        "give_up_at = time.monotonic() + 20\n"
+        f"while seen.most < 16 and time.monotonic() < give_up_at: {pause}(0.001)\n"
+        f"{pause}(0.02 if row['id'] % 7 else 0.06)\n"
+        "return row"
+    )
+    step = code(body, is_async=is_async, concurrency=16)
 
     given, _ = run(step, rows=200, size=size)
 
@@ -131,15 +143,38 @@ def test_without_concurrency_an_async_step_is_called_one_row_after_another(code:
 
 
 def test_a_slow_call_does_not_hold_up_those_behind_it(code: Code, seen: Seen) -> None:
-    """One in ten is slow: with a window of 16 that moved on with its first row only, 800 rows took twice as long."""
-    step = code("await asyncio.sleep(0.1 if row['id'] % 10 == 0 else 0.01)\nreturn row", concurrency=16)
+    """The first one ends when three times as many rows as are at work at once have been begun behind it."""
+    step = code(
+        "give_up_at = time.monotonic() + 20\n"
+        "while row['id'] == 0 and len(seen.calls) <= 48 and not seen.alone:\n"
+        "    await asyncio.sleep(0.001)\n"
+        "    seen.alone += time.monotonic() > give_up_at\n"
+        "return row",
+        concurrency=16,
+    )
 
-    started = time.monotonic()
-    given, _ = run(step, rows=800, size=16)
+    given, _ = run(step, rows=200, size=16)
 
-    assert given == list(range(800))
-    # All calls together take 800 * 0.019 s, a sixteenth of that at the best.
-    assert time.monotonic() - started < 2.0 * 800 * 0.019 / 16
+    assert given == list(range(200))
+    assert seen.alone == 0
+
+
+def test_calls_on_their_way_go_on_while_many_rows_are_begun(code: Code, seen: Seen) -> None:
+    """To begin hundreds of rows takes as long as many calls, whose answers would wait for it."""
+
+    async def count_turns() -> None:
+        while True:
+            seen.turn += 1
+            await asyncio.sleep(0)
+
+    counting = event_loop.submit(count_turns())
+    try:
+        given, _ = run(code("seen.turns.add(seen.turn)\nreturn row", concurrency=640), rows=640, size=640)
+    finally:
+        counting.cancel()
+
+    assert given == list(range(640))
+    assert len(seen.turns) >= 640 // 32
 
 
 def test_batches_are_called_at_once_too(code: Code, seen: Seen) -> None:
@@ -154,14 +189,22 @@ def test_batches_are_called_at_once_too(code: Code, seen: Seen) -> None:
 def test_rows_are_at_work_in_several_steps_at_once(code: Code, seen: Seen) -> None:
     """The first step goes on with later rows while the second one, which does not wait, is called in the task's own thread."""
     first = code("await asyncio.sleep(0.01)\nreturn row", concurrency=4)
-    second = code("time.sleep(0.02)\nreturn row", is_async=False, input="arrow")
+    # Returns once the first step has been called with a later row, which it never is if one step waits for the other.
+    second = code(
+        "mine = sum(len(call) for call in seen.calls if isinstance(call, list))\n"
+        "give_up_at = time.monotonic() + 10\n"
+        "while mine < 80 and seen.alone == 0 and sum(isinstance(call, int) for call in seen.calls) <= mine:\n"
+        "    time.sleep(0.001)\n"
+        "    seen.alone += time.monotonic() > give_up_at\n"
+        "return row",
+        is_async=False,
+        input="arrow",
+    )
 
-    started = time.monotonic()
     given, _ = run(first, second, rows=80, size=4)
 
     assert given == list(range(80))
-    # One after another: 20 * (0.01 + 0.02).
-    assert time.monotonic() - started < 20 * 0.02 + 0.12
+    assert seen.alone == 0
     assert threading.get_ident() in seen.threads
 
 
@@ -241,6 +284,36 @@ def test_sixteen_times_as_many_rows_are_begun_behind_one_that_takes_long(code: C
     next(stream(step, rows=1000, size=1))
 
     assert 4 * 14 <= len(seen.calls) <= 4 * 16 + 4
+
+
+#: Row 0, and others at a distance, are refused until so many rows were called, or their tries are used up.
+REFUSED = """\
+from checkpointed_writes import RetryAfter
+if row['id'] % {each} == 0 and len(set(seen.calls)) < {rows}: raise RetryAfter(seconds=0.1)
+await asyncio.sleep(0.005)
+return {result}"""
+
+
+def test_more_rows_are_begun_behind_those_that_wait_for_their_next_try(code: Code, seen: Seen) -> None:
+    """A second of Retry-After is as long as a thousand calls take: sixteen times as many as at once are too few for them."""
+    step = code(REFUSED.format(each=8, rows=4 * 60, result="row"), concurrency=4, retry={"attempts": 100})
+
+    next(stream(step, rows=1000, size=8))
+
+    assert 4 * 60 <= len(set(seen.calls)) <= 4 * 64 + 8
+    assert seen.calls.count(0) < 100
+
+
+def test_no_more_are_begun_than_results_may_be_held(code: Code, seen: Seen) -> None:
+    step = code(
+        REFUSED.format(each=1000, rows=1000, result="row | {'blob': bytes(2 << 20)}"), concurrency=4, retry={"attempts": 10}
+    )
+    flow: Flow[Rows] = Flow(Pipeline([step]), SCHEMA.append(pa.field("blob", pa.binary())), False)
+
+    with pytest.raises(NeedsChange, match="tried 10 times"):
+        next(flow.finished(batches(1000, 1)))
+
+    assert len(set(seen.calls)) <= 4 * 16 + 4
 
 
 def test_rows_that_a_step_before_leaves_out_do_not_make_batches_smaller(code: Code, seen: Seen) -> None:
@@ -363,6 +436,23 @@ def test_the_service_says_when_to_come_back(code: Code) -> None:
     run(code(body, is_async=False), rows=1, around=Surroundings(sleep=slept.append, draw=lambda: 0.0))
 
     assert slept == [7.0]
+
+
+def test_a_row_that_is_tried_again_goes_before_rows_that_were_begun_after_it(code: Code, seen: Seen) -> None:
+    """Else it would wait behind all that was begun ahead, and what is given in order would wait for it."""
+    step = code(
+        "if row['id'] == 0 and seen.calls.count(0) == 1: raise ConnectionError\n"
+        "await asyncio.sleep(0.5 if row['id'] in (1, 2) else 0)\n"
+        "return row",
+        concurrency=2,
+        retry=QUICKLY,
+    )
+
+    given, _ = run(step, rows=200, size=4)
+
+    assert given == list(range(200))
+    assert sorted(seen.calls[:3]) == [0, 1, 2], "these hold both slots while it waits a millisecond"
+    assert seen.calls[3] == 0
 
 
 def test_the_waits_grow_from_try_to_try(code: Code) -> None:

@@ -24,7 +24,7 @@ WAY_OUT: Final = (
     "source.files.types (steps and table have to take it), or name what stands for NULL in source.files.csv.nullValues; what is "
     "sealed stays"
 )
-#: What helps while the columns are looked at, before the input is fixed.
+#: What helps while the columns are inferred, before the input is fixed.
 FIRST_WAY_OUT: Final = (
     "mend the file, set onRowError: Quarantine to set such lines apart, or give the column a type that holds all its values by "
     "source.files.types"
@@ -42,6 +42,8 @@ class CsvDialect:
     def __init__(self, options: CsvOptions) -> None:
         self._options = options
         self._invalid_rows = 0
+        for name, problem in options.problems().items():
+            raise NeedsChange(reasons.MANIFEST_INVALID, f"source.files.csv.{name}: {problem}")
         try:
             self.parse_options = pa.csv.ParseOptions(
                 delimiter=options.delimiter,
@@ -127,7 +129,7 @@ class CsvDialect:
         if table.num_rows != records.rows:
             raise NotOneRowALine(
                 f"it cannot be told where its {records.rows} rows end, of which {table.num_rows} are found",
-                "set source.files.csv.delimiter to another character than quote and escape",
+                "set source.files.csv.quote: '' if quotes are part of the text, or rewrite the file",
             )
         return pa.RecordBatch.from_arrays([_one_array(column) for column in table.columns], schema=table.schema)
 

@@ -78,7 +78,7 @@ def _values(name: str, texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _unsure(texts: pa.Array, values: pa.Array, kind: TypeName) -> pa.Array:
-    """Return the texts of which a quick look does not say that they are held: the rules are asked, text by text."""
+    """Return the texts that the quick check does not show to be held: the rules are applied to them one by one."""
     match kind:
         case "int64":
             return texts.slice(0, 0) if _are_integers(texts, values) else texts

@@ -77,12 +77,12 @@ class CsvReader:
         self._last_header: _Header | None = None
 
     def check(self, file: FoundFile) -> None:
-        self._look(file)
+        self._examine(file)
 
     def describe(self, found: Sequence[FoundFile]) -> Described:
-        looked_at = for_each(self._look, found)
-        described = tuple(file for file, _ in looked_at)
-        filled = _filled(looked_at)
+        examined = for_each(self._examine, found)
+        described = tuple(file for file, _ in examined)
+        filled = _filled(examined)
         if not filled:
             raise unreadable(
                 described[0].path,
@@ -101,7 +101,7 @@ class CsvReader:
 
     def samples(self, found: Sequence[FoundFile], columns: Sequence[str]) -> list[Sample]:
         """Return the rows by which the types of these columns are inferred where no type is given."""
-        return list(self._samples(_filled(for_each(self._look, found)), columns))
+        return list(self._samples(_filled(for_each(self._examine, found)), columns))
 
     def _united_names(self, filled: Sequence[tuple[SourceFile, tuple[str, ...]]]) -> tuple[str, ...]:
         """Return the names of all columns of all files, in the order of their appearance."""
@@ -138,7 +138,7 @@ class CsvReader:
         if piece.start >= end:
             yield empty_chunk(piece, schema)
             return
-        names = self._look_at_lines(file.path, file.size_bytes)[1] or ()
+        names = self._examine_lines(file.path, file.size_bytes)[1] or ()
         columns = self._columns_in(names, schema)
 
         def parse(part: Lines) -> pa.RecordBatch:
@@ -151,13 +151,13 @@ class CsvReader:
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)
 
-    def _look(self, file: FoundFile) -> tuple[SourceFile, tuple[str, ...] | None]:
+    def _examine(self, file: FoundFile) -> tuple[SourceFile, tuple[str, ...] | None]:
         """Return a file's record and its column names; None if it has no text."""
         if is_read_from_its_start(file.path, self._source):
             names = self._stream.names(file.path)
             described = SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="records", end=None)
         else:
-            start, names = self._look_at_lines(file.path, file.size_bytes)
+            start, names = self._examine_lines(file.path, file.size_bytes)
             described = SourceFile(
                 path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="bytes", start=start, end=file.size_bytes
             )
@@ -166,7 +166,7 @@ class CsvReader:
             raise unreadable(file.path, f"two columns are called {twice!r}", _HEADER_WAY_OUT)
         return described, names
 
-    def _look_at_lines(self, path: str, size_bytes: int) -> tuple[int, tuple[str, ...] | None]:
+    def _examine_lines(self, path: str, size_bytes: int) -> tuple[int, tuple[str, ...] | None]:
         """Return where the rows start, and the column names."""
         beginning = read_beginning(self._files, path, size_bytes)
         # Of a million files, all begin with the same line.
@@ -178,8 +178,8 @@ class CsvReader:
         try:
             names = self._dialect.names_in(line)
         except (pa.ArrowException, ValueError) as error:  # ValueError: not UTF-8 too
-            way_out = error.way_out if isinstance(error, NotOneRowALine) else "mend the file, or convert it to UTF-8"
-            raise unreadable(path, f"its first line: {explain(error)}", way_out) from error
+            remedy = error.remedy if isinstance(error, NotOneRowALine) else "mend the file, or convert it to UTF-8"
+            raise unreadable(path, f"its first line: {explain(error)}", remedy) from error
         start, end = line.position + (line.size_bytes if self._header else 0), line.position + line.size_bytes
         # Without its line break the line may go on in another file.
         if beginning.endswith(b"\n", 0, end) and end <= len(beginning):
@@ -232,5 +232,5 @@ class CsvReader:
         return before + 1 + next(islice((number for number, line in enumerate(text) if line), row, None))
 
 
-def _filled(looked_at: Sequence[tuple[SourceFile, tuple[str, ...] | None]]) -> list[tuple[SourceFile, tuple[str, ...]]]:
-    return [(file, names) for file, names in looked_at if names is not None]
+def _filled(examined: Sequence[tuple[SourceFile, tuple[str, ...] | None]]) -> list[tuple[SourceFile, tuple[str, ...]]]:
+    return [(file, names) for file, names in examined if names is not None]

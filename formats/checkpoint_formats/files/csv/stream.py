@@ -46,8 +46,7 @@ class CsvStream:
 
     def __init__(self, files: SourceFiles, source: FilesSource, dialect: CsvDialect, *, sets_apart: bool = False) -> None:
         options = source.csv_options
-        # With one character for two things, pyarrow's own parts do not agree on where rows end.
-        self._sets_apart = sets_apart and options.delimiter not in (options.quote, options.escape)
+        self._sets_apart = sets_apart
         self._splitter = RecordSplitter(options)
         self._files = files
         self._options = options
@@ -56,7 +55,7 @@ class CsvStream:
 
     def names(self, path: str) -> tuple[str, ...] | None:
         """Return the column names, or None if every line of the file is blank."""
-        with reading(path, "its first line cannot be read", "mend the file, or convert it to UTF-8"):
+        with reading(path, "its first line cannot be read", "mend the file, or convert it to UTF-8", self._files.settings_place):
             with closing(self._text(path)) as text:
                 blocks = self._splitter.blocks(text.read, lambda: _HEADER_BLOCK_BYTES, path)
                 records = next((records for records in blocks if records.rows), None)
@@ -168,13 +167,13 @@ class CsvStream:
         blocks = line_blocks(self._text(path).read, 0, lambda: _HEADER_BLOCK_BYTES, path)
         return all(lines.is_blank for lines in blocks)
 
-    def _larger(self, path: str, block_bytes: int, error: Exception, row: int, names: Sequence[str], way_out: str) -> int:
+    def _larger(self, path: str, block_bytes: int, error: Exception, row: int, names: Sequence[str], remedy: str) -> int:
         if _is_too_small(error):
             if block_bytes < LONGEST_LINE_BYTES:
                 return min(block_bytes * 8, LONGEST_LINE_BYTES)
             raise too_long(path, f"near row {row}") from error
         problem = explain(ValueError(name_columns(str(error), names)))
-        raise unreadable(path, f"near row {row}: {problem}", way_out) from error
+        raise unreadable(path, f"near row {row}: {problem}", remedy) from error
 
     def _check_is_closed(self, path: str, block_bytes: int, names: Sequence[str], rows: int) -> None:
         """Refuse a file that ends inside quotes: pyarrow takes its end for the end of the field, however much that swallowed.

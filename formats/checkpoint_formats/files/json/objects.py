@@ -21,10 +21,10 @@ WAY_OUT: Final = (
     f"{_EXPECTED}; set onRowError: Quarantine to set such lines apart and go on, or name the field, or a type that holds all its "
     "values, by source.files.types (steps and table have to take it); what is sealed stays"
 )
-#: What helps while the columns are looked at, before the input is fixed.
+#: What helps while the columns are inferred, before the input is fixed.
 FIRST_WAY_OUT: Final = (
-    f"{_EXPECTED}; mend the file, name the field's type by source.files.types, choose fields by source.columns, or set "
-    "onRowError: Quarantine to set apart lines that are no object, and those that do not fit source.files.types"
+    f"{_EXPECTED}; mend the file, name the field's type by source.files.types, or set onRowError: Quarantine to set apart lines "
+    "that are no object, and those that do not fit source.files.types"
 )
 
 

@@ -48,10 +48,10 @@ class JsonReader:
         self._files = files
 
     def check(self, file: FoundFile) -> None:
-        self._look(file)
+        self._examine(file)
 
     def describe(self, found: Sequence[FoundFile]) -> Described:
-        described = tuple(for_each(self._look, found))
+        described = tuple(for_each(self._examine, found))
         schema, first = self._infer(described), f"source file {described[0].path}"
         if not schema.names:
             raise unreadable(
@@ -92,7 +92,7 @@ class JsonReader:
     def check_unchanged(self, file: SourceFile) -> None:
         self._files.check_unchanged(file)
 
-    def _look(self, file: FoundFile) -> SourceFile:
+    def _examine(self, file: FoundFile) -> SourceFile:
         if is_gzip(file.path, self._compression):
             return SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="records", end=None)
         start = byte_order_mark(file.path, self._files.read_range(file.path, 0, min(MARK_BYTES, file.size_bytes)))
@@ -105,7 +105,7 @@ class JsonReader:
         samples = self.samples(files)
         together = b"\n".join(lines.buffer.to_pybytes() for _, lines in samples)
         paths = ", ".join(path for path, _ in samples)
-        with reading(paths or "(none)", "the fields have no common types", FIRST_WAY_OUT):
+        with reading(paths or "(none)", "the fields have no common types", FIRST_WAY_OUT, self._files.settings_place):
             found = infer_schema(Lines(together, 0, len(together), 0), self._types)
         for name, kind in self._types.items():
             index = found.get_field_index(name)

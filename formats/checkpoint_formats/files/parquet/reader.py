@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +11,9 @@ from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import changed, reading, unreadable
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
+from checkpoint_formats.files.parquet.footers import PROBLEM, WAY_OUT, Footers
 from checkpoint_formats.files.source_files import SourceFiles, streamed_each
-from checkpoint_formats.parquet_rows import INT96_UNIT, nearest_start, open_parquet, row_batches, row_group_starts
+from checkpoint_formats.parquet_rows import nearest_start, open_parquet, row_batches
 from checkpoint_formats.plain_types import as_plain, plain_schema
 from checkpoint_formats.port import Chunk, Described, in_chunks
 from checkpoint_formats.uniting import UnitedColumns
@@ -23,16 +22,6 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.source import FilesSource
 from checkpoint_protocol.where import Condition
-
-_PROBLEM: Final = "it cannot be read as Parquet"
-_WAY_OUT: Final = "replace or remove it, or let the path match the Parquet files only (folder/*.parquet)"
-
-
-@dataclass(frozen=True, slots=True)
-class _Footer:
-    rows: int
-    cuts: tuple[int, ...]
-    schema: pa.Schema
 
 
 class ParquetReader:
@@ -45,9 +34,10 @@ class ParquetReader:
         self._columns = columns
         self._files = files
         self._condition = condition
+        self._footers = Footers(files)
 
     def check(self, file: FoundFile) -> None:
-        self._chosen(file.path, plain_schema(self._read_footer(file).schema))
+        self._chosen(file.path, plain_schema(self._footers.read(file).schema))
 
     def describe(self, found: Sequence[FoundFile]) -> Described:
         described: list[SourceFile] = []
@@ -55,7 +45,7 @@ class ParquetReader:
         known: dict[str, None] = {}
         last: pa.Schema | None = None
         # A file at a time: the footers of a million files would not all fit.
-        for file, footer in zip(found, streamed_each(self._read_footer, found), strict=True):
+        for file, footer in zip(found, streamed_each(self._footers.read, found), strict=True):
             if last is None or not footer.schema.equals(last):
                 last = footer.schema
                 columns.add(f"source file {file.path}", self._chosen(file.path, plain_schema(last)))
@@ -76,7 +66,7 @@ class ParquetReader:
             yield empty_chunk(piece, schema)
             return
         with (
-            reading(file.path, _PROBLEM, _WAY_OUT),
+            reading(file.path, PROBLEM, WAY_OUT, self._files.settings_place),
             self._files.open_arrow(file.path) as opened,
             open_parquet(opened, file, len(schema)) as parquet,
         ):
@@ -98,22 +88,13 @@ class ParquetReader:
         rows, names = Filter(self._condition, schema), {name: name for name in schema.names}
         return lambda group: rows.may_take(group, names)
 
-    def _read_footer(self, file: FoundFile) -> _Footer:
-        with (
-            reading(file.path, _PROBLEM, _WAY_OUT),
-            self._files.open_arrow(file.path) as opened,
-            pq.ParquetFile(opened, coerce_int96_timestamp_unit=INT96_UNIT) as parquet,
-        ):
-            metadata, schema = parquet.metadata, parquet.schema_arrow
-        return _Footer(metadata.num_rows, row_group_starts(metadata), schema)
-
     def _chosen(self, path: str, schema: pa.Schema) -> pa.Schema:
         """Return those columns of a file that are asked for."""
         twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
         if twice is not None:
             raise unreadable(path, f"it has two columns {twice!r}", "rename one of them")
         if not schema.names:
-            raise unreadable(path, "it has no columns", _WAY_OUT)
+            raise unreadable(path, "it has no columns", WAY_OUT)
         if self._columns is None:
             return schema
         return pa.schema([schema.field(name) for name in self._columns if name in schema.names])

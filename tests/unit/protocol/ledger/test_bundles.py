@@ -64,12 +64,12 @@ def fresh(store: Store) -> Ledger:
 def bundle(store: Store, **changes: object) -> None:
     """As the driver does; `changes` make each copied seal a lie."""
     ledger = Ledger(store, KEY)
-    standing = ledger.plans.read_plan(1)
-    assert standing is not None
+    recorded = ledger.plans.read_plan(1)
+    assert recorded is not None
     if not changes:
-        assert Bundler(ledger, 1, standing.token).bundle(1) == TASKS * LINKS
+        assert Bundler(ledger, 1, recorded.token).bundle(1) == TASKS * LINKS
         return
-    forge(store, standing.token, lambda etag, _: etag, **changes)
+    forge(store, recorded.token, lambda etag, _: etag, **changes)
 
 
 def forge(store: Store, plan_token: str, etag_of: Callable[[str, bytes], str], **changes: object) -> None:
@@ -141,9 +141,9 @@ def test_a_zombie_that_goes_on_sealing_and_bundling_is_not_counted() -> None:
     store, ledger = sealed(last=False)
     assert not ledger.chains.close(1).complete
     ledger.seals.put_seal(seal(0, LINKS, last=True))
-    standing = ledger.plans.read_plan(1)
-    assert standing is not None
-    Bundler(Ledger(store, KEY), 1, standing.token).bundle(1)
+    recorded = ledger.plans.read_plan(1)
+    assert recorded is not None
+    Bundler(Ledger(store, KEY), 1, recorded.token).bundle(1)
 
     assert counted(fresh(store)) == EVERY
 
@@ -174,14 +174,23 @@ def test_a_bundle_of_the_right_sizes_under_other_etags_is_passed_over(
 ) -> None:
     """What was read under another etag is no copy of what is listed, however well it agrees with itself."""
     store, ledger = sealed(digests)
-    standing = ledger.plans.read_plan(1)
-    assert standing is not None
-    forge(store, standing.token, etag_of, rows_read=7)
+    recorded = ledger.plans.read_plan(1)
+    assert recorded is not None
+    forge(store, recorded.token, etag_of, rows_read=7)
     ledger = fresh(store)
 
     assert ledger.chains.close(1).bundles == ()
     assert counted(ledger) == EVERY
     assert {found.rows_read for found in ledger.chains.counted_seals([1])} == {1}
+
+
+def test_a_bundle_of_other_sizes_than_the_seals_have_is_passed_over_though_etags_are_no_digests() -> None:
+    store, ledger = sealed(digests=False)
+    bundle(store, rows_written=1_000_000)
+    ledger = fresh(store)
+
+    assert ledger.chains.close(1).bundles == ()
+    assert counted(ledger) == EVERY
 
 
 def test_a_bundle_of_a_driver_whose_plan_does_not_stand_is_passed_over() -> None:
@@ -254,10 +263,10 @@ def test_progress_is_told_from_bundles_and_shows_each_seal_once() -> None:
 
 def test_the_driver_bundles_at_its_end_also_when_its_tasks_fail() -> None:
     store, ledger = sealed()
-    standing = ledger.plans.read_plan(1)
-    assert standing is not None
+    recorded = ledger.plans.read_plan(1)
+    assert recorded is not None
 
-    with pytest.raises(ValueError, match="a task"), bundling(ledger, 1, standing.token):
+    with pytest.raises(ValueError, match="a task"), bundling(ledger, 1, recorded.token):
         raise ValueError("a task failed")
 
     assert fresh(store).seals.list_seals(1).bundles == [0]
@@ -266,10 +275,10 @@ def test_the_driver_bundles_at_its_end_also_when_its_tasks_fail() -> None:
 def test_a_bundle_has_a_thousand_seals_at_the_most_and_a_rest_waits() -> None:
     store = Store()
     ledger = Ledger(store, KEY)
-    standing = ledger.plans.put_plan(plan([(0, 0, 1)]))
+    recorded = ledger.plans.put_plan(plan([(0, 0, 1)]))
     for link in range(1_010):
         store.objects[ledger.at.seal(1, 0, link)] = encode(_small(link))
-    bundler = Bundler(ledger, 1, standing.token)
+    bundler = Bundler(ledger, 1, recorded.token)
 
     assert bundler.bundle(1_000) == 1_000
     assert bundler.bundle(1_000) == 0

@@ -16,7 +16,7 @@ def claim(index: int) -> ClaimRecord:
     return ClaimRecord(token=new_token(), index=index, base=IcebergBase(table_uuid="t", snapshot_id=None))
 
 
-def mark() -> CommitRecord:
+def commit_record() -> CommitRecord:
     return CommitRecord(
         token=new_token(),
         key=str(KEY),
@@ -35,6 +35,6 @@ def test_claims_are_listed_in_numeric_order_without_the_commit_record() -> None:
     ledger = ledger_over(MemoryStore())
     for index in (10, 0, 2):
         ledger.commits.put_claim(claim(index))
-    ledger.commits.put_commit(mark())
+    ledger.commits.put_commit(commit_record())
 
     assert ledger.commits.list_claims() == [0, 2, 10]

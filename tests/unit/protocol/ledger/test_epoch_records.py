@@ -27,7 +27,7 @@ def claim(index: int) -> ClaimRecord:
     return ClaimRecord(token=new_token(), index=index, base=IcebergBase(table_uuid="t", snapshot_id=None))
 
 
-def mark() -> CommitRecord:
+def commit_record() -> CommitRecord:
     return CommitRecord(
         token=new_token(),
         key=str(KEY),
@@ -92,7 +92,7 @@ def test_what_may_still_appear_is_read_anew_each_time() -> None:
         other.plans.put_plan(plan(*TASKS)),
         other.attempts.put_failure(failure()),
         other.commits.put_claim(claim(0)),
-        other.commits.put_commit(mark()),
+        other.commits.put_commit(commit_record()),
     ]
     other.seals.put_seal(seal())
 

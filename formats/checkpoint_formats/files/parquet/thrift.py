@@ -1,0 +1,84 @@
+"""Where the fields of a Parquet footer lie. https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+
+What they mean is pyarrow's to say: this goes past them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+_BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 3, 7, 8, 9, 10, 11, 12
+_BOOLEANS: Final = (1, 2)
+_WHOLE_NUMBERS: Final = (4, 5, 6)
+#: As deep as pyarrow follows.
+_DEEPEST: Final = 64
+
+
+def fields_of(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Give number, begin and end of each field of the struct that the data starts with: of its value, behind the header.
+
+    ValueError or IndexError for what is none.
+    """
+    at, number = 0, 0
+    while header := data[at]:
+        at, number = _field(data, at + 1, header, number)
+        begin, at = at, _past(data, at, header & 15, 0)
+        yield number, begin, at
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of any size, as it is written, and where it ends."""
+    value = shift = 0
+    while (byte := data[at]) & 128:
+        value |= (byte & 127) << shift
+        shift += 7
+        at += 1
+    return value | byte << shift, at + 1
+
+
+def _field(data: bytes, at: int, header: int, before: int) -> tuple[int, int]:
+    """Return where the value of a field begins, and the field's number."""
+    if header >> 4:
+        return at, before + (header >> 4)
+    number, at = varint(data, at)
+    return at, number >> 1 ^ -(number & 1)
+
+
+def _past(data: bytes, at: int, kind: int, depth: int, *, is_item: bool = False) -> int:
+    """Return where a value ends. A boolean is in its field's header, but takes a byte as an item of a list."""
+    if depth > _DEEPEST:
+        raise ValueError("too deep")
+    if kind in _BOOLEANS:
+        return at + is_item
+    if kind == _BYTE:
+        return at + 1
+    if kind in _WHOLE_NUMBERS:
+        return varint(data, at)[1]
+    if kind == _DOUBLE:
+        return at + 8
+    if kind == _BINARY:
+        length, at = varint(data, at)
+        return at + length
+    if kind in (_LIST, _SET):
+        count, item, at = list_header(data, at)
+        for _ in range(count):
+            at = _past(data, at, item, depth + 1, is_item=True)
+            if at > len(data):
+                raise IndexError(at)
+        return at
+    if kind == _STRUCT:
+        while header := data[at]:
+            at, _ = _field(data, at + 1, header, 0)
+            at = _past(data, at, header & 15, depth + 1)
+        return at + 1
+    raise ValueError(f"no type {kind} in a footer")
+
+
+def list_header(data: bytes, at: int) -> tuple[int, int, int]:
+    """Return how many items a list has, of which type, and where they begin."""
+    header = data[at]
+    if header >> 4 < 15:
+        return header >> 4, header & 15, at + 1
+    count, at = varint(data, at + 1)
+    return count, header & 15, at

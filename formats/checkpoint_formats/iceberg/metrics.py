@@ -1,0 +1,143 @@
+"""What is said of a data file, for manifests: counts and bounds by field id, in the modes that the table's properties name.
+
+Sources of the rules: Iceberg's table properties (`write.metadata.metrics.*`) and its Java class MetricsConfig; the Iceberg table
+specification (appendix D on single-value serialization).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType
+
+from checkpoint_protocol.records import FieldMetrics
+
+DEFAULT_MODE: Final = "write.metadata.metrics.default"
+COLUMN_MODE: Final = "write.metadata.metrics.column."
+MOST_COLUMNS: Final = "write.metadata.metrics.max-inferred-column-defaults"
+_MODE: Final = re.compile(r"none|counts|full|truncate\([1-9][0-9]{0,8}\)", re.IGNORECASE)
+_USUAL: Final = "truncate(16)"
+_USUAL_MOST_COLUMNS: Final = 100
+
+
+def modes_of(schema: Schema, order: SortOrder | None, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the modes as properties that name each column which has not the default. ValueError names a property that is wrong.
+
+    As in Java: a table of many columns has metrics of the first hundred only, unless a default is set, and columns that the
+    table is sorted by have bounds unless they have a mode of their own.
+    """
+    modes: dict[str, str] = {}
+    if DEFAULT_MODE in properties:
+        default = _checked(DEFAULT_MODE, properties[DEFAULT_MODE])
+    elif len(schema.field_ids) <= (most := _most_columns(properties)):
+        default = _USUAL
+    else:
+        default = "none"
+        modes = {schema.find_column_name(field_id) or "": _USUAL for field_id in _limited(schema.as_struct(), most)}
+    for field in order.fields if order is not None else ():
+        name = schema.find_column_name(field.source_id)
+        if name is not None and field.transform.preserves_order:
+            modes[name] = default if default not in ("none", "counts") else _USUAL
+    own = {name.removeprefix(COLUMN_MODE): (name, mode) for name, mode in properties.items() if name.startswith(COLUMN_MODE)}
+    modes.update({column: _checked(name, mode) for column, (name, mode) in own.items()})
+    return {DEFAULT_MODE: default, **{f"{COLUMN_MODE}{column}": mode for column, mode in modes.items()}}
+
+
+def _checked(name: str, mode: str) -> str:
+    if not _MODE.fullmatch(mode.strip()):
+        raise ValueError(f"{name} is {mode!r}, and none, counts, truncate(16) or full is expected")
+    return mode.strip().lower()
+
+
+def _most_columns(properties: Mapping[str, str]) -> int:
+    given = properties.get(MOST_COLUMNS, str(_USUAL_MOST_COLUMNS))
+    if not given.isdecimal():
+        raise ValueError(f"{MOST_COLUMNS} is {given!r}, and a number is expected")
+    return int(given)
+
+
+def _limited(given: StructType, most: int) -> Iterator[int]:
+    """Give the ids of so many columns: of each struct its plain columns first, then those of the structs in it."""
+    plain = [field.field_id for field in given.fields if field.field_type.is_primitive]
+    yield from plain[:most]
+    most -= len(plain)
+    for field in given.fields:
+        if most <= 0:
+            return
+        if isinstance(field.field_type, StructType):
+            inner = list(_limited(field.field_type, most))
+            yield from inner
+            most -= len(inner)
+
+
+class FileStatistics:
+    """Reads them off the footers of data files of one schema."""
+
+    def __init__(self, schema: Schema, modes: Mapping[str, str]) -> None:
+        self._plan = compute_statistics_plan(schema, dict(modes))
+        self._ids_by_path = parquet_path_to_id_mapping(schema)
+        kinds = TimestampNanoType | TimestamptzNanoType
+        self._nanoseconds = {
+            field_id
+            for field_id, column in self._plan.items()
+            if isinstance(column.iceberg_type, kinds) and column.mode.type in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
+        }
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of the leaves of the schema, as Parquet has them."""
+        return tuple(self._ids_by_path)
+
+    def of(self, footer: pq.FileMetaData) -> tuple[int, tuple[FieldMetrics, ...], tuple[int, ...]]:
+        """Return a file's rows, its metrics and where its row groups begin."""
+        found = data_file_statistics_from_parquet_metadata(footer, self._plan, self._ids_by_path).to_serialized_dict()
+        if self._nanoseconds:
+            # pyiceberg cuts them off to the microsecond, and an upper bound would be too low.
+            for field_id, lower, upper in self._bounds_of_nanoseconds(footer, found["upper_bounds"].keys()):
+                found["lower_bounds"][field_id], found["upper_bounds"][field_id] = (
+                    struct.pack("<q", lower),
+                    struct.pack("<q", upper),
+                )
+        return found["record_count"], _metrics(found), tuple(found["split_offsets"] or ())
+
+    def _bounds_of_nanoseconds(self, footer: pq.FileMetaData, bounded: Collection[int]) -> Iterator[tuple[int, int, int]]:
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        for place in range(footer.num_columns):
+            field_id = self._ids_by_path[groups[0].column(place).path_in_schema]
+            if field_id in self._nanoseconds and field_id in bounded:
+                found = [each for group in groups if (each := group.column(place).statistics) is not None and each.has_min_max]
+                yield field_id, min(each.min_raw for each in found), max(each.max_raw for each in found)
+
+
+def _metrics(statistics: dict[str, Any]) -> tuple[FieldMetrics, ...]:
+    columns = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    field_ids = sorted({field_id for name in columns for field_id in statistics[name]})
+    return tuple(
+        FieldMetrics(
+            field_id=field_id,
+            column_size=statistics["column_sizes"].get(field_id),
+            value_count=statistics["value_counts"].get(field_id),
+            null_count=statistics["null_value_counts"].get(field_id),
+            nan_count=statistics["nan_value_counts"].get(field_id),
+            lower=_bound(statistics["lower_bounds"].get(field_id)),
+            upper=_bound(statistics["upper_bounds"].get(field_id)),
+        )
+        for field_id in field_ids
+    )
+
+
+def _bound(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()

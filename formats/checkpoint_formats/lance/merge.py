@@ -1,0 +1,88 @@
+"""The merge of an upsert into a Lance dataset: the keys of the staged rows, and its input.
+
+A merge reads the key columns of fragments at one version, without the rows that are deleted already. Lance keeps no bounds of a
+column's values that tell which fragments may have a key, so that each is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from lance.file import LanceFileReader
+
+from checkpoint_formats.lance.datasets import identity_of, is_not_found, open_dataset, source_file_of
+from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
+from checkpoint_formats.plain_types import as_plain, plain_schema
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
+from checkpoint_protocol.records import LanceFragment, Merge, MergeKeysRecord, PinnedLance, SourceFile, StagedFile
+from checkpoint_protocol.storage import StorageSettings, lance_options
+
+_BATCH_ROWS: Final = 1 << 16
+
+
+def open_pinned(table: PinnedLance, storage: StorageSettings) -> Any:
+    """Open the version that a merge reads. NeedsChange(SourceMissing) if it was cleaned up."""
+    dataset = open_dataset(table.uri, storage, table.at_version)
+    if dataset is None:
+        raise NeedsChange(
+            reasons.SOURCE_MISSING,
+            f"version {table.at_version} of the Lance dataset {table.uri}, with which rows are to be matched, was cleaned up; "
+            "keep versions for as long as a write takes, and run the write again",
+        )
+    return dataset
+
+
+@dataclass(frozen=True, slots=True)
+class LanceMerge:
+    """What a merge reads of a Lance dataset. A MergeSource."""
+
+    table: PinnedLance
+    merge: Merge
+    storage: StorageSettings
+
+    @property
+    def schema(self) -> pa.Schema:
+        known = plain_schema(open_pinned(self.table, self.storage).schema)
+        return pa.schema([known.field(name) for name in Wanted.of(self.merge).columns])
+
+    def staged_of(self, files: Iterable[StagedFile]) -> list[StagedFile]:
+        return sorted((file for file in files if isinstance(file, LanceFragment)), key=lambda file: file.paths)
+
+    def put_keys(self, staged: Sequence[StagedFile], put: PutPart) -> Keys:
+        schema = self.schema
+        return make_keys(Wanted.of(self.merge), schema, self._rows_of(staged, schema), put)
+
+    def _rows_of(self, staged: Sequence[StagedFile], schema: pa.Schema) -> Iterator[Placed]:
+        options = lance_options(self.table.uri, self.storage) or None
+        for number, fragment in enumerate(staged):
+            at = 0
+            for path in fragment.paths:  # as a stager writes it, it has one
+                whole = f"{self.table.uri.rstrip('/')}/data/{path}"
+                try:
+                    reader = LanceFileReader(whole, storage_options=options, columns=list(schema.names))
+                    for batch in reader.read_all(batch_size=_BATCH_ROWS).to_batches():
+                        rows = as_plain(batch, schema)
+                        yield Placed(rows, number, pa.array(np.arange(at, at + rows.num_rows, dtype=np.int64)))
+                        at += rows.num_rows
+                except (ValueError, OSError, pa.ArrowException) as error:
+                    if is_not_found(error):
+                        raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {whole} is gone") from error
+                    raise Retryable(
+                        reasons.STORE_UNAVAILABLE, f"the staged file {whole} cannot be read: {one_line(error)}"
+                    ) from error
+
+    def files_to_merge(self, keys: MergeKeysRecord, staged: Sequence[StagedFile]) -> tuple[SourceFile, ...]:
+        """All fragments, or those that the version which an earlier merge has read has not.
+
+        A version that was cleaned up since tells nothing: then all are read.
+        """
+        since = self.merge.since
+        earlier = open_dataset(self.table.uri, self.storage, since) if since is not None else None
+        done = {identity_of(fragment) for fragment in earlier.get_fragments()} if earlier is not None else set()
+        fragments = open_pinned(self.table, self.storage).get_fragments()
+        return tuple(source_file_of(self.table.uri, fragment) for fragment in fragments if identity_of(fragment) not in done)

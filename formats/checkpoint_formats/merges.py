@@ -1,0 +1,52 @@
+"""What a merge reads of a table, of whatever format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from checkpoint_formats.merging.keys import Keys, PutPart
+from checkpoint_formats.readers import reader_for
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.records import Merge, MergeKeysRecord, PinnedIceberg, PinnedLance, PinnedTable, SourceFile, StagedFile
+from checkpoint_protocol.source import LanceSource, Source
+from checkpoint_protocol.storage import StorageSettings
+
+
+class MergeSource(Protocol):
+    """A table at the version that one merge reads."""
+
+    @property
+    def table(self) -> PinnedTable: ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read of it and of staged rows: the keys come first."""
+
+    def staged_of(self, files: Iterable[StagedFile]) -> list[StagedFile]:
+        """Return the staged files, sorted: they have numbers in the keys."""
+
+    def put_keys(self, staged: Sequence[StagedFile], put: PutPart) -> Keys:
+        """Read the key columns of the staged rows, and put the keys. NeedsChange(OutputKeyRepeated) as `make_keys` says."""
+
+    def files_to_merge(self, keys: MergeKeysRecord, staged: Sequence[StagedFile]) -> tuple[SourceFile, ...]:
+        """Return the files that are read."""
+
+
+def merge_source_for(source: Source, tables: Sequence[PinnedTable | None], merge: Merge, storage: StorageSettings) -> MergeSource:
+    """Return what a merge reads, by the source and the pinned tables of its launch."""
+    (member,) = source.members
+    if isinstance(member, LanceSource):
+        from checkpoint_formats.lance.merge import LanceMerge
+
+        assert member.version is not None
+        return LanceMerge(PinnedLance(uri=member.uri, at_version=member.version), merge, storage)
+    from checkpoint_formats.iceberg.merge import IcebergMerge
+
+    (table,) = tables
+    if not isinstance(table, PinnedIceberg):
+        raise Corrupt(reasons.RECORD_UNREADABLE, "the launch record of a merge has no table")
+    return IcebergMerge(table, merge, reader_for(source, storage, (table,)), storage)

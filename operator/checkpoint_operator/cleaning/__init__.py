@@ -1,0 +1,1 @@
+"""Removal of what ended epochs have staged and nobody needs any more."""

@@ -1,0 +1,86 @@
+"""`checkpointed-write plan`: what a run would do with each stage of a write. Puts nothing and makes no folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from checkpoint_operator.cli import exits
+from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem
+from checkpoint_operator.cli.reading import read_files, say_error
+from checkpoint_operator.code import code_digest
+from checkpoint_operator.inspection import open_existing
+from checkpoint_operator.local.runner import code_archive
+from checkpoint_operator.pipelines.shown import ShownPlan, ShownStage, plan_stages
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest import CheckpointedWrite, Spec
+from checkpoint_protocol.settings import Settings
+
+_CAUSES: Final = {
+    "code": "its code has changed",
+    "input": "the source is another one",
+    "arguments": "what its steps are called with, or give, has changed",
+    "upstream": "what it reads is made anew",
+    "reset": "spec.reset asks for it",
+}
+
+
+def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
+    """Show the plan and return the exit code."""
+    console = messages()
+    if (files := read_files(file, settings_file, console)) is None:
+        return exits.MANIFEST_WRONG
+    manifest, settings = files
+    if not manifest.spec.stages:
+        say_problem(console, "error: spec.stages: there are none; `checkpointed-write status` shows how far the write is")
+        return exits.MANIFEST_WRONG
+    try:
+        plan = _plan(manifest, settings)
+    except CheckpointError as error:
+        say_error(error, console)
+        return exits.code_of(error)
+    if output == "table":
+        _print(answers(), plan)
+    else:
+        print_data(plan, output)
+    return exits.DONE
+
+
+def _plan(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
+    archive = code_archive(manifest.spec, settings)
+
+    def digest_of(spec: Spec) -> str:
+        return code_digest(
+            spec,
+            archive.digest if archive is not None else None,
+            open_archive=lambda: archive.data if archive is not None else b"",
+        )
+
+    return plan_stages(manifest, open_existing(manifest.spec.checkpoint.uri, settings), digest_of)
+
+
+def _print(out: Console, plan: ShownPlan) -> None:
+    if plan.is_committed:
+        out.print(
+            f"{plan.namespace}/{plan.name}: epoch {plan.epoch} is committed: a run does nothing; runNonce begins the next one",
+            markup=False,
+        )
+        return
+    out.print(f"{plan.namespace}/{plan.name}: a run of epoch {plan.epoch} would do this", style="bold", markup=False)
+    table = plain_table("stage", "what", ">rows done", ">rows left", "because")
+    for stage in plan.stages:
+        table.add_row(stage.name, stage.what, _number(stage.rows_done), _number(stage.rows_left), _because(stage))
+    out.print(table)
+
+
+def _number(rows: int | None) -> str:
+    return "" if rows is None else f"{rows:,}"
+
+
+def _because(stage: ShownStage) -> str:
+    said = [_CAUSES[cause] for cause in stage.because]
+    if stage.code_versions is not None and stage.code_versions > 1:
+        said.append(f"made with {counted(stage.code_versions, 'version')} of its code (onCodeChange: Continue)")
+    return "; ".join(said)

@@ -1,0 +1,101 @@
+"""Drivers that wait for the next epoch (`trigger.keepDriver`): which of them does an attempt that no pod or process was made for.
+
+All of this is advice. A driver that waits goes on with the first attempt of the next epoch when it finds its launch record;
+whoever does not see that starts another driver, and of two drivers of an attempt one ends before any task. What is known of them
+is read from the store, so that another operator knows it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.ports import Drivers
+from checkpoint_protocol.advice import DriverProgress, read_advice
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import LaunchRecord
+
+#: A driver that waits takes a launch up within so many seconds, or another one is started.
+_TAKE_UP_S: Final = 10.0
+
+#: The attempt that a driver was started for, by which processes and pods are known.
+Place = tuple[EpochKey, int]
+
+
+@dataclass(slots=True)
+class KeptDrivers:
+    """Those of one write. `digest`: of what drivers are started with now; None: none is to wait."""
+
+    drivers: Drivers
+    digest: str | None
+    clock: Callable[[], float]
+    _takers: dict[Place, Place] = field(default_factory=dict)
+    _first_seen: tuple[EpochKey, float] | None = None
+
+    def observe(self, ledger: Ledger, launch: LaunchRecord, own: DriverObservation) -> DriverObservation:
+        """Return what is known of an attempt's driver. `own`: of the one that was started for it, which there may not be."""
+        if launch.driver_digest is None or own.state in (DriverState.STARTING, DriverState.RUNNING):
+            return own
+        place = self._find(ledger, launch)
+        if place is None:
+            return own
+        found = self.drivers.observe(*place)
+        if found.state is DriverState.RUNNING:
+            return DriverObservation(DriverState.RUNNING, is_edited=found.is_edited)
+        # Before it has planned, its loss costs nothing: another driver does the same attempt.
+        return replace(own, problem=found.problem)
+
+    def place_of(self, key: EpochKey, attempt: int) -> Place:
+        """Return what the driver of an attempt was started for, as far as was seen."""
+        return self._takers.get((key, attempt), (key, attempt))
+
+    def unwanted(self, ledger: Ledger, *, is_suspended: bool) -> Place | None:
+        """Return the driver that waits behind this epoch and is not to: the write is suspended, or drivers start otherwise."""
+        kept = _kept_behind(ledger)
+        if kept is None or (kept.digest == self.digest and not is_suspended):
+            return None
+        return kept.place if self.drivers.observe(*kept.place).state is DriverState.RUNNING else None
+
+    def _find(self, ledger: Ledger, launch: LaunchRecord) -> Place | None:
+        key, attempt = ledger.key, launch.attempt
+        if key.epoch == 1 or key.stage or attempt != 1:
+            return None
+        if (known := self._takers.get((key, attempt))) is not None:
+            return known
+        told = read_advice(ledger.store, ledger.at.progress(attempt), DriverProgress)
+        if told is not None and (place := _started_as(ledger, told)) is not None:
+            self._takers = {(key, attempt): place}
+            return place
+        if self._first_seen is None or self._first_seen[0] != key:
+            self._first_seen = (key, self.clock())
+        if self.clock() - self._first_seen[1] > _TAKE_UP_S:
+            return None
+        kept = _kept_behind(replace(ledger, key=EpochKey(key.uid, key.epoch - 1)))
+        return kept.place if kept is not None and kept.digest == launch.driver_digest else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The driver that has done an epoch, and was told to wait for the next one. It may not be there any more."""
+
+    digest: str
+    place: Place
+
+
+def _kept_behind(ledger: Ledger) -> _Kept | None:
+    commit = ledger.commits.read_commit()
+    launch = ledger.attempts.read_launch(commit.attempts) if commit is not None else None
+    if launch is None or launch.driver_digest is None:
+        return None
+    told = read_advice(ledger.store, ledger.at.progress(launch.attempt), DriverProgress)
+    place = _started_as(ledger, told) if told is not None else None
+    return _Kept(launch.driver_digest, place or (ledger.key, launch.attempt))
+
+
+def _started_as(ledger: Ledger, told: DriverProgress) -> Place | None:
+    if told.started_as is None:
+        return None
+    return EpochKey(ledger.key.uid, told.started_as.epoch), told.started_as.attempt

@@ -1,0 +1,106 @@
+"""What a run would do with the stages of a write, for people: `checkpointed-write plan`. Changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from checkpoint_operator.core.epochs import next_epoch
+from checkpoint_operator.inspected import Shown
+from checkpoint_operator.pipelines.decisions import Cause, Decision, What, decide_stages
+from checkpoint_operator.pipelines.found import DigestOf, foresee, wanted_stages
+from checkpoint_operator.progress import measure
+from checkpoint_operator.tallies import Tallies
+from checkpoint_protocol import writes
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.pipelines import parts_of
+from checkpoint_protocol.records import HASH_ALGORITHM
+from checkpoint_protocol.store import ObjectStore
+
+
+class ShownStage(Shown):
+    """What becomes of one stage, with those that are done together with it."""
+
+    name: str
+    what: What = Field(
+        description="keep: it is done. continue: its rows that are left. begin: all of them. redo: all, once more."
+    )
+    because: tuple[Cause, ...] = Field(description="What has changed, where it is done once more.")
+    rows_done: int | None = Field(description="Rows that it has been through, of those that it reads; null where none counts.")
+    rows_left: int | None = Field(description="Null where that is not known yet: the stage before is not done.")
+    code_versions: int | None = Field(
+        description="With how many versions of its code these rows were made (onCodeChange: Continue); null where it is not done."
+    )
+
+
+class ShownPlan(Shown):
+    """What a run would do."""
+
+    namespace: str
+    name: str
+    epoch: int
+    is_committed: bool = Field(description="The epoch is committed, and no other is asked for: a run does nothing.")
+    stages: tuple[ShownStage, ...]
+
+
+def plan_stages(manifest: CheckpointedWrite, store: ObjectStore | None, digest_of: DigestOf) -> ShownPlan:
+    """Return the plan. `store`: None where there is none yet. Raises CheckpointError where records cannot be read."""
+    metadata, spec = manifest.metadata, manifest.spec
+    ledger, is_committed = _current(store, manifest) if store is not None else (None, False)
+    if ledger is None:
+        decisions = decide_stages(wanted_stages(spec, parts_of(spec.stages, spec.reset), digest_of), {}, HASH_ALGORITHM)
+    else:
+        decisions = foresee(ledger, spec, digest_of)
+    stages = tuple(_shown(ledger, decision) for decision in decisions) if not is_committed else ()
+    epoch = ledger.key.epoch if ledger is not None else 1
+    return ShownPlan(namespace=metadata.namespace, name=metadata.name, epoch=epoch, is_committed=is_committed, stages=stages)
+
+
+def _current(store: ObjectStore, manifest: CheckpointedWrite) -> tuple[Ledger | None, bool]:
+    """Return the ledger of the epoch that a run would be at, and whether that is committed."""
+    uid = writes.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
+    last = writes.last_epoch(store, uid) if uid is not None else None
+    if uid is None or not last:
+        return None, False
+    ledger = Ledger(store, EpochKey(uid, last))
+    commit = ledger.commits.read_commit()
+    if commit is None:
+        return ledger, False
+    following = next_epoch(last, _asked_by(ledger), manifest.spec.run_nonce, was_deleted=commit.was_deleted)
+    return (ledger, True) if following is None else (replace(ledger, key=EpochKey(uid, following.number)), False)
+
+
+def _asked_by(ledger: Ledger) -> str | None:
+    first = ledger.attempts.read_launch(1)
+    return first.run_nonce if first is not None else None
+
+
+def _shown(epoch: Ledger | None, decision: Decision) -> ShownStage:
+    done = left = versions = None
+    if epoch is not None and decision.what in ("keep", "continue"):
+        ledger = replace(epoch, key=epoch.key.of_stage(decision.folder)) if decision.folder else epoch
+        commit = ledger.commits.read_commit()
+        if commit is not None:
+            done, left, versions = commit.rows_read, 0, len(commit.code_digests)
+        elif decision.what == "continue":
+            done = measure(Tallies(ledger)).rows_read
+            left = _rows_left(ledger, done)
+    return ShownStage(
+        name=decision.name,
+        what=decision.what,
+        because=decision.because,
+        rows_done=done,
+        rows_left=left,
+        code_versions=versions,
+    )
+
+
+def _rows_left(ledger: Ledger, done: int) -> int | None:
+    numbers = ledger.attempts.list_attempts()
+    launch = ledger.attempts.read_launch(numbers[-1]) if numbers else None
+    given = ledger.inputs.read_input(launch.input_since) if launch is not None else None
+    rows = given.totals.rows if given is not None else None
+    return None if rows is None else max(0, rows - done)

@@ -1,0 +1,199 @@
+"""One micro-batch: its plan, its tasks, its seals.
+
+A task is one partition of the micro-batch, and seals it once, at its end: Spark numbers partitions anew when it replays, so
+that nothing of a part that is sealed could be found again. A task that Spark tries again finds its seal, or does all again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.port import Stager
+from checkpoint_protocol import reasons
+from checkpoint_protocol.advice import DriverPhase
+from checkpoint_protocol.errors import CheckpointError, Corrupt, Retryable, Superseded
+from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.records import InputRecord, LaunchRecord, PlanRecord, PositionsCovered, RowKey, RowPosition, Seal
+from checkpoint_spark.advising import InHand
+from checkpoint_spark.bundling import bundling
+from checkpoint_spark.careful import CarefulSteps, must_be_careful
+from checkpoint_spark.dataframes.attempt import refuse_too_many
+from checkpoint_spark.ending import Ending
+from checkpoint_spark.executor import storage_settings
+from checkpoint_spark.failures import end_task
+from checkpoint_spark.gpus import use_assigned_gpus
+from checkpoint_spark.output import await_target, later_columns
+from checkpoint_spark.record_keys import record_keys
+from checkpoint_spark.sampling import schema_of_sample
+from checkpoint_spark.segments import Task, run_task
+from checkpoint_spark.steps.columns import declared_output
+from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.places import Place
+from checkpoint_spark.task_process import Order, run_in_process
+
+_SAMPLE_ROWS = 64
+
+
+def stage_batch(
+    frame: DataFrame,
+    number: int,
+    offsets: str,
+    ledger: Ledger,
+    attempt: int,
+    parallelism: int,
+    enter: Callable[[DriverPhase], None],
+) -> None:
+    """Stage and seal a whole micro-batch. Raises Superseded before any task if another driver of the attempt has planned."""
+    launch = ledger.attempts.read_launch(attempt)
+    if launch is None:
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri} has no launch record of attempt {attempt}")
+    enter("Planning")
+    schema = to_arrow_schema(frame.schema)
+    record = InputRecord(token=new_token(), files=(), arrow_schema=encode_schema(schema), batch=number)
+    ledger.inputs.put_input(record, launch.input_since)
+    careful = must_be_careful(ledger, launch)
+    target = launch.target or await_target(ledger, attempt, _output_schema(frame, launch, number, careful))
+    order = Order(
+        uri=ledger.store.uri,
+        uid=ledger.key.uid,
+        epoch=ledger.key.epoch,
+        attempt=attempt,
+        target=target,
+        later=later_columns(ledger, launch, target),
+        at_once=parallelism,
+        careful=careful,
+    )
+    # One plan, asked for its partitions and then run: Spark makes no other of it in between.
+    planned = frame.mapInArrow(partial(_run_partition, order.model_dump_json()), "nothing int")._jdf.queryExecution().toRdd()
+    partitions = planned.getNumPartitions()
+    refuse_too_many(partitions)
+    plan = PlanRecord(
+        token=new_token(), attempt=attempt, tasks=(), done_files=0, done_rows=0, partitions=partitions, offsets=offsets
+    )
+    # Nothing is staged before this put: a second driver of the attempt ends here.
+    ledger.plans.put_plan(plan)
+    enter("RunningTasks")
+    with bundling(ledger, attempt, plan.token):
+        planned.count()
+
+
+def _output_schema(frame: DataFrame, launch: LaunchRecord, number: int, careful: bool) -> pa.Schema:
+    """Return the columns that the steps declare, or run them on some rows of the micro-batch to see which they give."""
+    if (declared := declared_output(launch.steps)) is not None:
+        return declared
+    table = frame.limit(_SAMPLE_ROWS).toArrow()
+    batches = table.combine_chunks().to_batches()
+    rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+    return schema_of_sample(launch, careful, rows, _PlaceInBatch(f"micro-batch {number}", "rows", 0))
+
+
+def _run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run one task to its seal. Gives no rows. Raises TaskFailed, whose text the driver can read back."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    number = context.partitionId()
+    try:
+        use_assigned_gpus(context.resources(), os.environ)
+        order = Order.model_validate_json(order_json)
+
+        def run(
+            launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending
+        ) -> None:
+            source = RowsOfBatch(batches, f"partition {number} of micro-batch {order.epoch - 1}")
+            run_task(Task.of(launch, number, None), source, steps, stager, ledger, time.monotonic, in_hand, ending)
+
+        run_in_process(order, number, context.attemptNumber(), storage_settings(), record_keys(), order.launch, run)
+    except CheckpointError as error:
+        end_task(error)
+    return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfBatch:
+    """A RowSource: the rows of one partition, which are sealed together."""
+
+    batches: Iterator[pa.RecordBatch]
+    title: str
+
+    def rest(self, chain: tuple[Seal, ...], sizing: BatchSizing, lost: Superseded | None) -> Iterator[Piece]:
+        if chain or lost is not None:
+            raise Retryable(reasons.ORDER_CHANGED, f"{self.title} is sealed in part, which it never is")
+        start = 0
+        for batch in self.batches:
+            at = 0
+            while at < batch.num_rows:
+                size = min(sizing.rows, batch.num_rows - at)
+                yield Piece(batch.slice(at, size), self.title, start)
+                at, start = at + size, start + size
+
+    def begin_segment(self) -> _Whole:
+        return _Whole()
+
+
+@dataclass(slots=True)
+class _Whole:
+    """What a seal covers: no positions, as the partition is sealed as a whole."""
+
+    rows: int = 0
+
+    def add(self, piece: Piece, _failed: Sequence[int]) -> None:
+        self.rows += piece.source_rows
+
+    def finish(self) -> tuple[PositionsCovered, int]:
+        return PositionsCovered(ranges=()), self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class _PlaceInBatch(Place):
+    """Where rows of a micro-batch come from, for messages: no name by which one is known again."""
+
+    def identity_of(self, row: int) -> tuple[str | int, ...]:
+        raise RuntimeError("rows of a stream have no key: row_key() is for sources whose rows are known by position or by key")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A Batch: some rows of the partition."""
+
+    rows: pa.RecordBatch
+    title: str
+    start: int
+
+    def slice(self, start: int, end: int) -> Piece:
+        return Piece(self.rows.slice(start, end - start), self.title, self.start + start)
+
+    @property
+    def place(self) -> Place:
+        return _PlaceInBatch(self.title, "rows", self.start)
+
+    @property
+    def unreadable(self) -> CheckpointError | None:
+        return None  # what Spark cannot read it raises itself
+
+    @property
+    def source_rows(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def positions(self) -> int:
+        return self.source_rows
+
+    @property
+    def may_begin_segment(self) -> bool:
+        return False
+
+    def identity_of(self, number: int) -> RowPosition | RowKey:
+        raise AssertionError("rows of a stream are not quarantined")

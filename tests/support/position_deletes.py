@@ -1,0 +1,85 @@
+"""A position delete file in an Iceberg table, as engines put one that merge on read: pyiceberg 0.12 writes none itself."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    write_manifest_list,
+)
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+
+from checkpoint_operator.commit.iceberg_manifests import DeletesWriter
+from tests.support.places import IcebergPlace
+
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
+    ]
+)
+
+
+def delete_first_row(place: IcebergPlace) -> None:
+    """Delete the first row of the table's first data file."""
+    table = place.table()
+    metadata, head = table.metadata, table.current_snapshot()
+    assert head is not None
+    task = next(iter(table.scan().plan_files()))
+    folder, snapshot_id = f"{metadata.location}/data", uuid.uuid4().int >> 66
+    path = f"{folder}/{uuid.uuid4()}-deletes.parquet"
+    with table.io.new_output(path).create() as stream:
+        pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": [0]}, schema=_SCHEMA), stream)
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=task.file.partition,
+        record_count=1,
+        file_size_in_bytes=len(table.io.new_input(path)),
+        column_sizes=None,
+        value_counts=None,
+        null_value_counts=None,
+        nan_value_counts=None,
+        lower_bounds=None,
+        upper_bounds=None,
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    output = table.io.new_output(f"{metadata.location}/metadata/{uuid.uuid4()}-m0.avro")
+    spec = metadata.specs()[task.file.spec_id]
+    with DeletesWriter(spec, metadata.schema(), output, snapshot_id, "deflate") as writer:
+        writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=file))
+    list_file = table.io.new_output(f"{metadata.location}/metadata/snap-{uuid.uuid4()}.avro")
+    with write_manifest_list(
+        metadata.format_version, list_file, snapshot_id, head.snapshot_id, metadata.next_sequence_number(), "deflate"
+    ) as manifests:
+        manifests.add_manifests([*head.manifests(table.io), writer.to_manifest_file()])
+    counts = {"added-delete-files": "1", "added-position-delete-files": "1", "added-position-deletes": "1"}
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head.snapshot_id,
+        sequence_number=metadata.next_sequence_number(),
+        manifest_list=list_file.location,
+        summary=update_snapshot_summaries(
+            Summary(operation=Operation.OVERWRITE, **counts),
+            head.summary.additional_properties if head.summary is not None else None,
+        ),
+        schema_id=metadata.current_schema_id,
+    )
+    moved = SetSnapshotRefUpdate(  # type: ignore[call-arg]
+        ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id, parent_snapshot_id=head.snapshot_id
+    )
+    place.opened().commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), moved))

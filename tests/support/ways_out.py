@@ -1,0 +1,709 @@
+"""Which test does what a message says: by the test, pieces of the messages as they stand in the source text.
+
+What is filled into a message is {} here, too. A piece stands for every message that has it, so that it should be long enough
+to be of one; two modules may say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+#: What looks as if something was to be done, and is not.
+NO_ADVICE: Final = (
+    "partition {} of micro-batch {}",
+    "quote and escape: {}; one ASCII character is expected",
+    "what its steps are called with, or give, has changed",
+    "spec.reset asks for it",
+    "show rows: {}",
+    "({} by now, see status.rowsQuarantined)",
+    "one for each task, segment and partition value",
+    "topic, partition and offset",
+    "all fragments, and say which rows go",
+    "the data files that may have such rows, and put position deletes",
+    "cast(id as string) as text",
+    "tried {} times (retry)",
+    "partition {} of the source",
+    "with another quarantine.retry; the next attempt goes by that",
+    "the plan names file {} of an input of {}",
+    "lower case letters, digits and '-', with a letter or digit at both ends",
+    "vectorColumns alone applies to mode AddColumns",
+    "(by somebody, or by the kernel for want of memory: see driver.memory)",
+    "the program {} returned without having called",
+)
+
+#: They ask somebody to look, and nothing goes on by that alone: whether rows are there, or who has written what is not ours.
+TO_LOOK_AT: Final = (
+    "and the key is not in the table; check whether the rows are there",
+    "and neither the key nor a staged file is in the table; check whether the rows are there",
+    "the key is not in the dataset; check whether the rows are there",
+    "neither the key nor a staged file is in the dataset; check whether the rows are there",
+    "sealed keys must not be touched; find out who may write there",
+    "{} {}; find out who may write there",
+    "find out who may write there, and remove the object if it is not this write's",
+)
+#: No test does yet what these say. Takes no new ones.
+FOLLOWED_BY_NOBODY: Final = (
+    "check its name",
+    "set source.files.csv.quote: '' if quotes are part of the text, or rewrite the file",
+    "keep the table's snapshots until its writes have committed",
+    "rewrite its data files (rewrite_data_files of Spark or Flink applies them), and read a snapshot after that",
+    "source: the table {} has the {} file {}, and Parquet files are read; rewrite its data files as Parquet",
+    "start a new write, and keep snapshots until the next run",
+    "keep the table's snapshots until its writes have committed (expire_snapshots removes files of old ones)",
+    "repair the table, or read another snapshot of it",
+    "file {} of snapshot {} of the table {} has {} bytes, and the table says {}; restore it, or start a new write",
+    "which has other offsets; correct source.kafka.bootstrapServers, or start a new write",
+    "an unclean election of a leader has lost records; start a new write then",
+    "set quarantine.retry: Never, or source.kafka.onLost: Skip to pass them over",
+    "keep versions",
+    "the Lance dataset {} cannot be opened: {}; check {}",
+    "keep versions while a write runs, and start a new write under another name",
+    "keep versions for as long as a write takes, and run the write again",
+    "keep the dataset's versions until its writes have committed (cleanup_old_versions removes old ones)",
+    "file of the catalog {} cannot be opened or made: check that its folder is there and can be written, and {}",
+    "check the permissions of the file and its folder, in which SQLite makes files of its own, and {}",
+    "the catalog {} refused access: {}; check its credentials: {}",
+    "the table {} has a column{} that pyiceberg cannot read: {}; drop the column, or its default",
+    "it cannot be kept in {}: {}; check its permissions",
+    "error: --watch goes by spec.trigger, and there is none; say every or cron there",
+    "the cluster does not know CheckpointedWrites: apply the files of crds/ (helm install does so)",
+    "spec.code: the archive {} cannot be used: {}; make it anew",
+    "or move the branch of the write to it to have the rows committed",
+    "let other writers commit less often, or mend what the message says",
+    "restore the version before, then start a new write under another name",
+    "which seals do not name; write to a dataset with data_storage_version 2.0 or 2.1",
+    "exactly once cannot be kept with it; install the version of pylance that constraints.txt names",
+    "columns cannot be added to rows exactly once with it; install the version of pylance that constraints.txt names",
+    "was cleaned up before it could get the tag {}; leave sink.lance.tag out, and keep versions for longer",
+    "Lance dataset {} changed while the write was running: {}; undo that, or start a new write under another name",
+    "mend the code (of lines that cannot be read: source.files.types, source.files.csv)",
+    "{} say that its snapshot {} comes after itself; set the table back to metadata that its catalog has written",
+    "without it rows could be taken twice: start a new write for what is new",
+    "give the operator more memory (recordMemory and resources.limits.memory in the chart's values)",
+    "give the source fewer columns (source.columns)",
+    "it was written by another release; use that one, or a later one",
+    "let the steps give fewer columns",
+    "rows that are tried again (set quarantine.retry: Never) or too many row groups (rewrite it with larger ones)",
+    "{} cannot be read or written: {}; check the disk that it lies on",
+    "the steps do not give the column {} of sink.columns (they give {}); correct the steps, or sink.columns",
+    "there is no Spark here: install pyspark, or set SPARK_HOME",
+    "the archive of the steps' code cannot be used: {}; make it anew",
+    "what was sealed would be committed without a source: put them back, or start a new write",
+    "job.write was called a second time: a write has one result; use union",
+    "the key columns were {} when the write began, and are {} now; undo the change, or start a new write",
+    "the source has a column {}: such names are ours; rename it",
+    "; or a batch function gives what it makes of one row apart: let it give that one after the other",
+    "there is no {} ({}); put its module where spec.code says, or install its package",
+    "set quarantine.retry: Never",
+    "it was written by another release: use that one, or start a new write",
+    "keep versions while a write runs",
+    "mend the code",
+    "mend the source, or how it is read (source.files.types, source.files.csv)",
+    "a result of {} bytes is too large; use large_binary, or give less at a time",
+)
+
+FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "unit/cli/test_code_digest.py::test_an_archive_with_a_broken_module_is_told_as_missing_code": (
+        "spec.code: the archive {} cannot be used: {}; make it anew",
+    ),
+    "unit/protocol/test_uris.py::test_a_folder_of_others_is_not_reached_through_ones_own": (
+        ". and .. are no folders of a bucket, and lead elsewhere; write the path without them",
+    ),
+    "unit/protocol/test_uris.py::test_what_lance_would_read_as_another_name_it_is_not_given": (
+        "{} stands in it, which is not taken for part of a name; use a name without it",
+    ),
+    "unit/commit/test_tables_that_lead_elsewhere.py::test_a_table_whose_history_has_no_beginning_is_refused": (
+        "comes after itself; set the table back to metadata that its catalog has written",
+    ),
+    "unit/commit/test_tables_that_lead_elsewhere.py::test_manifests_that_stand_for_more_than_there_is_memory_for_are_refused": (
+        "that are read of a manifest or a list of manifests; rewrite the manifests of the table",
+    ),
+    # --- streams ----------------------------------------------------------------------------------------------------------
+    "unit/protocol/test_stream_source.py::test_what_does_not_go_with_a_stream_is_refused_and_taken_when_it_is_corrected": (
+        "Update is not taken into an upsert yet; say updateAs",
+        "a stream keeps Spark's own checkpoint below it",
+        "epochs of a stream are not audited yet",
+        "it is for outputMode: Update; leave it out",
+        "results are kept under the name of their row",
+        "rows of a stream have no name by which they could be taken again",
+        "the micro-batches of a stream are staged in one go",
+        "where a stream keeps its place is below checkpoint.uri",
+        "does not go with source.program.stream.outputMode",
+    ),
+    "unit/spark/test_stream_checkpoint.py::test_a_folder_that_is_not_the_one_of_the_table_is_lost_until_it_is_put_back": (
+        "Put the folder back as it was when the write ran last",
+    ),
+    "end_to_end/test_streams.py::test_what_cannot_be_replayed_or_is_the_writes_own_is_refused_by_name": (
+        "job.stream was called a second time",
+        "and the source is a stream, whose rows have no keys",
+        "continuous processing has no micro-batches",
+        "that is no stream; give it a DataFrame of spark.readStream",
+        "job.stream is told outputMode={}",
+        "the query has the identity of the write, and its place is below checkpoint.uri",
+        "of a file that is gone it gives no rows, and no error",
+        "real-time mode shows rows before their micro-batch has ended",
+        "rows go to the sink of the manifest; leave it out",
+        "say availableNow=True",
+        "say sink.partitionBy in the manifest",
+        "what came by a socket cannot be read again",
+    ),
+    "end_to_end/test_streams.py::test_a_program_of_rows_by_key_that_streams_is_told_what_to_say": (
+        "and the manifest has keyColumns: say source.program.stream in their place",
+    ),
+    # --- the source -------------------------------------------------------------------------------------------------------
+    "end_to_end/test_bad_lines.py::test_a_bad_line_after_much_was_sealed_is_set_apart_as_the_message_advises": (
+        "set onRowError: Quarantine to set such lines apart and go on, give the column a type",
+        "; set onRowError: Quarantine to set such lines apart and go on, or name the field",
+    ),
+    "unit/formats/test_lines_that_cannot_be_read.py::test_rows_after_a_field_that_is_too_long_are_not_guessed": (
+        "give the mended file to a write of another name, or, if the quote is part of the text",
+    ),
+    "unit/formats/test_groups.py::test_columns_that_are_no_keys_are_refused_with_the_way_out": (
+        "correct keyBy, or have the stage before give the column",
+        "booleans and times can be keys; have the stage before give one",
+    ),
+    "end_to_end/test_pipelines.py::test_each_row_goes_through_all_stages_once_and_into_one_commit": (
+        "as far as seals are there: `checkpointed-write clean` removes those of earlier epochs; correct the path",
+    ),
+    "unit/formats/test_source_lines.py::test_line_that_is_too_long_names_file_and_byte": (
+        "check that the file is text in lines, or break the line up",
+    ),
+    "unit/formats/test_source_lines.py::test_rows_that_only_a_carriage_return_separates_cannot_be_read_again_by_themselves": (
+        "let lines end in \\n or \\r\\n, or set onRowError: Fail",
+    ),
+    "unit/formats/test_ways_out_of_sources.py::test_a_file_whose_name_is_not_utf8_is_read_once_it_has_another_one": (
+        "its name is not UTF-8, so that it cannot be recorded; rename it",
+    ),
+    "unit/formats/test_source_binary.py::test_a_content_that_is_too_large_is_a_row_that_failed_and_its_size_can_be_asked_for": (
+        "leave it out (source.where: size <= {}), or read its path only (source.columns)",
+    ),
+    "unit/formats/test_planning.py::test_an_input_of_more_tasks_than_an_attempt_may_have_is_refused_with_the_way_out": (
+        "let splitSize of the source be larger, or give it fewer files",
+    ),
+    "controller/test_trying_again.py::test_a_file_that_was_replaced_and_is_put_back_goes_on_without_an_edit": (
+        "was replaced or removed while rows of it are missing ({}); put the old file back, or start a new write",
+    ),
+    "unit/spark/test_fixing_the_input.py::"
+    "test_a_known_file_with_another_etag_stops_the_next_epoch_unless_it_is_told_what_to_do": (
+        "set onReplaced: Process to take it again as new rows, or onReplaced: Skip to pass it over",
+    ),
+    "controller/test_ways_out.py::test_a_moved_file_is_moved_back_or_it_is_said_what_it_is": (
+        "it seems to have been moved; move it back, or set onReplaced: Skip to pass it over",
+    ),
+    "end_to_end/test_rows_that_fail_beside_rows_left_out.py::"
+    "test_rows_of_a_fragment_that_got_a_column_stop_a_retry_that_says_the_way_out": (
+        "they failed in it {}; {}, or set onReplaced: Process or Skip to pass them over",
+    ),
+    "end_to_end/test_rows_that_fail_beside_rows_left_out.py::"
+    "test_a_retry_alone_that_needs_an_expired_snapshot_says_the_way_out": ("set quarantine.retry: Also, which reads the one",),
+    "end_to_end/test_bad_lines.py::"
+    "test_the_delimiter_of_rows_that_are_known_by_number_is_refused_by_name_and_setting_it_back_goes_on": (
+        "rows of such a file are known by their number, which depends on it; set it back to {}",
+    ),
+    # --- Kafka ------------------------------------------------------------------------------------------------------------
+    "end_to_end/test_kafka.py::test_validate_says_what_a_run_would_read_and_what_is_wrong_with_the_source": (
+        "put the credentials of its entry right (kafka in the settings)",
+        "does not answer ({}){}; check source.kafka.bootstrapServers",
+        "has no topic {}; correct source.kafka.topics, or make the topic",
+    ),
+    "end_to_end/test_kafka.py::"
+    "test_offsets_that_retention_has_overtaken_between_two_epochs_stop_the_write_until_they_are_passed_over": (
+        "and set source.kafka.onLost: Skip (with onRowError: Quarantine) to go on without them",
+    ),
+    "end_to_end/test_kafka.py::test_a_value_that_is_no_json_object_is_set_apart_by_its_offset_or_stops_the_write": (
+        "; set onRowError: Quarantine to set such records apart and go on",
+    ),
+    # --- conditions and settings ------------------------------------------------------------------------------------------
+    "unit/protocol/test_ways_out.py::test_a_condition_that_is_written_as_the_message_says_is_taken": (
+        "; write a number without quotes",
+        "; write a text in single quotes",
+        "; write a text in single quotes, as in ISO 8601",
+        "; write true or false",
+        "is a date, and {} is none; write it as",
+        "is a time {}, and {} is none; write it as",
+        "there is no column {} (there are {}); correct it",
+    ),
+    "unit/protocol/test_ways_out.py::test_a_variable_that_is_set_or_named_right_is_read_as_the_message_says": (
+        "the environment variable {} is not set; set it where this runs",
+    ),
+    "unit/protocol/test_ways_out.py::test_a_secret_file_that_is_put_there_is_read_as_the_message_says": (
+        "put it there, or correct its path: {}",
+    ),
+    "unit/protocol/test_ways_out.py::test_settings_that_are_corrected_as_the_message_says_are_used": (
+        "there is no catalog {} (there are: {}); add it to {}",
+        "no storage entry covers {}: add one to {}",
+        "has neither keys nor credentials: give it {}",
+        "keys do not go with it; leave one of them out",
+        "sasl_mechanism, username and password go with SASL_PLAINTEXT and SASL_SSL",
+        "ca_file, certificate_file and key_file go with SSL and SASL_SSL",
+    ),
+    "unit/protocol/test_ways_out.py::test_a_server_that_is_left_out_or_a_uri_of_a_bucket_is_used_as_the_message_says": (
+        "credentials go to no other servers; leave it out, or add it there",
+        "nothing on disk is opened here; use an object store",
+    ),
+    "unit/protocol/test_ways_out.py::test_a_name_without_what_is_no_part_of_one_is_opened": (
+        "which is not taken for part of a name; use a name without it",
+    ),
+    "unit/protocol/test_ways_out.py::test_a_source_in_a_folder_of_its_own_is_read_as_the_message_says": (
+        "let each have a folder of its own",
+    ),
+    "unit/cli/test_cli_allow.py::test_an_allowed_file_counts_until_it_is_changed": (
+        "Read it, then say: checkpointed-write allow {} (again after each change)",
+    ),
+    # --- the store and the records ----------------------------------------------------------------------------------------
+    "controller/test_ways_out.py::test_room_that_is_made_on_a_full_disk_is_used_by_the_next_attempt": (
+        "there is no room to write {}; make room there (or raise the quota), or choose another place",
+    ),
+    "controller/test_ways_out.py::test_another_store_is_taken_where_the_first_ignores_put_if_absent": (
+        "exactly once cannot be kept on it; use a store with conditional writes",
+    ),
+    "controller/test_trying_again.py::test_refused_credentials_are_named_and_tried_again_when_they_were_mended": (
+        "the store refused access to {}: {}; check {}",
+    ),
+    "contract/test_object_store.py::test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything": (
+        "the store did not answer for {}: {}; check its endpoint",
+    ),
+    "unit/cluster/test_record_keys.py::test_a_secret_that_is_changed_all_the_time_is_told": (
+        "is changed again and again by somebody else: leave it to the operator",
+    ),
+    "unit/cluster/test_record_keys.py::test_an_id_of_the_cluster_that_somebody_changed_is_named_and_not_replaced": (
+        "is not as the operator made it; bring it back, or set clusterName",
+    ),
+    "unit/cluster/test_record_keys.py::test_an_entry_that_is_no_key_is_named_and_nothing_is_signed": (
+        "is no key for records, which only the operator makes; remove the entry",
+    ),
+    # --- the code ---------------------------------------------------------------------------------------------------------
+    "unit/protocol/test_ways_out.py::test_an_archive_that_is_made_as_the_message_says_is_unpacked": (
+        "is a link or a device; put the file itself in",
+        "is compressed in a way that is not known here; use deflate",
+    ),
+    "unit/cli/test_code_archive.py::test_a_module_with_a_name_that_cannot_be_imported_is_told": (
+        "cannot be imported under that name; give it the name of a module",
+    ),
+    "unit/cli/test_code_archive.py::test_a_hostile_object_is_refused_with_a_way_out": (
+        "; make it anew, e.g. with python -m zipfile -c code.zip package/",
+    ),
+    "unit/cli/test_code_archive.py::test_a_file_that_is_not_there_is_named": ("cannot be read: {}; correct the path",),
+    "unit/cli/test_code_archive.py::test_other_bytes_under_its_name_are_corrupt": ("is not what its name says; remove it",),
+    "unit/cluster/test_code_source.py::test_code_that_is_gone_is_told_though_it_was_there": (
+        "there is no object {}; put it there, or correct the URI",
+    ),
+    "controller/test_what_people_see.py::test_a_missing_config_map_stalls_with_its_name_and_goes_on_once_it_is_there": (
+        "there is no ConfigMap {}/{}; make it, e.g. kubectl create configmap",
+    ),
+    # --- the steps --------------------------------------------------------------------------------------------------------
+    "unit/spark/test_steps.py::test_a_column_that_a_row_leaves_out_is_refused_with_step_row_column_and_ways_out_that_work": (
+        "give None where there is no value, or declare its output",
+    ),
+    "controller/test_what_people_see.py::test_too_many_failed_rows_stall_with_the_way_out_and_a_raised_limit_goes_on": (
+        "allow more (spec.onRowError, spec.quarantine)",
+        "They stay so when the code is mended, until a later epoch takes them again (quarantine.retry)",
+    ),
+    # --- the table --------------------------------------------------------------------------------------------------------
+    "controller/test_trying_again.py::test_a_missing_table_is_made_when_create_is_set_as_the_message_says": (
+        "{} does not exist; make it, or set sink.create: true",
+    ),
+    "controller/test_replaced_tables.py::test_one_that_is_made_by_hand_then_as_the_message_says_gets_the_new_rows": (
+        "or make the table yourself if it is to have new rows only",
+    ),
+    "controller/test_ways_out.py::test_the_former_table_is_restored_after_another_took_its_name": (
+        "whose files belong to the old table: restore that one, or give the write a new name",
+    ),
+    "controller/test_ways_out.py::test_a_change_of_the_table_is_undone_and_what_is_staged_is_committed": (
+        "the table {} changed while the write was running: {}; undo that",
+    ),
+    "controller/test_ways_out.py::test_a_property_that_cannot_be_followed_is_corrected": (
+        "has a property that cannot be followed: {}; correct or remove it",
+    ),
+    "controller/test_ways_out.py::test_rows_without_a_key_are_left_out_as_the_message_says": (
+        "and sink.upsertKeys are what rows are matched by; leave such rows out",
+    ),
+    "controller/test_ways_out.py::test_rows_outside_of_the_condition_are_left_out_as_the_message_says": (
+        "for which sink.where is not true ({}): it would not take the place",
+    ),
+    "controller/test_ways_out.py::test_of_rows_with_one_key_the_last_is_taken_once_the_manifest_says_by_which_column": (
+        "set sink.onDuplicate: Last with sink.orderBy",
+    ),
+    "controller/test_ways_out.py::test_another_tag_is_named_or_the_one_that_is_there_dropped": (
+        "name another one in sink.iceberg.tag{}, or drop that one",
+        "name another one in sink.lance.tag{}, or drop that one",
+    ),
+    "contract/test_upserts_iceberg.py::test_tables_that_want_it_otherwise_are_refused_with_the_way_out": (
+        "which has no deletes of rows, and sink.mode: Upsert makes some: upgrade it to version 2",
+        "sink.mode: Upsert replaces rows by position deletes: set it to merge-on-read, or remove it",
+    ),
+    "contract/test_upserts_iceberg.py::test_a_table_that_moves_after_each_merge_stops_the_write_and_is_named": (
+        "stop for a while what appends to it or rewrites its files, and have the commit tried again",
+    ),
+    "contract/test_audits_iceberg.py::"
+    "test_an_overwrite_after_a_move_of_the_table_that_brought_nothing_is_audited_again_on_the_new_head": (
+        "look what has changed; then drop the branch {}",
+    ),
+    "contract/test_audits_iceberg.py::test_a_branch_of_that_name_with_commits_of_others_is_left_and_named": (
+        "look what it has, keep it under another name if it is wanted, and drop this one",
+    ),
+    "contract/test_branches_iceberg.py::"
+    "test_a_branch_that_was_dropped_after_a_commit_to_it_was_tried_is_not_made_again_and_is_named": (
+        "which was dropped since (make it again from that snapshot, and the commit can be tried again)",
+    ),
+    "contract/test_branches_iceberg.py::"
+    "test_a_tag_in_the_place_of_the_branch_is_refused_by_its_name_before_the_work_and_at_the_commit": (
+        "and a tag cannot be written; name a branch in sink.iceberg.branch",
+    ),
+    "contract/test_overwrites_iceberg.py::"
+    "test_a_file_with_rows_on_both_sides_of_the_condition_is_refused_before_the_work_and_at_the_commit": (
+        "let sink.where be on columns by which the table is partitioned",
+    ),
+    "contract/test_overwrites_iceberg.py::test_partitions_of_a_table_with_files_of_another_spec_are_refused": (
+        "(rewrite_data_files with rewrite-all), or use OverwriteWhere or OverwriteAll",
+    ),
+    "contract/test_overwrites_iceberg.py::"
+    "test_rows_that_others_put_there_since_the_epoch_began_stop_it_unless_they_are_to_be_replaced": (
+        "look whether they are to stay; then either take them out of the way, or set sink.onConcurrent: Replace",
+    ),
+    "contract/test_overwrites_lance.py::"
+    "test_rows_that_others_put_there_since_the_epoch_began_stop_it_unless_they_are_to_be_replaced": (
+        "check whether they are to stay; then either take them out of the way, or set sink.onConcurrent: Replace",
+    ),
+    "end_to_end/test_audits.py::test_once_the_code_is_edited_the_same_rows_are_audited_again_and_not_computed_again": (
+        "Edit the code, and they are audited again; to have them audited again as it is, run again",
+    ),
+    # --- the cluster ------------------------------------------------------------------------------------------------------
+    "controller/test_ways_out.py::test_a_driver_that_was_killed_for_memory_goes_on_with_more": (
+        "raise spec.driver.memory, or spec.driver.memoryOverhead",
+    ),
+    "controller/test_ways_out.py::test_a_driver_that_cannot_start_is_replaced_by_one_of_the_corrected_manifest": (
+        "correct spec.image, or give the node access to it",
+        "make what is missing, or correct its name",
+    ),
+    "controller/test_the_life_of_a_write.py::test_past_its_active_deadline_a_write_stalls_and_goes_on_when_it_is_unset": (
+        "what is sealed stays: raise it, or unset it, to go on",
+    ),
+    "contract/kubernetes/test_operator_that_hears.py::"
+    "test_where_the_kind_vanishes_the_process_ends_and_the_next_one_sees_the_writes_of_the_new_kind": (
+        "does not know CheckpointedWrites any more: apply the files of crds/ again",
+    ),
+    "contract/kubernetes/test_operator_that_hears.py::test_rights_that_are_taken_and_given_back_leave_no_write_unseen": (
+        "the operator may not do this, see the chart's roles",
+    ),
+    # --- the command ------------------------------------------------------------------------------------------------------
+    "unit/cli/test_cli_validate.py::test_a_text_that_often_means_null_is_told_with_the_option_that_makes_it_so": (
+        "; where it means NULL, name it in source.files.csv.nullValues",
+    ),
+    # --- Spark ------------------------------------------------------------------------------------------------------------
+    "end_to_end/test_map_only.py::test_what_is_written_in_its_place_as_the_message_says_is_accepted": (
+        "look values up in a step instead, or {}",
+        "use LATERAL VIEW or explode() of the row's own columns",
+        "leave it out: a table has no order; sort when reading",
+        "use WHERE on the key columns",
+        "use WHERE on a hash of the key columns, e.g. pmod(xxhash64(id), 100) < 5",
+        "leave it out; set the number of tasks by source.spark.options or sparkConf",
+        "leave it out; set the number of tasks by sparkConf",
+        "use WHERE",
+        "use explode() of an array of structs",
+        "write the named query as a subquery: SELECT ... FROM (SELECT ... FROM input)",
+        "use a batch function (mapInPandas), or a step",
+        "use a batch function (mapInArrow), or a step",
+        "select it unchanged: SELECT {}, ... FROM input",
+        "read only what is declared as source: in sql from input, in a program through job.read",
+        "use projections, filters, explode, union and batch functions (mapInArrow, mapInPandas), or a step",
+        "write fixed values, or filter by a hash of the key columns",
+        "what it gives may change between attempts; look values up in a step instead, or {}",
+        "read it once, and use explode() of an array to make several rows of one",
+        "as another type it would not be known again; declare it as {}",
+    ),
+    "end_to_end/test_map_only.py::test_a_key_that_a_window_function_has_made_is_refused_and_other_columns_of_it_are_not": (
+        "take columns of the rows themselves as keys, or compute it before, in a table",
+    ),
+    "end_to_end/test_map_only.py::test_row_by_row_work_is_accepted": (
+        "compute such columns after the source (in sql, after job.read, or in a step)",
+    ),
+    "unit/spark/test_gpus.py::test_a_container_that_lacks_gpus_is_refused": (
+        "say gpus: 1, and tasksPerExecutor for tasks that share it",
+    ),
+    "unit/spark/test_gpus.py::test_a_process_that_has_begun_with_one_gpu_is_not_given_another": (
+        "leave spark.python.worker.reuse out of sparkConf",
+    ),
+    "unit/spark/test_ways_out_of_steps.py::test_a_variable_that_the_environment_has_by_then_is_filled_in": (
+        "spec.sparkConf: {} names the variable {}, which the driver's environment does not have; set it",
+    ),
+    "unit/spark/test_ways_out_of_steps.py::test_a_column_of_no_type_is_proposed_once_it_has_one_as_the_message_says": (
+        "give it a type in the step, or create the table yourself",
+    ),
+    "unit/spark/test_ways_out_of_steps.py::test_a_module_that_is_put_where_the_message_says_is_found": (
+        "put it where spec.code says (code.path, code.uri or code.configMap)",
+    ),
+    "unit/spark/test_ways_out_of_steps.py::test_a_step_that_is_corrected_as_the_message_says_gives_its_rows": (
+        "drop it in the step, or add it to the table",
+        "drop it in the step, or declare it",
+        "which its output does not declare (it declares {}); drop it in the step, or declare it",
+        "correct the step, or what it declares",
+        "column {} needs values of type {}{}: {}; correct the step, or what it declares",
+        "correct the step, or declare its output (output: {name: type})",
+        "which the table does not have (it has {}); drop it in a step (or by source.columns)",
+        "the steps give {} in the column {}, and the table has {}; cast it in a step",
+        "declare what it gives by its output (output: {name: type}), or create the table yourself",
+        "; to leave a row out, give None instead of ending the process",
+    ),
+    "end_to_end/test_keys.py::test_what_combines_rows_is_computed_first_and_read_from_there": (
+        "do it before the source (in a table that this write then reads)",
+    ),
+    "end_to_end/test_keys.py::test_a_key_that_comes_twice_in_a_task_is_refused_with_an_example": (
+        "add columns to keyColumns that tell them apart (in a new write), or remove the duplicates",
+    ),
+    # --- more of the command ----------------------------------------------------------------------------------------------
+    "unit/cli/test_cli_validate.py::test_a_changed_identity_is_a_problem_of_the_section": (
+        (
+            "is not what the write {} began with in {}; it is fixed for the life of a write: undo the change, or give the new "
+            "write another metadata.name"
+        ),
+    ),
+    "controller/test_recreation.py::"
+    "test_another_write_under_the_name_is_refused_with_the_way_out_and_its_deletion_touches_nothing": (
+        "it is fixed for the life of a write: undo the change, or give the new write another metadata.name{}",
+    ),
+    "unit/decision/test_registration.py::test_a_write_that_began_with_other_texts_for_null_says_how_to_go_on_and_that_works": (
+        "now only the empty field is. Say nullValues: {} to go on as it began",
+    ),
+    "unit/cli/test_cli_validate.py::test_the_columns_that_the_last_step_declares_are_compared_with_the_table": (
+        "drop it in the step",
+        "leave it out by source.columns, drop it in a step",
+        "has the column {}, and {} has not (it has {}); {}, or add it to the table",
+    ),
+    "unit/cli/test_cli_validate.py::test_a_time_of_day_in_an_iceberg_table_is_noted_as_spark_could_not_read_it": (
+        "let it be a string, if Spark is to read the table",
+    ),
+    "unit/cli/test_cli_validate.py::test_steps_that_need_a_gpu_are_noted_where_the_driver_would_run_them_without_one": (
+        "and its pod has no GPU; declare the output",
+    ),
+    "unit/cli/test_cli_validate.py::test_without_java_the_problem_names_java": ("install Java 17 or 21 (Debian, Ubuntu",),
+    "unit/cli/test_cli_validate.py::test_a_checkpoint_folder_below_a_file_cannot_be_made": (
+        "{} is a file and no folder; correct the URI",
+    ),
+    "unit/cli/test_validate_tables.py::test_a_table_that_is_not_there_is_a_problem": (
+        "has no table {}; correct source.iceberg, or make the table",
+        "has no branch or tag {} (it has: {}); correct source.iceberg.branch",
+        "has no snapshot {} (any more); correct source.iceberg.snapshotId",
+        "{} at {}; correct it",
+    ),
+    "unit/cli/test_async_steps.py::test_an_async_init_is_refused_by_validate_and_by_a_driver": (
+        "is async, and nobody awaits it; do what waits in an async setup()",
+    ),
+    "unit/cli/test_cli_inspect.py::test_a_name_of_two_namespaces_is_refused_until_the_namespace_is_said": (
+        "is a name in several namespaces or clusters of {}; say which",
+    ),
+    "unit/cli/test_cli_forget.py::test_a_run_at_work_on_this_machine_is_named_and_not_forgotten": ("end it first",),
+    "unit/cli/test_cli_forget.py::test_an_open_attempt_of_another_machine_is_forgotten_only_by_force": (
+        "end it there; if that machine is gone, say --force",
+    ),
+    "unit/commit/test_table_types.py::test_every_column_that_cannot_be_made_is_named_at_once": (
+        "cast it in a step",
+        "{}: {}, or leave it out",
+    ),
+    "unit/commit/test_table_types.py::test_a_column_of_thirty_two_levels_has_a_table": (
+        "is nested more than {} deep: flatten it, or leave it out",
+    ),
+    "unit/commit/test_table_types.py::test_columns_that_are_finer_than_iceberg_are_told": (
+        "a row with a finer time fails, and is not cut off; round it in a step",
+    ),
+    "unit/spark/test_pod_executor.py::"
+    "test_java_is_given_spark_home_and_a_folder_for_its_tasks_and_its_exit_code_is_the_containers": (
+        "this image has no java: install 17 or 21",
+        "this image has no pyspark: install it, or set SPARK_HOME",
+    ),
+    "unit/cluster/test_pod_policy.py::test_what_reaches_beyond_the_pod_is_refused_by_its_field": (
+        "leave it out, or have whoever installed the operator allow it: workloads.allowed in the chart's values",
+    ),
+    "unit/cluster/test_pod_drivers.py::test_a_pod_of_another_write_in_the_place_of_our_driver_is_for_a_person": (
+        "is not one of this write, and stands where its driver would: remove it",
+    ),
+    "end_to_end/test_kills_with_spark.py::test_a_stopped_runner_is_named_and_passed_over_and_attaches_when_it_wakes": (
+        "is stopped (Ctrl-Z, SIGSTOP); kill -CONT {} lets it go on",
+    ),
+    # --- what else was corrected ------------------------------------------------------------------------------------------
+    "unit/cli/test_ways_out.py::test_a_trigger_on_a_bucket_or_none_is_taken_as_the_message_says": (
+        "read a bucket, or leave the trigger out and set another runNonce for what is new",
+    ),
+    "unit/cli/test_ways_out.py::test_a_path_of_spark_that_is_corrected_is_no_problem": (
+        "there is no such file or folder; correct the path",
+    ),
+    "unit/cli/test_ways_out.py::test_a_folder_of_a_catalog_that_was_made_is_found": (
+        "catalogs.{}.uri: the folder {} does not exist; make it",
+    ),
+    "unit/cli/test_ways_out.py::test_modules_of_a_stage_that_are_named_or_delivered_as_the_message_says_have_a_digest": (
+        "which is neither in what spec.code names nor in an installed package; correct the name",
+        "say code.configMap or code.uri, or leave code of the stage out",
+    ),
+    "unit/cli/test_ways_out.py::test_a_dataset_that_is_there_and_may_lack_values_gets_columns_as_the_message_says": (
+        "{} does not exist; correct its uri: columns are added to rows that are there",
+        "{} is required in {}, and is NULL in rows without a value; make it nullable (alter_columns)",
+        "to whose rows columns are to be added; correct its uri",
+        "in which columns have no files of their own; write it anew with a later one",
+        "make it nullable (alter_columns), or name another one in sink.columns",
+    ),
+    "controller/test_ways_out.py::test_a_write_in_the_operators_own_namespace_is_served_in_another": (
+        "pods there could read the operator's Secrets; apply it in another namespace",
+    ),
+    "unit/spark/test_dataframe_choices.py::test_a_variable_that_is_not_set_is_named": (
+        "source.spark.options.{} names the variable {}, which the driver's environment does not have; set it",
+    ),
+    "unit/spark/test_dataframe_choices.py::test_other_types_are_refused": (
+        "cast it in the source, or name another column in keyColumns",
+    ),
+    "unit/spark/test_keyed_partitions.py::"
+    "test_a_plan_of_spark_with_more_partitions_than_an_attempt_may_have_is_refused_with_the_way_out": (
+        "read the source in fewer (spark.sql.files.maxPartitionBytes in sparkConf",
+    ),
+    "end_to_end/test_keys.py::test_a_null_key_is_refused_with_its_row": (
+        "give it one, or leave such rows out (WHERE ... IS NOT NULL)",
+    ),
+    "end_to_end/test_keys.py::test_rows_that_sql_makes_several_of_cannot_be_set_apart_so_it_is_refused": (
+        "do that in a step that gives several rows, or set onRowError: Fail",
+    ),
+    "unit/decision/test_cleaning.py::test_an_epoch_whose_records_are_not_whole_is_kept_and_the_record_is_named": (
+        "so which files of epoch {} count is unknown; restore it, or remove {}/ yourself",
+    ),
+    "unit/decision/test_cleaning.py::test_of_an_epoch_that_was_claimed_and_deleted_nothing_goes_before_its_deletion_has_ended": (
+        "its deletion has not ended; forget the write, or delete its object, and that goes on",
+    ),
+    "unit/commit/test_tables_that_lead_elsewhere.py::"
+    "test_a_table_that_wants_its_files_elsewhere_is_refused_before_staging_and_at_the_commit": (
+        "the table {} leads elsewhere by its {}: {}; correct the table",
+    ),
+    "unit/commit/test_tables_that_lead_elsewhere.py::test_a_dataset_with_files_elsewhere_is_neither_read_nor_written": (
+        "the Lance dataset {} has files elsewhere: {}; copy it to one place",
+        "which another storage entry ({}) covers, and Lance reaches all by one; copy it to one place",
+    ),
+    "end_to_end/test_added_columns.py::test_a_compaction_whose_versions_were_cleaned_up_stops_the_write_by_name": (
+        "and start a new write under another name: with sink.only: Null it computes what is missing",
+    ),
+    "end_to_end/test_added_columns.py::test_a_dataset_that_is_rewritten_all_the_time_stops_the_write_which_names_the_operation": (
+        "let compactions and updates wait; nothing that the steps have done is lost",
+    ),
+    "end_to_end/test_added_columns.py::test_a_step_that_loses_rows_is_refused_before_a_value_comes_to_the_wrong_row": (
+        "in the same order; give None in a column where a row has no value",
+    ),
+    "end_to_end/test_table_changed_while_staged.py::test_a_change_that_staged_files_do_not_fit_is_refused_with_its_reason": (
+        "(its uuid was {} and is {}); start a new write under another name",
+        "was made again (or restored to before this write) while the write was running; start a new write",
+    ),
+    "end_to_end/test_table_changed_while_staged.py::"
+    "test_a_staged_file_that_a_cleaner_removed_is_named_and_nothing_is_committed": (
+        "its rows are lost to this write: start a new one under another name",
+    ),
+    "unit/cli/test_cli_forget.py::test_rows_of_a_former_write_of_that_name_are_said_before_everything_is_done_again": (
+        "drop the table, or bring the former store back, if that is not meant",
+    ),
+    "unit/cli/test_cli_forget.py::test_a_forgotten_write_begins_anew_under_its_name": (
+        "to write everything anew: checkpointed-write forget {}, and run it again",
+    ),
+    "contract/test_object_store.py::test_a_bucket_that_is_not_there_is_for_a_person_and_never_an_absent_object": (
+        "the bucket of {} does not exist; make it, or correct the URI",
+    ),
+    "unit/protocol/test_quarantine.py::test_the_first_row_beyond_the_limit_ends_the_task_and_says_how_to_go_on": (
+        "{}, or raise the limit (spec.quarantine). Rows that are sealed as quarantined stay so",
+    ),
+    "end_to_end/test_unions.py::test_a_file_that_two_sources_mean_under_two_names_is_refused": (
+        "so that its rows would come twice; name it in one of them",
+    ),
+    "end_to_end/test_table_sources.py::test_a_version_that_was_cleaned_up_stops_the_write_and_is_named": (
+        "of {} is gone while rows of it are missing; {}; start a new write for what is left",
+    ),
+    "end_to_end/test_table_sources.py::test_what_a_person_must_change_is_said": (
+        "source: {} at {}; correct source.lance, or make it",
+    ),
+    "end_to_end/test_table_sources.py::test_a_history_that_no_longer_reaches_back_to_the_last_epoch_stops_the_next_one": (
+        "start a new write for it",
+    ),
+    "end_to_end/test_rows_that_fail.py::test_rows_of_a_file_that_is_gone_stop_a_retry_that_would_lose_them_silently": (
+        "put the old file back",
+    ),
+    "unit/protocol/test_large_records.py::test_what_nobody_could_read_is_refused_before_it_is_put_and_the_way_out_is_said": (
+        "name fewer paths in source.files.paths: a folder or a pattern may mean any number of files",
+    ),
+    "unit/protocol/test_large_records.py::test_a_seal_of_too_many_data_files_is_refused_before_it_is_put": (
+        "let source.files.splitSize or checkpoint.interval be shorter, or sink.targetFileSize larger",
+    ),
+    "end_to_end/test_kafka.py::test_a_topic_that_was_made_again_stops_the_next_epoch": (
+        "it had the id {} when its offsets were taken, and {}; start a new write for it",
+    ),
+    "contract/test_kafka_reader.py::test_values_and_an_entry_that_are_corrected_as_the_message_says_are_read": (
+        "name the types by source.kafka.types, or set onRowError: Quarantine to set apart values",
+        "the values have a field {} themselves; leave it out of the metadata",
+        ", or give a field that the first values do not have a type by source.kafka.types",
+        "no client of the Kafka cluster {} can be made: {}; correct its entry",
+    ),
+    "end_to_end/test_bad_lines.py::test_what_says_where_rows_begin_is_refused_once_rows_are_sealed_and_undoing_it_goes_on": (
+        "undo the change and the write goes on, or give the new write another metadata.name",
+    ),
+    "end_to_end/test_steps.py::test_restart_on_a_code_change_drops_what_other_code_has_sealed": (
+        "set onCodeChange: Restart to do all rows again with mended code",
+    ),
+    "unit/cli/test_code_archive.py::test_one_machine_refuses_a_config_map_and_a_suspended_write": (
+        "say code.path (a folder) or code.uri (a .py, .zip or .whl file)",
+        "spec.suspend: it is set, so nothing is run; take it out, or say false",
+    ),
+    "unit/cli/test_cli_validate.py::test_what_the_store_knows_of_the_write_is_told": (
+        "a run would do nothing; change runNonce to take files that came since",
+    ),
+    "end_to_end/test_steps_that_end_their_process.py::"
+    "test_rows_that_end_the_process_are_quarantined_with_how_and_all_others_are_committed": (
+        "correct the code, or set onRowError: Quarantine to go on without such rows",
+    ),
+    "controller/test_recreation.py::test_a_write_that_has_committed_nothing_leaves_nothing_behind_and_its_name_is_free": (
+        "the write was deleted; give a new write a new name",
+    ),
+    "unit/commit/test_catalogs.py::test_a_catalog_that_answers_again_is_opened": (
+        "the catalog {} did not answer: {}; check its address",
+    ),
+    "end_to_end/test_pipelines.py::test_an_argument_that_is_changed_drops_what_a_stage_has_done_so_far": (
+        "change an argument of the stage, so that it is done again",
+    ),
+    "unit/commit/test_ways_out.py::test_a_table_that_is_changed_as_the_message_says_can_be_written": (
+        "has the column {} of the type {}, which cannot be written: drop the column",
+        "in which rows cannot be put: {}; replace it (WRITE UNORDERED in Spark)",
+        "of which no values can be made: {}; replace that partition field",
+    ),
+    "unit/commit/test_ways_out.py::test_a_table_of_format_3_is_appended_to_and_one_of_format_2_upserted": (
+        "rows can be appended to it, and not replaced by key; append, or upsert into a table of version 2",
+    ),
+    "unit/commit/test_ways_out.py::test_another_column_that_is_named_as_the_message_says_is_a_key": (
+        "the column {} is within another one; name columns of the table",
+        "booleans, dates, times, UUIDs and binaries only; name another one",
+    ),
+    "unit/spark/test_ways_out_of_steps.py::"
+    "test_the_columns_that_are_asked_for_are_given_once_the_step_or_the_manifest_is_corrected": (
+        "of sink.columns (it gives {}); correct the step, or sink.columns",
+    ),
+    "contract/test_code_object.py::test_a_version_is_known_by_its_head_and_no_other_is_taken_for_it": (
+        "{} are the most; put large files elsewhere, or into the image",
+        "put the file into an object store (s3://, gs://, az://), or into the image and say code.path",
+    ),
+    "end_to_end/test_table_sources.py::test_with_skip_only_what_was_appended_is_taken_although_files_were_rewritten": (
+        "set onReplaced: Skip to take only what was appended since",
+    ),
+    "end_to_end/test_table_sources.py::test_with_process_rows_of_rewritten_files_come_again": (
+        "set onReplaced: Process to take all new fragments as new rows (Skip cannot tell them apart)",
+    ),
+    "contract/kubernetes/test_crd_on_a_real_api_server.py::test_what_a_write_is_cannot_be_changed": (
+        "{} cannot be changed: it is what this write is; give a new write a new name",
+        "{} of sink.{} cannot be changed: it is what this write is; give a new write a new name",
+        "give a new write a new name (rows of it are sealed)",
+    ),
+    "end_to_end/test_unions.py::test_sources_that_cannot_be_united_are_both_named": (
+        "give the column a type by source.files.types (of CSV and JSON), ",
+    ),
+    "end_to_end/test_table_sources.py::test_a_dataset_that_is_the_sink_by_another_spelling_is_refused": (
+        "source and sink are one table ({}): what a run appends would be the next one's input; write to another table",
+    ),
+    "end_to_end/test_table_sources.py::test_a_dataset_that_was_made_again_is_told_from_the_one_that_was_read": (
+        "is another than when the write began: the dataset was made again; start a new write",
+    ),
+    "end_to_end/test_row_keys.py::test_where_there_is_no_source_row_that_is_said": (
+        "ask for the key in a row step before that one, and hand it on as a column",
+    ),
+    "end_to_end/test_bad_lines.py::test_lines_that_were_set_apart_are_taken_by_a_later_epoch_that_can_read_them": (
+        "checkpointed-write inspect {} lists them, quarantine.retry takes them again",
+    ),
+}

@@ -1,0 +1,38 @@
+"""Names with * and ?, in paths of sources and in grants: who writes them, and the names, must not be able to stop the process."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from checkpoint_protocol.grants import is_named
+from checkpoint_protocol.patterns import split, wildcards
+
+
+@given(st.text("ab*?", max_size=8), st.text("ab", max_size=10))
+@example("*ab*ba", "aaba")
+@example("a*a", "a")
+def test_a_name_fits_as_it_would_if_each_place_were_tried(pattern: str, name: str) -> None:
+    tried = re.fullmatch(pattern.replace("*", ".*").replace("?", "."), name)
+
+    assert (wildcards(pattern).fullmatch(name) is not None) == (tried is not None)
+
+
+def test_many_stars_take_no_longer_than_a_few() -> None:
+    # With each place tried, for each of the stars, this does not end; and nothing else in the process runs meanwhile.
+    _, pattern = split("s3://lake/" + "*a" * 200 + "*b")
+
+    assert not pattern.matches(["lake", "a" * 1000])
+    assert not is_named("a" * 512, ["*a" * 100 + "*b"])
+    assert is_named("a" * 512 + "b", ["*a" * 100 + "*b"])
+
+
+def test_folders_of_any_number_several_times_are_any_number_once() -> None:
+    _, many = split("**/" * 300 + "x.csv")
+    _, once = split("**/x.csv")
+
+    assert many == once
+    assert many.matches(["a", "b", "x.csv"])
+    assert many.matches(["x.csv"])

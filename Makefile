@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-IN_PARALLEL = --numprocesses=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
+# What WORKERS says; else what the machine bears.
+IN_PARALLEL = --numprocesses=$$($(BIN)/python -m devtools.testing.workers)
 # The tests on a cluster, which take longest and mostly wait, begin first; tests/conftest.py says which tests stay together.
-# Ten failures end the run: where something is stuck, each test waits for its time limit, and what went wrong is told at the end.
 IN_ORDER := --dist=loadscope --no-loadscope-reorder
+RUN_TESTS = $(BIN)/python -m devtools.testing $(IN_PARALLEL) $(IN_ORDER) --durations=20 --durations-min=5
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-lance run-answers run-images docs test test-cluster bench check format prefetch pin sbom clean cluster cluster-down images
+.PHONY: help setup run run-lance run-answers run-images docs lint check test test-all test-changed test-slow-machine test-cluster bench format prefetch pin sbom clean cluster cluster-down images
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -48,23 +49,35 @@ run-images: setup ## run the fourth example: vectors of images to a Lance datase
 	@$(BIN)/checkpointed-write run examples/images-columns.yaml
 	@$(BIN)/python examples/nearest_images.py
 
-check: setup ## the fast checks: format, lint, types, import rules, pure tests
+lint: setup ## format, lint, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	CHECKPOINTED_WRITES_CHECK=quick $(BIN)/python -m pytest $(IN_PARALLEL) --dist=worksteal tests/unit tests/simulation
+
+check: lint ## the fast checks: lint, unit tests and simulation
+	CHECKPOINTED_WRITES_CHECK=quick $(BIN)/python -m pytest $(IN_PARALLEL) --dist=worksteal -m "not slow" tests/unit tests/simulation
 
 prefetch: setup ## fetch and build the servers that the tests use, once, into a cache folder
 	@$(BIN)/python -m checkpoint_operator.local.java
 	$(BIN)/python -m devtools.prefetch
 
-test: setup prefetch ## run every test; as root on Linux, those on a real cluster too
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(IN_PARALLEL) $(IN_ORDER) --maxfail=10 --durations=40 --durations-min=5
+test: lint prefetch ## what a change has to pass; as root on Linux, with six tests on a real cluster
+	$(RUN_TESTS) -m "not slow"
+
+test-all: lint prefetch ## every test, also those that take long and prove again what `test` proves
+	$(RUN_TESTS)
+
+# SINCE: the commit that is compared with.
+SINCE ?= HEAD
+test-changed: setup ## the tests whose imports reach what was changed since HEAD (SINCE=main: since the branch began)
+	$(BIN)/python -m devtools.testing.changed $(SINCE) > $(VENV)/changed-tests.txt
+	@if [ -s $(VENV)/changed-tests.txt ]; then \
+	  CHECKPOINTED_WRITES_CHECK=quick $(BIN)/python -m pytest $(IN_PARALLEL) --dist=loadscope -m "not slow" @$(VENV)/changed-tests.txt; \
+	else echo "no test reaches what was changed"; fi
+
+test-slow-machine: setup prefetch ## what `test` runs, on one core with four busy loops beside: nothing may depend on luck
+	$(BIN)/python -m devtools.testing.busy taskset --cpu-list 0 $(BIN)/python -m devtools.testing --numprocesses=2 $(IN_ORDER) -m "not slow"
 
 test-cluster: setup prefetch ## run the tests on a real cluster of this machine only (root on Linux)
 	$(BIN)/python -m pytest tests/cluster

@@ -18,7 +18,7 @@ def copy_jars(coordinates: Sequence[str], target: Path, *, transitive: bool) -> 
     with tempfile.TemporaryDirectory() as directory:
         pom = Path(directory) / "pom.xml"
         ElementTree(_project(coordinates)).write(pom)
-        build_tools.run(
+        build_tools.fetch(
             [
                 build_tools.find("mvn"),
                 "--batch-mode",

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from devtools.build_tools import BuildToolFailed
+from devtools.build_tools import BuildToolFailed, BuildToolMissing
 from devtools.cache import cache_root
 from devtools.kafka_broker import broker_jars
 from devtools.kubernetes import binaries, machine, parts, project_images
@@ -38,11 +38,15 @@ FOR_PODS: tuple[tuple[str, Callable[[], object]], ...] = (
 
 def main() -> int:
     print(f"test services, kept in {cache_root()}", flush=True)
-    for title, make in (*ENTRIES, *(FOR_PODS if machine.is_possible() else ())):
+    for title, make in (*ENTRIES, *(FOR_PODS if machine.why_impossible() is None else ())):
         print(f"  {title} ...", end=" ", flush=True)
         started = time.monotonic()
         try:
             make()
+        except BuildToolMissing as missing:
+            # The tests that need it are skipped by name, or fail where CHECKPOINTED_WRITES_REQUIRE_ALL says so.
+            print(f"left out: {missing}", flush=True)
+            continue
         except BuildToolFailed as failure:
             print(f"failed\n{failure}", flush=True)
             return 1

@@ -23,7 +23,7 @@ def gateway_binary() -> Path:
 def _build(target: Path) -> None:
     # Without cgo no C compiler is needed.
     environment = {"GOBIN": str(target), "CGO_ENABLED": "0"}
-    build_tools.run([build_tools.find("go"), "install", f"{MODULE}@{VERSION}"], environment=environment, cwd=target)
+    build_tools.fetch([build_tools.find("go"), "install", f"{MODULE}@{VERSION}"], environment=environment, cwd=target)
 
 
 class S3Server(Server):

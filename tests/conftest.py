@@ -5,6 +5,7 @@ HYPOTHESIS_PROFILE=search looks for new ones.
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,8 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from xdist.scheduler.protocol import Scheduling  # type: ignore[import-untyped]
 
+from devtools.build_tools import BuildToolMissing
+from tests.support import needs
 from tests.support.effort import examples
 
 pytest_plugins = ["tests.servers"]
@@ -52,3 +55,40 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """A test whose fixture needs what this machine lacks is skipped; a fixture that failed once fails one test, not all."""
+    try:
+        return (yield)
+    except BuildToolMissing as missing:
+        needs.skip(str(missing))
+    except Exception as error:
+        # A fixture that several tests share gives each of them the same error.
+        first = item.config.stash.setdefault(_BROKEN, {}).setdefault(id(error), (item.nodeid, error))[0]
+        if first != item.nodeid:
+            pytest.skip(f"blocked by a fixture that failed in {first}")
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    try:
+        return (yield)
+    except BuildToolMissing as missing:
+        needs.skip(str(missing))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what this run did not prove, so that a green one is not taken for more."""
+    skipped = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()) if isinstance(report.longrepr, tuple)]
+    unproven = sorted({reason.partition(needs.MARK)[2] for reason in skipped if needs.MARK in reason})
+    if unproven:
+        terminalreporter.section("not proven on this machine")
+        for reason in unproven:
+            terminalreporter.line(reason)
+
+
+#: The errors of fixtures by identity, with the first test that each failed; kept, so that no other object gets that identity.
+_BROKEN = pytest.StashKey[dict[int, tuple[str, BaseException]]]()

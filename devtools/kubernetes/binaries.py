@@ -132,6 +132,7 @@ def _replacements(target: Path, version: str) -> list[str]:
     """Kubernetes' go.mod replaces its own staging modules by folders, which a fetched module lacks; they are published, too."""
     go = build_tools.find("go")
     module = f"k8s.io/kubernetes@v{KUBERNETES}"
+    build_tools.fetch([go, "mod", "download", module], cwd=target)
     downloaded = json.loads(_output([go, "mod", "download", "-json", module], target))
     described = json.loads(_output([go, "mod", "edit", "-json", downloaded["GoMod"]], target))
     staging = [replace["Old"]["Path"] for replace in described["Replace"]]
@@ -177,11 +178,11 @@ def _install(target: Path, *packages: str) -> None:
 
 def _go(*arguments: str, cwd: Path, environment: dict[str, str]) -> None:
     """At a lower priority: a build takes minutes, and people go on working."""
-    build_tools.run(["nice", "-n", "5", build_tools.find("go"), *arguments], environment=environment, cwd=cwd)
+    build_tools.fetch(["nice", "-n", "5", build_tools.find("go"), *arguments], environment=environment, cwd=cwd)
 
 
 def _build_runc(target: Path) -> None:
     """With seccomp, which Pod Security's `restricted` asks of a container. Its first step is C, linked statically."""
     flags = ["-trimpath", "-tags=seccomp,netgo,osusergo", "-ldflags=-s -w -extldflags=-static"]
     install = ["nice", "-n", "5", build_tools.find("go"), "install", *flags, f"github.com/opencontainers/runc@v{RUNC}"]
-    build_tools.run(debian.c_tools().around(install), environment={"CGO_ENABLED": "1", "GOBIN": str(target)}, cwd=target)
+    build_tools.fetch(debian.c_tools().around(install), environment={"CGO_ENABLED": "1", "GOBIN": str(target)}, cwd=target)

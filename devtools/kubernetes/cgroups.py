@@ -36,6 +36,12 @@ def processes() -> list[int]:
     return sorted(found)
 
 
+def remove_one(name: str) -> None:
+    """An empty group that `make` has made."""
+    for hierarchy in _hierarchies():
+        (hierarchy / NAME / name).rmdir()
+
+
 def remove() -> None:
     for group in _groups():
         group.rmdir()

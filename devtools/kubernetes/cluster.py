@@ -18,9 +18,11 @@ connections from everywhere but the node itself.
 """
 
 import contextlib
+import fcntl
+import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -169,6 +171,23 @@ class Cluster(KubeClient):
             with contextlib.suppress(MachineFailed):
                 self._machine.run(*self._second.ctr("tasks", "delete", "--force", task))
         return not tasks
+
+    @contextlib.contextmanager
+    def reserved(self) -> Iterator[None]:
+        """For one process, until it leaves or ends. Raises MachineFailed at once where another one has it."""
+        self._state.mkdir(parents=True, exist_ok=True)
+        with (self._state / "reserved").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise MachineFailed(
+                    f"process {file.read().strip()} uses the cluster of this machine; wait until it ends"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
 
     def _alone(self) -> AbstractContextManager[None]:
         self._state.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,9 @@ def release() -> str:
     words = dict(line.partition("=")[::2] for line in Path("/etc/os-release").read_text().splitlines())
     codename = words.get("VERSION_CODENAME", "").strip('"')
     if not codename or not Path("/usr/bin/apt-get").exists():
-        raise build_tools.BuildToolFailed("the test cluster runs on Debian and Ubuntu; elsewhere use `make cluster CLUSTER=kind`")
+        raise build_tools.BuildToolMissing(
+            "the test cluster runs on Debian and Ubuntu; elsewhere use `make cluster CLUSTER=kind`"
+        )
     return codename
 
 
@@ -76,8 +78,8 @@ def _build(target: Path, packages: tuple[str, ...]) -> None:
         "APT::Sandbox::User": "",
     }
     apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
-    build_tools.run([*apt, "update"])
-    build_tools.run([*apt, "install", "--yes", "--no-install-recommends", "--download-only", "--reinstall", *packages])
+    build_tools.fetch([*apt, "update"])
+    build_tools.fetch([*apt, "install", "--yes", "--no-install-recommends", "--download-only", "--reinstall", *packages])
     for archive in sorted(archives.glob("*.deb")):
         build_tools.run(["dpkg-deb", "--extract", str(archive), str(target)])
     shutil.rmtree(state)

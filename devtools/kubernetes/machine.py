@@ -7,6 +7,7 @@ bridges, iptables rules and network namespaces go with them. That holds after a 
 Outside there are: one end of a network cable, two routes through it, and a cgroup. `destroy` removes them.
 """
 
+import functools
 import os
 import signal
 import subprocess
@@ -40,11 +41,32 @@ class MachineFailed(Exception):
     pass
 
 
-def is_possible() -> bool:
-    """Whether this process may make a machine: root on Linux, and not in a container that keeps it from namespaces."""
+#: What a machine is made with, tried in namespaces that end at once: a cable, and packages laid over /usr.
+_TRIAL = """set -e
+ip link add cw-trial type veth peer name cw-trial-end
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/over
+mount -t overlay -o lowerdir=/mnt/over:/usr overlay /usr
+"""
+
+
+@functools.cache
+def why_impossible() -> str | None:
+    """Return why this process cannot make a machine, say in a container that keeps it from namespaces; None if it can."""
     if sys.platform != "linux" or os.geteuid() != 0:
-        return False
-    return subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, check=False).returncode == 0
+        return "it takes root on Linux"
+    try:
+        tried = subprocess.run(["unshare", *NAMESPACES, "sh", "-c", _TRIAL], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "it takes `unshare` of util-linux"
+    if tried.returncode != 0:
+        return f"it takes namespaces with network devices and overlay mounts of their own: {tried.stderr.strip()}"
+    try:
+        cgroups.make("trial")
+        cgroups.remove_one("trial")
+    except OSError as error:
+        return f"it takes cgroups of its own: {error}"
+    return None
 
 
 class Machine:

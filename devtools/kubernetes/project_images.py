@@ -95,7 +95,7 @@ def _build(name: str, reference: str, target: Path) -> None:
     common = ["--file", str(_dockerfile(name)), *secrets, "--tag", reference]
     archive = target / "image.tar"
     if docker_works():
-        build_tools.run(["docker", "build", *common, str(REPOSITORY)], environment={"DOCKER_BUILDKIT": "1"})
+        build_tools.fetch(["docker", "build", *common, str(REPOSITORY)], environment={"DOCKER_BUILDKIT": "1"})
         build_tools.run(["docker", "save", "--output", str(archive), reference])
     else:
         with cache.locked(cache.cache_root() / ".buildah.lock"):
@@ -116,7 +116,7 @@ def _build_own(spark: BuiltImage, dockerfile: Path, context: Path, reference: st
     archive = target / "image.tar"
     if docker_works():
         build_tools.run(["docker", "load", "--input", str(spark.archive)])
-        build_tools.run(["docker", "build", *arguments, str(context)], environment={"DOCKER_BUILDKIT": "1"})
+        build_tools.fetch(["docker", "build", *arguments, str(context)], environment={"DOCKER_BUILDKIT": "1"})
         build_tools.run(["docker", "save", "--output", str(archive), reference])
     else:
         with cache.locked(cache.cache_root() / ".buildah.lock"):
@@ -199,7 +199,8 @@ class Buildah:
         storage = [f"--root={self._storage / 'root'}", f"--runroot={self._storage / 'run'}"]
         policy = [f"--signature-policy={self._policy}"] if command in ("build", "pull", "push") else []
         whole = ["nice", "-n", "5", "buildah", *storage, command, *policy, *arguments]
-        build_tools.run(self._tools.around(whole), environment=self._environment)
+        run = build_tools.fetch if command == "build" else build_tools.run
+        run(self._tools.around(whole), environment=self._environment)
 
     def save(self, reference: str, archive: Path) -> None:
         """In the format of `docker save`, not compressed: that would take longer than all else when only our own code changes."""
@@ -238,5 +239,5 @@ class Buildah:
 
     def _make_base(self, release: str, target: Path) -> None:
         command = ["mmdebstrap", "--variant=minbase", f"--include={BASE_PACKAGES}", release, str(target / "base.tar")]
-        build_tools.run(self._tools.around(command))
+        build_tools.fetch(self._tools.around(command))
         (target / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,8 +17,11 @@ from devtools.s3_server import S3Server
 from tests.cluster.installation import Installation
 from tests.cluster.lake import Lake
 from tests.cluster.user import User
+from tests.support import needs
 
 HERE = Path(__file__).parent
+#: "1": the cluster that runs is used as it is, and left running (`make cluster`).
+KEEP = "CHECKPOINTED_WRITES_KEEP_CLUSTER"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,14 +32,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    if not machine.is_possible():
-        pytest.skip("a cluster on this machine needs Linux and root, with namespaces: nothing about pods is proven without")
+    if reason := machine.why_impossible():
+        needs.skip(f"nothing about pods is proven without a cluster of this machine's own, and {reason}")
     made = Cluster()
-    was_up = made.is_up()
-    made.up(lambda text: None)
-    yield made
-    if not was_up:
-        made.down()
+    keep = os.environ.get(KEEP) == "1"
+    with made.reserved():
+        if not keep:
+            # What an earlier run has left that was killed in the middle is no place to begin.
+            made.down()
+        made.up(lambda text: None)
+        yield made
+        if not keep:
+            made.down()
 
 
 @pytest.fixture(scope="session")

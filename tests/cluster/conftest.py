@@ -14,6 +14,7 @@ from devtools.gate import Gate
 from devtools.kubernetes import Cluster, machine
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
+from tests.cluster.barriers import Barriers
 from tests.cluster.installation import Installation
 from tests.cluster.lake import Lake
 from tests.cluster.user import User
@@ -54,8 +55,9 @@ def lake(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         S3Server(folder / "s3", host=cluster.host_address) as s3,
         RestCatalog(folder / "catalog", s3, host=cluster.host_address) as catalog,
         Gate(catalog.uri, host=cluster.host_address) as gate,
+        Barriers(cluster.host_address) as barriers,
     ):
-        yield Lake(s3, catalog, gate)
+        yield Lake(s3, catalog, gate, barriers)
 
 
 @pytest.fixture(scope="session")

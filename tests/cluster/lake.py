@@ -16,6 +16,7 @@ from checkpoint_protocol.storage import StorageEntry, lance_options
 from devtools.gate import Gate
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
+from tests.cluster.barriers import Barriers
 from tests.support.places import IcebergPlace, LancePlace, Place
 
 CATALOG = "lakehouse"
@@ -24,11 +25,12 @@ SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """`gate` is before the catalog: the operator comes through it, this process does not."""
+    """`gate` is before the catalog: the operator comes through it, this process does not. Steps wait at `barriers`."""
 
     s3: S3Server
     catalog: RestCatalog
     gate: Gate
+    barriers: Barriers
 
     @property
     def settings(self) -> Settings:

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from checkpoint_protocol.records import Seal
 from tests.cluster.test_deaths import delete_pod
 from tests.cluster.user import User
+
+pytestmark = pytest.mark.slow
 
 ROWS, SLOW_FROM, SECONDS = 400, 350, 1.0
 

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from devtools.kubernetes.project_images import build_from_spark
 from tests.cluster.installation import ROOT
 from tests.cluster.user import User
 from tests.support.archives import zip_of
+
+pytestmark = pytest.mark.slow
 
 ROWS = 40
 DOCKERFILE = ROOT / "examples" / "image" / "Dockerfile"

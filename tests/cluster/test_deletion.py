@@ -7,17 +7,20 @@ import signal
 import uuid
 from functools import partial
 
+import pytest
+
 from devtools.gate import Held
 from tests.cluster.installation import WORKLOADS, signal_first_process
 from tests.cluster.user import PATIENCE_S, User, is_commit
 
-ROWS, SECONDS = 400, 0.05
+#: The second half waits at a barrier.
+ROWS, FIRST = 400, 200
 
 
 def begin(user: User, executors: int = 0) -> str:
     user.make_place("iceberg")
     source = user.put_rows("a.parquet", 0, ROWS)
-    user.apply(user.write(source, SECONDS, executors=executors))
+    user.apply(user.write_with_barrier(source, FIRST, executors=executors))
     user.wait_until_sealed(ROWS // 4)
     return source
 
@@ -61,6 +64,7 @@ def test_a_write_that_is_deleted_while_it_runs_leaves_no_rows_no_pods_and_no_sta
     assert user.place.keys() == []
 
 
+@pytest.mark.slow
 def test_a_write_with_a_time_to_live_is_deleted_after_it_and_applied_again_it_has_nothing_to_do(user: User) -> None:
     user.make_place("iceberg")
     source = user.put_rows("a.parquet", 0, 50)
@@ -87,6 +91,7 @@ def test_a_write_with_a_time_to_live_is_deleted_after_it_and_applied_again_it_ha
     assert user.ids() == list(range(100))
 
 
+@pytest.mark.slow
 def test_a_loop_that_deletes_and_applies_a_write_at_every_step_adds_each_row_once(user: User) -> None:
     """As GitOps that heals itself, and two controllers."""
     user.make_place("iceberg")
@@ -105,6 +110,7 @@ def test_a_loop_that_deletes_and_applies_a_write_at_every_step_adds_each_row_onc
     assert len(user.place.keys()) == 1
 
 
+@pytest.mark.slow
 def test_a_committer_that_was_killed_on_its_way_lands_nothing_after_the_deletion(user: User) -> None:
     """Its last request is somewhere in the network while another process deletes the write."""
     held = hold_the_commit(user)
@@ -118,6 +124,7 @@ def test_a_committer_that_was_killed_on_its_way_lands_nothing_after_the_deletion
     assert user.ids() == []
 
 
+@pytest.mark.slow
 def test_a_committer_that_was_paused_lands_nothing_after_another_has_deleted_the_write(user: User) -> None:
     held = hold_the_commit(user)
     (paused,) = user.installation.operator_pods()
@@ -134,6 +141,7 @@ def test_a_committer_that_was_paused_lands_nothing_after_another_has_deleted_the
     assert user.ids() == []
 
 
+@pytest.mark.slow
 def test_a_name_that_is_used_again_before_any_commit_is_a_new_write(user: User) -> None:
     source = begin(user)
     first = user.uid
@@ -149,6 +157,7 @@ def test_a_name_that_is_used_again_before_any_commit_is_a_new_write(user: User) 
     assert len(user.place.keys()) == 1
 
 
+@pytest.mark.slow
 def test_a_namespace_that_is_deleted_with_its_writes_ends(user: User) -> None:
     """Its RoleBindings go before its writes; the operator can still let go of them."""
     namespace = f"ns-{uuid.uuid4().hex[:8]}"
@@ -165,6 +174,7 @@ def test_a_namespace_that_is_deleted_with_its_writes_ends(user: User) -> None:
     user.namespace = WORKLOADS
 
 
+@pytest.mark.slow
 def test_a_deletion_that_is_held_up_says_why_and_can_be_abandoned(user: User) -> None:
     begin(user)
     installation = user.installation

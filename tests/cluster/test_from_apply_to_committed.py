@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
+
 from tests.cluster.user import User
 
 
@@ -50,6 +52,7 @@ def kubectl_get_shows(user: User, rows: int) -> None:
     assert json.loads(user.kubectl("get", "cw", user.name, "-n", user.namespace, "-o", "json"))["status"]["commit"]["id"] in wide
 
 
+@pytest.mark.slow
 def test_a_new_run_nonce_takes_only_the_rows_that_came_since_and_all_stay_when_the_write_is_deleted(user: User) -> None:
     place = user.make_place("iceberg")
     source = user.put_rows("a.parquet", 0, 50)

@@ -11,6 +11,8 @@ from devtools.kubernetes import Cluster
 from tests.cluster.installation import first_process
 from tests.cluster.user import User
 
+pytestmark = pytest.mark.slow
+
 NODE = "node-2"
 #: 300 rows of 0.6 s in two task slots: a minute and a half of work. A lost node is noticed after half a minute. Who takes over
 #: is quick: nothing is to be seen of it but that it is done.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -21,14 +23,59 @@ def begin(user: User, **spec: Any) -> None:
     user.apply(user.write(user.put_rows("a.parquet", 0, 20), **spec))
 
 
-def named(user: User, reason: str) -> str:
+def named(user: User, reason: str, seconds: float = WITHIN_S) -> str:
     """Wait until the status names it; return the message."""
-    user.until(lambda: user.status().get("reason") == reason, WITHIN_S, f"reason {reason}")
+    user.until(lambda: user.status().get("reason") == reason, seconds, f"reason {reason}")
     user.until(lambda: reason in {event["reason"] for event in user.events()}, 5, f"an event {reason}")
     message: str = user.status()["message"]
     return message
 
 
+@dataclass(frozen=True)
+class Broken:
+    """A write that does not work: what is wrong with it, and what the status says."""
+
+    reason: str
+    words: str
+    spec: dict[str, Any] = field(default_factory=dict)
+    has_table: bool = True
+    seconds: float = WITHIN_S
+
+
+_APPARMOR = {"container.apparmor.security.beta.kubernetes.io/driver": "unconfined"}
+BROKEN = {
+    "image": Broken(reasons.IMAGE_UNAVAILABLE, "localhost/nothing:1", {"image": "localhost/nothing:1"}),
+    "memory": Broken(reasons.POD_UNSCHEDULABLE, "Insufficient memory", {"driver": {"memory": "900Gi"}}),
+    "secret": Broken(reasons.POD_INCOMPLETE, "nobody-made-it", {"storageSecretName": "nobody-made-it"}),
+    "code": Broken(reasons.CODE_MISSING, "nobody-made-it", {"code": {"configMap": {"name": "nobody-made-it"}}}),
+    "table": Broken(reasons.TABLE_MISSING, ".rows", has_table=False),
+    "step": Broken(reasons.CODE_FAILED, "boom at", {"steps": [{"call": "steps:broken", "input": "row"}]}, seconds=120),
+    "access": Broken(
+        reasons.ACCESS_NOT_GRANTED,
+        "spec.driver.template: spec.hostNetwork",
+        {"driver": {"memory": "512Mi", "template": {"spec": {"hostNetwork": True}}}},
+    ),
+    "admission": Broken(
+        reasons.POD_REFUSED,
+        "restricted",
+        {"driver": {"memory": "512Mi", "template": {"metadata": {"annotations": _APPARMOR}}}},
+    ),
+}
+
+
+def test_eight_broken_writes_that_are_applied_together_each_name_what_is_wrong(users: Callable[[], User]) -> None:
+    each = {name: users() for name in BROKEN}
+    for name, broken in BROKEN.items():
+        user = each[name]
+        user.make_place("iceberg", with_table=broken.has_table)
+        user.apply(user.write(user.put_rows("a.parquet", 0, 20), **broken.spec))
+
+    for name, broken in BROKEN.items():
+        assert broken.words in named(each[name], broken.reason, broken.seconds)
+    assert [each[name].driver_names() for name in ("table", "access", "admission")] == [[], [], []]
+
+
+@pytest.mark.slow
 def test_an_image_that_is_not_there_and_the_right_one_then(user: User) -> None:
     begin(user, image="localhost/nothing:1")
     assert "localhost/nothing:1" in named(user, reasons.IMAGE_UNAVAILABLE)
@@ -41,18 +88,7 @@ def test_an_image_that_is_not_there_and_the_right_one_then(user: User) -> None:
     assert user.ids() == list(range(20))
 
 
-def test_a_driver_for_which_there_is_no_room(user: User) -> None:
-    begin(user, driver={"memory": "900Gi"})
-
-    assert "Insufficient memory" in named(user, reasons.POD_UNSCHEDULABLE)
-
-
-def test_a_secret_that_is_missing(user: User) -> None:
-    begin(user, storageSecretName="nobody-made-it")
-
-    assert "nobody-made-it" in named(user, reasons.POD_INCOMPLETE)
-
-
+@pytest.mark.slow
 def test_a_config_map_that_is_missing(user: User) -> None:
     begin(user, code={"configMap": {"name": "nobody-made-it"}})
 
@@ -60,6 +96,7 @@ def test_a_config_map_that_is_missing(user: User) -> None:
     assert user.condition("Stalled")["status"] == "True"
 
 
+@pytest.mark.slow
 def test_a_table_that_is_missing_and_is_made_then(user: User) -> None:
     place = user.make_place("iceberg", with_table=False)
     user.apply(user.write(user.put_rows("a.parquet", 0, 20)))
@@ -67,6 +104,7 @@ def test_a_table_that_is_missing_and_is_made_then(user: User) -> None:
     assert user.driver_names() == []
 
 
+@pytest.mark.slow
 def test_code_that_raises_is_named_with_its_row_and_goes_on_when_mended(user: User) -> None:
     begin(user, steps=[{"call": "steps:broken", "input": "row"}])
     user.until(lambda: user.status().get("reason") == reasons.CODE_FAILED, 90, "the code failed")
@@ -80,25 +118,12 @@ def test_code_that_raises_is_named_with_its_row_and_goes_on_when_mended(user: Us
     assert user.ids() == list(range(20))
 
 
-def test_a_pod_that_reaches_beyond_itself_is_not_made(user: User) -> None:
-    begin(user, driver={"memory": "512Mi", "template": {"spec": {"hostNetwork": True}}})
-
-    assert "spec.driver.template: spec.hostNetwork" in named(user, reasons.ACCESS_NOT_GRANTED)
-    assert user.driver_names() == []
-
-
-def test_a_pod_that_the_namespace_does_not_admit(user: User) -> None:
-    annotations = {"container.apparmor.security.beta.kubernetes.io/driver": "unconfined"}
-    begin(user, driver={"memory": "512Mi", "template": {"metadata": {"annotations": annotations}}})
-
-    assert "restricted" in named(user, reasons.POD_REFUSED)
-
-
 @pytest.mark.parametrize(
     "change",
     [{"source": {"files": {"format": "parquet", "paths": ["s3://other/in"]}}}, {"checkpoint": {"uri": "s3://other/cw"}}],
     ids=["source", "checkpoint"],
 )
+@pytest.mark.slow
 def test_what_a_write_is_cannot_be_edited(user: User, change: dict[str, Any]) -> None:
     begin(user)
     # Until rows of it are sealed, the source may be another one.
@@ -108,6 +133,7 @@ def test_what_a_write_is_cannot_be_edited(user: User, change: dict[str, Any]) ->
         user.edit(**change)
 
 
+@pytest.mark.slow
 def test_the_backoff_is_exhausted_and_more_is_allowed_then(user: User) -> None:
     user.make_place("iceberg")
     # The kubelet may notice a deadline late: a row takes so long that no driver is done before that.
@@ -125,27 +151,30 @@ def test_the_backoff_is_exhausted_and_more_is_allowed_then(user: User) -> None:
     assert user.ids() == list(range(20))
 
 
+@pytest.mark.slow
 def test_suspend_ends_the_driver_and_resume_goes_on(user: User) -> None:
     user.make_place("iceberg")
-    user.apply(user.write(user.put_rows("a.parquet", 0, 400), 0.05))
+    user.apply(user.write_with_barrier(user.put_rows("a.parquet", 0, 400), first=200))
     user.wait_until_sealed(100)
+    sealed = user.sealed_rows()
 
     user.edit(suspend=True)
     user.until(lambda: user.status().get("phase") == "Suspended" and not user.driver_names(), 60, "suspended")
-    sealed = user.sealed_rows()
+    user.open_barrier()
     user.edit(suspend=False)
     user.wait_for("Committed")
 
     assert user.ids() == list(range(400))
-    assert sealed >= 100
-    assert user.rows_sealed_twice() < 200
+    assert user.rows_taken_over(2) >= sealed, "what was sealed is not computed again"
 
 
+@pytest.mark.slow
 def test_every_example_for_clusters_is_admitted(user: User) -> None:
     for path in sorted((ROOT / "examples" / "cluster").glob("*.yaml")):
         user.kubectl("apply", "--dry-run=server", "-n", user.namespace, "-f", str(path))
 
 
+@pytest.mark.slow
 def test_a_life_costs_at_most_ten_changes_in_the_api_and_one_each_half_minute_three_events_and_none_when_it_is_over(
     user: User,
 ) -> None:
@@ -186,6 +215,7 @@ def api_requests(user: User) -> dict[str, float]:
     return {name: count for name, count in user.installation.metrics().items() if "_api_requests_total" in name}
 
 
+@pytest.mark.slow
 def test_helm_test_passes_with_the_image_and_the_rights_that_the_operator_has(user: User) -> None:
     said = user.installation.cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--timeout", "100s")
 

@@ -12,6 +12,8 @@ import pytest
 from tests.cluster.installation import NAMESPACE, WORKLOADS
 from tests.cluster.user import User
 
+pytestmark = pytest.mark.slow
+
 #: Of one write, which is at work for as long as anybody asks.
 ROWS, SECONDS = 20_000, 0.1
 _OF_WRITES: Final = {"app.kubernetes.io/managed-by": "checkpointed-write-operator"}

@@ -19,20 +19,27 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import API_VERSION, KIND
 from checkpoint_protocol.store import open_raw_store, open_store
 from devtools.kubernetes import CommandFailed
+from tests.cluster.barriers import Barrier
 from tests.cluster.installation import WORKLOADS, Installation
 from tests.cluster.lake import SCHEMA
 from tests.support.places import Place
 
 PATIENCE_S = 150.0
 
-#: Steps that take their time, so that there is a middle to be killed in.
+#: Steps that take their time, or wait at a barrier from some row on, so that there is a middle to be killed in.
 SLOW = """
-import asyncio, time
+import asyncio, time, urllib.request
 
 from checkpointed_writes import row_key
 
-def slowly(row, seconds):
+is_open = False
+
+def slowly(row, seconds, barrier=None, first=0):
+    global is_open
     time.sleep(seconds)
+    if barrier and row["id"] >= first and not is_open:
+        urllib.request.urlopen(barrier, timeout=900).close()
+        is_open = True
     return {"id": row["id"], "text": f"zeile {row['id']}"}
 
 async def waits(row, seconds):
@@ -55,6 +62,7 @@ class User:
     namespace: str = WORKLOADS
     place: Place | None = None
     manifest: dict[str, Any] = field(default_factory=dict)
+    barrier: Barrier | None = None
 
     @property
     def kubectl(self) -> Callable[..., str]:
@@ -91,6 +99,19 @@ class User:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"steps.py": text}}
         self.kubectl("apply", "-n", self.namespace, "-f", "-", manifest=json.dumps(body))
         return name
+
+    def write_with_barrier(self, source: str, /, first: int, *, executors: int = 0, **spec: Any) -> dict[str, Any]:
+        """Return a manifest whose step waits from row `first` on until `barrier` is open; those before are sealed then."""
+        manifest = self.write(source, executors=executors, **spec)
+        self.barrier = self.installation.lake.barriers.make()
+        manifest["spec"]["steps"][0]["arguments"] |= {"barrier": self.barrier.uri, "first": first}
+        # A seal each so many rows, however fast they are.
+        manifest["spec"]["checkpoint"]["maximumRows"] = 25
+        return manifest
+
+    def open_barrier(self) -> None:
+        if self.barrier is not None:
+            self.barrier.open()
 
     def write(self, source: str, /, seconds: float = 0.0, *, executors: int = 0, **spec: Any) -> dict[str, Any]:
         """Return a manifest whose step takes so many seconds per row, in two task slots.
@@ -251,6 +272,7 @@ class User:
 
     def leave(self) -> None:
         """Delete what was made, without waiting for what a test has broken."""
+        self.open_barrier()
         self.kubectl("delete", "cw", self.name, "-n", self.namespace, "--ignore-not-found", "--wait=false")
         self.kubectl("delete", "configmap", f"{self.name}-code", "-n", self.namespace, "--ignore-not-found")
 

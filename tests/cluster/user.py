@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,8 +22,9 @@ from tests.cluster.barriers import Barrier
 from tests.cluster.installation import WORKLOADS, Installation
 from tests.cluster.lake import SCHEMA
 from tests.support.places import Place
+from tests.support.waiting import Late, patience, until
 
-PATIENCE_S = 150.0
+PATIENCE_S = 60.0
 
 #: Steps that take their time, or wait at a barrier from some row on, so that there is a middle to be killed in.
 SLOW = """
@@ -168,19 +168,15 @@ class User:
                 "-n",
                 self.namespace,
                 f"--for=condition={condition}",
-                f"--timeout={seconds:.0f}s",
+                f"--timeout={patience(seconds):.0f}s",
             )
-            self.kubectl(*waiting, seconds=seconds + 10)
+            self.kubectl(*waiting, seconds=patience(seconds) + 10)
         except CommandFailed as error:
-            raise AssertionError(f"{error}\n{self.report()}") from error
+            raise Late(f"{error}\n{self.report()}") from error
 
-    def until(self, holds: Callable[[], bool], seconds: float = PATIENCE_S, what: str = "it") -> float:
-        """Wait until something holds; return after how many seconds it did."""
-        started = time.monotonic()
-        while not holds():
-            assert time.monotonic() - started < seconds, f"{what} does not hold after {seconds:.0f} s\n{self.report()}"
-            time.sleep(0.3)
-        return time.monotonic() - started
+    def until(self, holds: Callable[[], bool], seconds: float = PATIENCE_S, what: str = "it") -> None:
+        """Wait until something holds."""
+        until(holds, what, seconds, every=0.3, report=self.report)
 
     def wait_until_sealed(self, rows: int) -> None:
         """Wait until so many rows are sealed, which the store tells."""

@@ -26,7 +26,8 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.storage import StorageSettings
 from devtools.kafka_broker import KafkaBroker
 from devtools.ports import LOOPBACK, free_port
-from tests.support.kafka import Topic, wait_for
+from tests.support.kafka import Topic
+from tests.support.waiting import until
 
 NO_SETTINGS = StorageSettings()
 
@@ -79,7 +80,7 @@ def test_what_was_compacted_away_is_covered_and_has_no_row(kafka_broker: KafkaBr
         found[:] = offsets_of(chunks_of(raw(topic)))
         return len(found) < 21
 
-    wait_for(is_compacted)
+    until(is_compacted)
     assert found[-1] == 20
 
 

@@ -29,8 +29,8 @@ from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.error_texts import text_of
 from checkpoint_spark.steps.places import Place
 from tests.support.batches import Rows, batches
-from tests.support.command_line import wait_until
 from tests.support.step_processes import Behaviour
+from tests.support.waiting import until
 
 PLACE = Place("/in/a.parquet", "rows", 100)
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -171,7 +171,7 @@ def test_a_step_that_leaves_a_process_behind_does_not_keep_its_end_from_being_se
     process.close()
 
     assert ended.value.how.kind == "os._exit"
-    wait_until(lambda: not _of_group(group), "the end of all that the step had started")
+    until(lambda: not _of_group(group), "the end of all that the step had started")
 
 
 def _of_group(group: int) -> list[int]:
@@ -202,10 +202,10 @@ def test_a_process_ends_with_its_task_also_where_a_call_holds_it_up(code: Code, 
     with subprocess.Popen([sys.executable, "-c", task], stdout=subprocess.PIPE, text=True, env=environment) as started:
         assert started.stdout is not None
         child = int(started.stdout.readline())
-        wait_until(begun.exists, "the call")
+        until(begun.exists, "the call")
         started.kill()
 
-    wait_until(
+    until(
         lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, "the end of the process"
     )
 

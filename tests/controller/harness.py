@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -211,7 +210,3 @@ class World:
         """Let time pass, with all that is due in it."""
         end = self.clock.now_s + seconds
         self.until(lambda: self.clock.now_s >= end and not self.operator.queue.count_due(), 100_000)
-
-
-def wait_for(event: threading.Event) -> None:
-    assert event.wait(30)

@@ -12,8 +12,9 @@ from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
 from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once
-from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
+from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.places import Place
+from tests.support.waiting import until
 from tests.support.writes import SCHEMA, manifest_for, rows_of
 
 pytestmark = pytest.mark.spark
@@ -69,7 +70,7 @@ def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_skips_what_is_s
     write_orc(tmp_path / "in")
     command = gated_write(place, tmp_path)
     runner = command.start()
-    wait_until(lambda: command.seals(1) >= 2, "two seals")
+    until(lambda: command.seals(1) >= 2, "two seals")
 
     kill(driver_of(runner))
     (tmp_path / "gate").touch()

@@ -19,10 +19,11 @@ from tests.end_to_end.keyed_writes import TEXTS, session
 from tests.end_to_end.streamed_writes import StreamedWrite
 from tests.support import streams
 from tests.support.checks import assert_exactly_once
-from tests.support.command_line import CommandLine, driver_of, kill, wait_until
+from tests.support.command_line import CommandLine, driver_of, kill
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import Killed
 from tests.support.places import Place
+from tests.support.waiting import until
 
 __all__ = ["session"]
 pytestmark = pytest.mark.spark
@@ -154,11 +155,11 @@ def test_an_endless_stream_goes_on_over_kills_of_its_driver_and_its_runner(
     command = CommandLine(tmp_path / "cli", lance_place, write.manifest)
 
     runner = command.start()
-    wait_until(lambda: len(lance_place.keys()) >= 3, "three commits")
+    until(lambda: len(lance_place.keys()) >= 3, "three commits")
     first = driver_of(runner)
     kill(first)
     so_far = len(lance_place.keys())
-    wait_until(lambda: len(lance_place.keys()) >= so_far + 3, "three more by another driver")
+    until(lambda: len(lance_place.keys()) >= so_far + 3, "three more by another driver")
     second = driver_of(runner)
     assert second.pid != first.pid
     runner.kill()

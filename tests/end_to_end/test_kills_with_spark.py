@@ -21,11 +21,12 @@ from checkpoint_spark.rows_by_position import ranges_of
 from devtools.kafka_broker import KafkaBroker
 from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once
-from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
+from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.kafka import Topic
 from tests.support.places import LancePlace, Place, on_disk
 from tests.support.source_places import source_beside
 from tests.support.vectors import make_dataset
+from tests.support.waiting import until
 from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -61,7 +62,7 @@ class Gated:
         self.gate.touch()
 
     def wait_for_seals(self) -> None:
-        wait_until(lambda: self.command.seals(1) >= 2, "two seals")
+        until(lambda: self.command.seals(1) >= 2, "two seals")
 
 
 def gated_write(place: Place, folder: Path, source: dict[str, Any] | None = None, before: Sequence[str] = ()) -> Gated:
@@ -231,7 +232,7 @@ def test_a_runner_killed_after_some_seals_is_resumed_by_the_next_run(lance_place
 
     kill(runner)
     runner.wait(30)
-    wait_until(lambda: not psutil.pid_exists(driver.pid), "the driver to end with its runner", 30)
+    until(lambda: not psutil.pid_exists(driver.pid), "the driver to end with its runner", 30)
     write.open_gate()
     code, output = command.run()
 
@@ -255,7 +256,7 @@ def test_an_interrupted_run_ends_with_130_says_how_to_resume_and_leaves_no_proce
     assert code == 130, output
     assert "resumes it" in output
     assert "Traceback" not in output
-    wait_until(lambda: not any(process.is_running() for process in below), "all processes to end", 30)
+    until(lambda: not any(process.is_running() for process in below), "all processes to end", 30)
 
 
 def test_a_second_runner_attaches_and_takes_over_when_the_first_is_gone(lance_place: Place, tmp_path: Path) -> None:
@@ -264,7 +265,7 @@ def test_a_second_runner_attaches_and_takes_over_when_the_first_is_gone(lance_pl
     first = command.start()
     write.wait_for_seals()
     second = command.start()
-    wait_until(lambda: "another run of this write is at work" in second.output(), "the second to attach")
+    until(lambda: "another run of this write is at work" in second.output(), "the second to attach")
     assert first.poll() is None
 
     kill(first)
@@ -286,12 +287,12 @@ def test_a_stopped_runner_is_named_and_passed_over_and_attaches_when_it_wakes(la
         write.wait_for_seals()
         os.kill(first.pid, signal.SIGSTOP)
         second = command.start()
-        wait_until(lambda: f"(process {first.pid} on " in second.output() and "is stopped" in second.output(), "its name", 30)
-        wait_until(
+        until(lambda: f"(process {first.pid} on " in second.output() and "is stopped" in second.output(), "its name", 30)
+        until(
             lambda: (ledger := command.ledger()) is not None and ledger.attempts.list_attempts() == [1, 2], "the next attempt", 60
         )
         os.kill(first.pid, signal.SIGCONT)
-        wait_until(lambda: "another run of this write is at work" in first.output(), "the first to attach", 60)
+        until(lambda: "another run of this write is at work" in first.output(), "the first to attach", 60)
         write.open_gate()
         codes = [wait_for_end(runner) for runner in (second, first)]
     finally:
@@ -351,11 +352,11 @@ def test_what_the_driver_is_at_is_told_long_before_the_first_seal_and_nothing_of
     command.file.write_text(yaml.safe_dump(manifest))
     runner = command.start()
     try:
-        wait_until(lambda: "starting Spark" in phases_told(command), "the phase", 60)
-        wait_until(lambda: "tasks running: " in phases_told(command) and " not sealed yet" in phases_told(command), "rows", 90)
+        until(lambda: "starting Spark" in phases_told(command), "the phase", 60)
+        until(lambda: "tasks running: " in phases_told(command) and " not sealed yet" in phases_told(command), "rows", 90)
         assert command.seals(1) == 0
         said = command.say("status", str(command.file))
-        wait_until(lambda: "rows not sealed yet" in runner.output(), "a line of the run", 60)
+        until(lambda: "rows not sealed yet" in runner.output(), "a line of the run", 60)
     finally:
         write.open_gate()
         code, output = wait_for_end(runner)
@@ -366,7 +367,7 @@ def test_what_the_driver_is_at_is_told_long_before_the_first_seal_and_nothing_of
     assert_exactly_once(disk_place, range(ROWS))
     ledger = command.ledger()
     assert ledger is not None
-    wait_until(lambda: list(ledger.store.list(ledger.at.works(1))) == [], "the tasks to take theirs away", 30)
+    until(lambda: list(ledger.store.list(ledger.at.works(1))) == [], "the tasks to take theirs away", 30)
 
 
 def phases_told(command: CommandLine) -> str:

@@ -18,8 +18,9 @@ import pytest
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from tests.support.command_line import CommandLine, kill_with_all_below, wait_until
+from tests.support.command_line import CommandLine, kill_with_all_below
 from tests.support.places import Place
+from tests.support.waiting import until
 from tests.support.writes import manifest_for
 
 pytestmark = pytest.mark.spark
@@ -136,8 +137,8 @@ def test_three_stages_on_real_text_survive_a_kill_and_an_edit_among_the_groups_o
     # Among the groups, of which some buckets are sealed, the runner is killed, and its driver with it.
     runner = command.start()
     for name in ("parse", "embed", "summarise-shuffle"):
-        wait_until(partial(is_done, command, name), f"the end of {name}")
-    wait_until(lambda: groups_sealed(command) >= 2, "seals of groups")
+        until(partial(is_done, command, name), f"the end of {name}")
+    until(lambda: groups_sealed(command) >= 2, "seals of groups")
     kill_with_all_below(psutil.Process(runner.pid))
     runner.kill()
 

@@ -28,8 +28,8 @@ from devtools.ports import free_port
 from devtools.spark_classes import spark_classes
 from devtools.spark_cluster import SparkCluster
 from tests.support.checks import assert_exactly_once
-from tests.support.command_line import wait_until
 from tests.support.places import Place
+from tests.support.waiting import until
 from tests.support.writes import SCHEMA, manifest_for, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -178,9 +178,9 @@ def test_tasks_see_their_own_gpu_before_their_code_and_seal_before_their_executo
     environment = {"PYTHONPATH": str(code), "CHECKPOINTED_WRITE_GPUS": json.dumps({"resource": "gpu", "count": 2})}
     executors: list[PodExecutor] = []
     try:
-        wait_until(lambda: _is_listening(port), "the driver", 120)
+        until(lambda: _is_listening(port), "the driver", 120)
         executors.append(first := PodExecutor(1, port, tmp_path, environment))
-        wait_until(lambda: len(calls(tmp_path)) > 20, f"rows to be done: {first.log}", 120)
+        until(lambda: len(calls(tmp_path)) > 20, f"rows to be done: {first.log}", 120)
         first.process.send_signal(signal.SIGTERM)
         assert first.process.wait(60) == 143, first.log.read_text()[-3000:]
         begun = calls(tmp_path)

@@ -21,10 +21,10 @@ from checkpoint_spark.attempt import run_attempt
 from checkpoint_spark.driver import EXIT_SUPERSEDED
 from checkpoint_spark.executor import execute_order
 from tests.support.checks import assert_exactly_once
-from tests.support.command_line import wait_until
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
+from tests.support.waiting import until
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -155,7 +155,7 @@ def test_a_runner_paused_before_its_commit_wakes_after_another_has_committed_and
     with (tmp_path / "output.txt").open("wb") as output:
         paused = subprocess.Popen([sys.executable, "-c", script], stdout=output, stderr=output)
     try:
-        wait_until(marker.exists, "the first runner to be about to commit", 60)
+        until(marker.exists, "the first runner to be about to commit", 60)
         time.sleep(0.2)
 
         other = drive(reconciler_for(manifest_for(place, source), place))
@@ -219,8 +219,8 @@ def test_a_driver_whose_attempt_was_closed_elsewhere_ends_with_its_spark(disk_pl
         driver = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **environment})
     below: list[psutil.Process] = []
     try:
-        wait_until(lambda: ledger.plans.read_plan(1) is not None, "the plan", 120)
-        wait_until(lambda: any("java" in one.name() for one in psutil.Process(driver.pid).children(recursive=True)), "Java", 60)
+        until(lambda: ledger.plans.read_plan(1) is not None, "the plan", 120)
+        until(lambda: any("java" in one.name() for one in psutil.Process(driver.pid).children(recursive=True)), "Java", 60)
         below = psutil.Process(driver.pid).children(recursive=True)
 
         Ledger(ledger.store, ledger.key).chains.close(1)

@@ -21,10 +21,11 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.records import QuarantinedRow
 from checkpoint_protocol.store import open_store
 from tests.support.checks import assert_exactly_once
-from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
+from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 from tests.support.records import position_of
+from tests.support.waiting import until
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -426,7 +427,7 @@ def test_a_driver_killed_after_a_poison_row_was_sealed_leaves_it_quarantined_onc
         chains = ledger.seals.read_seals(1, ledger.seals.list_links(1)).values() if ledger else ()
         return sum(seal.rows_quarantined for chain in chains for seal in chain)
 
-    wait_until(lambda: sealed_poison() > 0, "a sealed poison row")
+    until(lambda: sealed_poison() > 0, "a sealed poison row")
     kill(driver_of(runner))
     gate.touch()
     code, output = wait_for_end(runner)

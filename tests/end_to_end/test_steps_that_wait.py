@@ -20,9 +20,10 @@ from devtools.ports import free_port
 from tests.end_to_end.conftest import make_place
 from tests.end_to_end.test_dataframes import write_orc
 from tests.support.checks import assert_exactly_once
-from tests.support.command_line import CommandLine, driver_of, kill_with_all_below, wait_for_end, wait_until
+from tests.support.command_line import CommandLine, driver_of, kill_with_all_below, wait_for_end
 from tests.support.http_service import Service, serving
 from tests.support.places import Place
+from tests.support.waiting import until
 from tests.support.writes import SCHEMA, manifest_for, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -83,7 +84,7 @@ def test_a_driver_killed_amid_calls_is_followed_by_one_that_asks_for_nothing_tha
     with serving(Service(held_after=ROWS // 2)) as service:
         command = asking(service, place, tmp_path, way)
         runner = command.start()
-        wait_until(lambda: command.seals(1) >= 2 and service.asked.total() > ROWS // 2, "seals, and calls that wait")
+        until(lambda: command.seals(1) >= 2 and service.asked.total() > ROWS // 2, "seals, and calls that wait")
 
         # Task processes that are left would wait for the service, and go on when it answers.
         kill_with_all_below(driver_of(runner))
@@ -126,7 +127,7 @@ def test_after_a_kill_before_any_seal_hardly_a_call_is_made_again_whose_result_w
     with serving(Service(held_after=held_after)) as service:
         command = asking(service, place, tmp_path, way, most_rows=None, memo=True)
         runner = command.start()
-        wait_until(lambda: results_kept(command) == held_after, "all that was answered, which is kept")
+        until(lambda: results_kept(command) == held_after, "all that was answered, which is kept")
 
         kill_with_all_below(driver_of(runner))
         service.open()
@@ -164,7 +165,7 @@ def test_the_example_asks_a_service_that_refuses_now_and_then_about_every_airpor
             [sys.executable, str(EXAMPLES / "answer_service.py"), "--port", str(port), "--refuse", "0.1"], stdout=log
         )
     try:
-        wait_until(lambda: "serving on" in asked.read_text(), "the service", 60)
+        until(lambda: "serving on" in asked.read_text(), "the service", 60)
         code, output = command.run()
         service.terminate()
         service.wait(30)

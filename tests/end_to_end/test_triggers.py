@@ -15,8 +15,9 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import open_store
 from checkpoint_protocol.writes import last_epoch, look_up_name
 from tests.support.checks import assert_exactly_once
-from tests.support.command_line import CommandLine, wait_until
+from tests.support.command_line import CommandLine
 from tests.support.places import Place
+from tests.support.waiting import until
 from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
 
@@ -59,23 +60,23 @@ def test_a_run_that_watches_takes_new_files_epoch_by_epoch_and_goes_on_after_a_k
     line = CommandLine(tmp_path / "cli", disk_place, with_trigger(disk_place, source))
     first = line.start("--watch")
     try:
-        wait_until(lambda: is_committed(disk_place, 1), "the first epoch is committed")
+        until(lambda: is_committed(disk_place, 1), "the first epoch is committed")
         put_file(source, "a-late-file-with-an-older-name.parquet", range(200, 300))
-        wait_until(lambda: ledger_of(disk_place, 2).attempts.read_launch(1) is not None, "the second epoch begins")
+        until(lambda: ledger_of(disk_place, 2).attempts.read_launch(1) is not None, "the second epoch begins")
     finally:
         first.kill()
     put_file(source, "x.parquet", range(300, 310))
 
     second = line.start("--watch")
     try:
-        wait_until(lambda: is_committed(disk_place, 2), "the second epoch is committed")
+        until(lambda: is_committed(disk_place, 2), "the second epoch is committed")
         put_file(source, "y.parquet", range(310, 320))
-        wait_until(lambda: len(disk_place.rows()) == 320, "all rows are there")
+        until(lambda: len(disk_place.rows()) == 320, "all rows are there")
         kept = started_drivers(line)
         time.sleep(2.5)  # some looks without news
         end_driver_that_waits(second.pid)
         put_file(source, "z.parquet", range(320, 330))
-        wait_until(lambda: len(disk_place.rows()) == 330, "the rows of the last file are there")
+        until(lambda: len(disk_place.rows()) == 330, "the rows of the last file are there")
     finally:
         second.kill()
 

@@ -21,10 +21,11 @@ from checkpoint_protocol.store import open_store
 from checkpoint_protocol.writes import list_stages
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import SPARK_READER, load_duckdb_extensions
-from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end, wait_until
+from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import IcebergPlace, on_disk
+from tests.support.waiting import until
 from tests.support.writes import drive, manifest_for, reconciler_for
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -144,7 +145,7 @@ def test_a_driver_killed_in_the_merge_is_followed_by_one_that_does_the_rest_and_
         stage = merge()
         return 0 if stage is None else sum(stage.seals.list_links(attempt).values())
 
-    wait_until(lambda: seals(1) >= 1, "a seal of the merge")
+    until(lambda: seals(1) >= 1, "a seal of the merge")
     kill(driver_of(runner))
     code, output = wait_for_end(runner)
 

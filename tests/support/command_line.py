@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,9 @@ from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import open_store
 from checkpoint_protocol.writes import look_up_name
 from tests.support.places import IcebergPlace, LancePlace, Place
+from tests.support.waiting import Late, patience
 
-PATIENCE_S = 180.0
+PATIENCE_S = 60.0
 
 
 class Running:
@@ -111,18 +111,10 @@ class CommandLine:
 def wait_for_end(process: Running, patience_s: float = PATIENCE_S) -> tuple[int, str]:
     """Return exit code and output; a process that does not end is killed and fails the test."""
     try:
-        return process.wait(patience_s), process.output()
+        return process.wait(patience(patience_s)), process.output()
     except subprocess.TimeoutExpired:
         process.kill()
-        raise AssertionError(f"did not end within {patience_s} s:\n{process.output()}") from None
-
-
-def wait_until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    until = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > until:
-            raise AssertionError(f"waited {patience_s} s in vain for {what}")
-        time.sleep(0.05)
+        raise Late(f"did not end within {patience(patience_s)} s:\n{process.output()}") from None
 
 
 def driver_of(runner: Running) -> psutil.Process:

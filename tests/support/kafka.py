@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicColle
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from devtools.kafka_broker import KafkaBroker
+from tests.support.waiting import until
 
 WAIT_S = 20.0
 
@@ -40,7 +40,7 @@ class Topic:
         return Producer(dict(self.broker.client_properties(**{"linger.ms": "1"})))
 
     def make(self) -> None:
-        wait_for(self._is_made)
+        until(self._is_made)
 
     def _is_made(self) -> bool:
         """A name is free only some time after its topic was deleted."""
@@ -92,7 +92,7 @@ class Topic:
             found = self.admin.list_offsets({place: latest}, isolation_level=IsolationLevel.READ_COMMITTED)
             return bool(found[place].result(WAIT_S).offset >= end)
 
-        wait_for(is_stable)
+        until(is_stable)
 
     def topic_id(self) -> str:
         return str(self.admin.describe_topics(TopicCollection([self.name]))[self.name].result(WAIT_S).topic_id)
@@ -118,10 +118,3 @@ class Transaction:
 
     def abort(self) -> None:
         self._producer.abort_transaction(WAIT_S)
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {WAIT_S} s"
-        time.sleep(0.1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from devtools.kubernetes import binaries
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed
 from tests.support.manifests import manifest
+from tests.support.waiting import until
 from tests.unit.cluster.test_pods import conf_of, pod_of
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -562,12 +562,7 @@ def test_people_who_may_edit_a_namespace_may_edit_its_writes(server: ApiServer) 
 
 def eventually(look: Any, text: str) -> str:
     """Aggregation is a controller's work."""
-    seen = look()
-    deadline = time.monotonic() + 20
-    while text not in seen and time.monotonic() < deadline:
-        time.sleep(0.2)
-        seen = look()
-    return str(seen)
+    return until(lambda: seen if text in (seen := str(look())) else None, f"{text} in the role") or ""
 
 
 def test_authors_need_the_rights_that_the_admission_policy_asks_for(server: ApiServer, home: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
 from tests.support.fake_cluster import FakeApi
+from tests.support.waiting import until
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 SPEC = {
@@ -82,15 +83,16 @@ def real_api(api_server: ApiServer) -> KubernetesApi:
     configuration = client.Configuration()
     config.load_kube_config(str(api_server.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
     api = KubernetesApi(client.ApiClient(configuration))
-    until = time.monotonic() + 30
-    while True:
-        try:
-            api.check()
-            return api
-        except Exception:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.2)
+    until(partial(answers, api), "the kind to be served")
+    return api
+
+
+def answers(api: KubernetesApi) -> bool:
+    try:
+        api.check()
+    except Exception:
+        return False
+    return True
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -113,10 +115,7 @@ def version_of(body: Mapping[str, Any]) -> str:
 
 def listed_with(count: int, ask: Callable[[], Sequence[Mapping[str, Any]]]) -> Sequence[Mapping[str, Any]]:
     """Return a list once it has so many entries: lists are as new as the server has them at hand."""
-    until = time.monotonic() + 10
-    while len(found := ask()) < count and time.monotonic() < until:
-        time.sleep(0.1)
-    return found
+    return until(lambda: found if len(found := ask()) >= count else (), f"{count} entries")
 
 
 def test_what_is_not_there_is_none(world: World) -> None:
@@ -257,9 +256,7 @@ def test_drivers_pods_are_listed_and_no_others(world: World) -> None:
     def listed(namespace: str | None) -> list[str]:
         return [found["metadata"]["uid"] for found in world.api.list_driver_pods(namespace)]
 
-    until = time.monotonic() + 10  # as new as the server has them at hand
-    while not listed("default") and time.monotonic() < until:
-        time.sleep(0.1)
+    until(lambda: listed("default"), "a list as new as the pod")
     assert listed("default") == listed(None) == [made["metadata"]["uid"]]
     assert listed("kube-system") == []
 
@@ -329,9 +326,7 @@ def test_a_pod_that_is_only_tried_is_not_made(world: World) -> None:
 def test_what_a_quota_says_against_a_pod_is_told_in_its_words(real_api: KubernetesApi, api_server: ApiServer) -> None:
     api_server.kubectl("create", "quota", "no-pods", "--hard=pods=0", "-n", "default")
     try:
-        until = time.monotonic() + 30
-        while (refusal := real_api.try_pod("default", pod("tried"))) is None and time.monotonic() < until:
-            time.sleep(0.2)  # until the API server has read the quota
+        refusal = until(lambda: real_api.try_pod("default", pod("tried")), "the API server to read the quota")
     finally:
         api_server.kubectl("delete", "quota", "no-pods", "-n", "default")
 

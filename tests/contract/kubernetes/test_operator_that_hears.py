@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from checkpoint_protocol.manifest import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
 from devtools.ports import free_port
 from devtools.server_process import ServerProcess
+from tests.support.waiting import until
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 HOME, ONE, OTHER = "hearing-home", "hearing-one", "hearing-other"
@@ -85,13 +86,6 @@ class Operator:
 
     def _apply(self, body: dict[str, Any]) -> None:
         self.server.kubectl("apply", "-f", "-", manifest=json.dumps(body))
-
-
-def until(seen: Callable[[], object], patience_s: float = 60.0) -> None:
-    give_up = time.monotonic() + patience_s
-    while not seen():
-        assert time.monotonic() < give_up, "in vain"
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
+from tests.support.waiting import until
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 SPEC = {
@@ -179,13 +180,6 @@ def controller_of(api: KubernetesApi, cache: Cache) -> Controller:
         code_source=refuse,  # type: ignore[arg-type]
         instance="operator-0",
     )
-
-
-def until(seen: Callable[[], object], patience_s: float = 30.0) -> None:
-    give_up = time.monotonic() + patience_s
-    while not seen():
-        assert time.monotonic() < give_up, "in vain"
-        time.sleep(0.05)
 
 
 def test_a_namespace_that_is_refused_does_not_end_the_watch_of_another_and_is_watched_again(

@@ -16,6 +16,7 @@ from checkpoint_operator.cluster.workers import Workers
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.memory import MemoryBudget, reading, room_for_stored
+from tests.support.waiting import until
 
 CANARY_EVERY_S, STALE_AFTER_S = 0.05, 1.0
 
@@ -29,13 +30,6 @@ def workers(
 ) -> Workers:
     health = Health(stale_after_s=STALE_AFTER_S)
     return Workers(WorkQueue(), reconcile, check, resync, health, Metrics(), resync_s, count, CANARY_EVERY_S)
-
-
-def until(seen: Callable[[], bool], patience_s: float = 20.0) -> None:
-    give_up = time.monotonic() + patience_s
-    while not seen():
-        assert time.monotonic() < give_up, "in vain"
-        time.sleep(0.001)
 
 
 def test_a_backlog_that_takes_far_longer_than_the_canary_may_does_not_end_the_operator() -> None:

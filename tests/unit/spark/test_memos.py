@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
 from checkpoint_spark.steps.row_keys import NamedRow
 from tests.support.records import DIGEST, launch, ledger_over, plan
 from tests.support.stores import MemoryStore
+from tests.support.waiting import until
 
 _numbers = itertools.count()
 PLACE = Place("/in/a.parquet", "rows", 100, version="etag")
@@ -250,7 +250,7 @@ def test_as_many_results_as_calls_are_made_at_once_are_put_without_waiting() -> 
         for number in range(3):
             kept.keep(f"k{number}", "1")
         now[0] = 0.1
-        wait_for(lambda: len(paths(ledger)) == 1)
+        until(lambda: len(paths(ledger)) == 1)
         (document,) = [json.loads(ledger.store.get(path, 1 << 20) or b"") for path in paths(ledger)]
         assert set(document["calls"]) == {"k0", "k1", "k2"}
 
@@ -262,18 +262,11 @@ def test_a_single_result_is_put_after_a_while() -> None:
     kept.clock = lambda: now[0]
     with kept.kept():
         kept.keep("a", "1")
-        wait_for(lambda: not paths(ledger), 0.2)
+        assert not paths(ledger), "it is put after a while, and the clock stands"
         now[0] = 2.1
         with kept._changed:
             kept._changed.notify()
-        wait_for(lambda: len(paths(ledger)) == 1)
-
-
-def wait_for(condition: Any, seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.005)
+        until(lambda: len(paths(ledger)) == 1)
 
 
 def test_what_is_sealed_is_removed_and_what_the_segment_at_work_may_need_is_not() -> None:
@@ -283,7 +276,7 @@ def test_what_is_sealed_is_removed_and_what_the_segment_at_work_may_need_is_not(
         for link in range(4):
             kept.in_hand.begin(link)
             kept.keep(f"of-{link}", "1")
-            wait_for(lambda: not kept._waiting and any(f"/0/{link}-" in path for path in paths(ledger)))  # noqa: B023
+            until(lambda: not kept._waiting and any(f"/0/{link}-" in path for path in paths(ledger)))  # noqa: B023
         raise KeyError
 
     assert found_by(ledger, [(1, 0, 0)], *(f"of-{link}" for link in range(4))) == [None, None, "1", "1"]

@@ -16,7 +16,7 @@ import pytest
 
 from checkpoint_spark.pod_environment import WrongCall
 from checkpoint_spark.pod_executor import executor_command, run_executor
-from tests.support.command_line import wait_until
+from tests.support.waiting import until
 
 EXECUTOR = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.2.3:7078",
@@ -181,7 +181,7 @@ def executor(folder: Path, **environment: str) -> Iterator[Executor]:
     with subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True) as process:
         found = Executor(folder, process)
         try:
-            wait_until(lambda: found.is_up or process.poll() is not None, "Java", 30)
+            until(lambda: found.is_up or process.poll() is not None, "Java", 30)
             yield found
         finally:
             found.end_java(0)
@@ -226,7 +226,7 @@ def test_sigterm_reaches_tasks_first_and_java_when_the_last_of_them_has_sealed(t
         at_work = one.tasks / f"task-{os.getpid()}"
         at_work.touch()
         one.process.send_signal(signal.SIGTERM)
-        wait_until((one.tasks / "announced").exists, "the tasks to be told", 30)
+        until((one.tasks / "announced").exists, "the tasks to be told", 30)
         time.sleep(0.5)
         assert (one.signals(), one.process.poll()) == ([], None)
         at_work.unlink()
@@ -238,7 +238,7 @@ def test_a_second_sigterm_waits_for_no_task(tmp_path: Path) -> None:
     with executor(tmp_path) as one:
         (one.tasks / f"task-{os.getpid()}").touch()
         one.process.send_signal(signal.SIGTERM)
-        wait_until((one.tasks / "announced").exists, "the first one", 30)
+        until((one.tasks / "announced").exists, "the first one", 30)
         one.process.send_signal(signal.SIGTERM)
         assert one.process.wait(30) == 143
 

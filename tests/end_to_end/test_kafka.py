@@ -6,7 +6,6 @@ import json
 import secrets
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -434,7 +433,5 @@ def test_validate_says_what_a_run_would_read_and_what_is_wrong_with_the_source(
     refused = with_password("wrong-password")
     assert "refused us" in refused
     assert "wrong-password" not in refused
-    started = time.monotonic()
     nobody = f"{LOOPBACK}:{free_port()}"
     assert f"the Kafka cluster {nobody} does not answer" in validated(iceberg_place, tmp_path, topic, bootstrapServers=[nobody])
-    assert time.monotonic() - started < 60

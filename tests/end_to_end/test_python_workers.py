@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,10 +24,15 @@ def look(numbers):
     import time
     import numpy
     drawn = numpy.random.random()
-    # So that the other worker gets the other task.
-    time.sleep(2)
+    # Each waits until the other is there, so that each is in a worker of its own.
+    there = os.path.join(FOLDER, "there")
+    os.makedirs(there, exist_ok=True)
+    open(os.path.join(there, str(os.getpid())), "w").close()
+    while len(os.listdir(there)) < 2:
+        time.sleep(0.01)
     return [[os.getpid(), os.getppid(), loaded, archives, drawn]]
 
+FOLDER = sys.argv[1]
 conf = python_workers.conf({"spark.ui.enabled": "false"})
 context = SparkContext(conf=SparkConf().setMaster("local[2]").setAppName("x").setAll(list(conf.items())))
 print(json.dumps(context.parallelize([1, 2], 2).mapPartitions(look).collect()))
@@ -34,11 +40,11 @@ context.stop()
 """
 
 
-def test_workers_begin_with_what_tasks_import_and_each_with_its_own_random_numbers() -> None:
+def test_workers_begin_with_what_tasks_import_and_each_with_its_own_random_numbers(tmp_path: Path) -> None:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
 
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER], capture_output=True, text=True, timeout=120, check=False, env=environment
+        [sys.executable, "-c", DRIVER, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False, env=environment
     )
 
     assert done.returncode == 0, done.stderr[-3000:]

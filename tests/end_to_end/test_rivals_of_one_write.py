@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -156,7 +155,7 @@ def test_a_runner_paused_before_its_commit_wakes_after_another_has_committed_and
         paused = subprocess.Popen([sys.executable, "-c", script], stdout=output, stderr=output)
     try:
         until(marker.exists, "the first runner to be about to commit", 60)
-        time.sleep(0.2)
+        until(lambda: psutil.Process(paused.pid).status() == psutil.STATUS_STOPPED, "the first runner to be paused")
 
         other = drive(reconciler_for(manifest_for(place, source), place))
         assert isinstance(other.outcome, Finish)

@@ -6,6 +6,7 @@ import math
 import threading
 
 from checkpoint_operator.cluster.work_queue import WorkQueue
+from tests.support.waiting import until
 
 
 class Clock:
@@ -245,7 +246,8 @@ def test_a_group_that_has_as_many_in_hand_as_it_may_waits_though_workers_are_fre
     worker = threading.Thread(target=take_two, daemon=True)
     worker.start()
     work.add("b1")
-    worker.join(0.2)
+    until(lambda: taken, "the first key")
+    worker.join(0.1)  # a second one would come at once
     assert taken == ["b1"]
 
     work.done("a2")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 from devtools.kubernetes import Cluster, CommandFailed
 from devtools.kubernetes.project_images import build
 from tests.cluster.lake import CATALOG, Lake
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "checkpointed-write-operator"
@@ -106,11 +106,9 @@ class Installation:
             signal_first_process(pod, number)
 
     def stop_operator(self) -> None:
+        component = "app.kubernetes.io/component=operator"
         self.scale(0)
-        until = time.monotonic() + 90
-        while self.cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=operator")["items"]:
-            assert time.monotonic() < until, "the operator does not end"
-            time.sleep(0.5)
+        until(lambda: not self.cluster.get("pods", "-n", NAMESPACE, "-l", component)["items"], "the operator's end", every=0.5)
 
     def start_operator(self, replicas: int = 1) -> None:
         self.scale(replicas)

@@ -4,7 +4,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 from devtools.server_process import ServerFailed
+from tests.support.waiting import until
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 
@@ -158,10 +158,7 @@ def test_a_server_does_not_outlive_killed_tests(tmp_path: Path) -> None:
         server = psutil.Process(int(tests.stdout.readline()))
         tests.kill()
 
-    deadline = time.monotonic() + 20
-    while not ended(server) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert ended(server)
+    until(lambda: ended(server), "the server to end with who started it")
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:

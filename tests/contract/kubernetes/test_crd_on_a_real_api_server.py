@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed
 from tests.support.corrected_manifests import CORRECTIONS, Correction
 from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, manifest
+from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 CRDS: Final = ROOT / "crds"
@@ -371,13 +371,13 @@ def test_people_can_wait_for_a_condition(server: ApiServer, api: Api, write: dic
 def test_kubectl_explains_the_fields(server: ApiServer) -> None:
     def explain(path: str) -> str:
         # The server publishes a new kind's fields some time after it serves the kind.
-        for _ in range(60):
+        def told() -> str:
             try:
                 return server.kubectl("explain", f"cw.{path}")
-            except CommandFailed as failure:
-                last = failure
-                time.sleep(0.5)
-        raise last
+            except CommandFailed:
+                return ""
+
+        return until(told, f"the server to publish {path}")
 
     assert "Exactly one of iceberg, lance and none." in " ".join(explain("spec.sink").split())
     assert "Attempts in a row that may fail and seal nothing, beyond the first." in explain("spec.backoffLimit")

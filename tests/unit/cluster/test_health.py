@@ -16,9 +16,17 @@ from checkpoint_operator.cluster.workers import Workers
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.memory import MemoryBudget, reading, room_for_stored
-from tests.support.waiting import until
+from tests.support.waiting import patience, until, wait
 
-CANARY_EVERY_S, STALE_AFTER_S = 0.05, 1.0
+CANARY_EVERY_S, STALE_AFTER_S = 0.05, 60.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def workers(
@@ -27,34 +35,32 @@ def workers(
     resync: Callable[[], bool] = lambda: True,
     count: int = 8,
     resync_s: float = 300.0,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Workers:
-    health = Health(stale_after_s=STALE_AFTER_S)
+    """`clock` is that of the health alone: the canary comes round at all times."""
+    health = Health(clock=clock, stale_after_s=STALE_AFTER_S)
     return Workers(WorkQueue(), reconcile, check, resync, health, Metrics(), resync_s, count, CANARY_EVERY_S)
 
 
 def test_a_backlog_that_takes_far_longer_than_the_canary_may_does_not_end_the_operator() -> None:
-    left = threading.Semaphore(0)
-    count = 800
+    clock, ages, count = Clock(), list[float](), 800
+    health, all_done = Health(clock=clock, stale_after_s=STALE_AFTER_S), threading.Event()
 
     def reconcile(key: WriteName) -> None:
-        time.sleep(0.03)
-        left.release()
+        clock.now += 1.0
+        ages.append(clock.now - health.last_round_trip)
+        if len(ages) == count:
+            all_done.set()
 
-    busy = workers(reconcile)
+    queue = WorkQueue[WriteName](clock=clock)
+    busy = Workers(queue, reconcile, lambda: None, lambda: True, health, Metrics(), 1e6, count=1, canary_every_s=10.0)
     for number in range(count):
         busy.queue.add(WriteName("default", f"write-{number}"))
-    started = time.monotonic()
     busy.start()
-    done, was_alive, canary_s = 0, [], 0.0
-    while done < count:
-        done += left.acquire(timeout=0.01)
-        was_alive.append(busy.health.is_alive)
-        canary_s = max(canary_s, time.monotonic() - busy.health.last_round_trip)
-    took_s = time.monotonic() - started
-    assert busy.stop(5)
-    assert took_s > 2 * STALE_AFTER_S, "no backlog worth the name"
-    assert canary_s < STALE_AFTER_S
-    assert all(was_alive)
+    wait(all_done, "the backlog")
+    assert busy.stop(patience(10))
+
+    assert max(ages) <= 11.0, "the canary goes before the backlog"
 
 
 class PanicException(BaseException):
@@ -74,9 +80,9 @@ def test_a_worker_survives_whatever_a_look_raises(end: type[BaseException]) -> N
     busy.start()
     for number in range(3):
         busy.queue.add(WriteName("default", f"write-{number}"))
-        assert looked.acquire(timeout=20)
+        assert looked.acquire(timeout=patience(20))
 
-    assert busy.stop(20)
+    assert busy.stop(patience(20))
     assert busy.health.is_alive
 
 
@@ -97,7 +103,7 @@ def test_memory_that_an_error_left_held_is_given_back_when_the_worker_comes_back
     busy.start()
 
     until(lambda: len(left) == 3 and budget.stored.taken == 0)
-    assert busy.stop(5)
+    assert busy.stop(patience(5))
 
 
 def test_a_worker_survives_a_panic_of_the_canary_and_of_the_resync() -> None:
@@ -116,21 +122,29 @@ def test_a_worker_survives_a_panic_of_the_canary_and_of_the_resync() -> None:
 
     for happened in (checked, synced):
         for _ in range(2):
-            assert happened.acquire(timeout=20)
-    assert busy.stop(20)
+            assert happened.acquire(timeout=patience(20))
+    assert busy.stop(patience(20))
 
 
 def test_workers_that_are_all_in_long_commits_do_not_end_the_operator() -> None:
     go_on = threading.Event()
-    busy = workers(lambda key: 60.0 * go_on.wait(30), count=2)
+    taken, clock = threading.Semaphore(0), Clock()
+
+    def commit(key: WriteName) -> float:
+        taken.release()
+        return 60.0 * go_on.wait()
+
+    busy = workers(commit, count=2, clock=clock)
     busy.queue.add(WriteName("default", "a"))
     busy.queue.add(WriteName("default", "b"))
     busy.start()
-    time.sleep(2 * STALE_AFTER_S)
+    for _ in range(2):
+        assert taken.acquire(timeout=patience(20))
+    clock.now = 2 * STALE_AFTER_S
     assert busy.health.is_alive
 
     go_on.set()
-    assert busy.stop(5)
+    assert busy.stop(patience(5))
 
 
 def test_workers_of_which_none_comes_back_for_an_hour_are_dead() -> None:
@@ -158,15 +172,23 @@ def test_a_worker_that_is_free_and_does_not_take_the_canary_is_dead() -> None:
 
 
 def test_an_api_server_that_is_down_makes_it_not_ready_and_not_dead() -> None:
+    asked, clock = threading.Semaphore(0), Clock()
+
     def check() -> None:
+        asked.release()
         raise Retryable(reasons.API_UNAVAILABLE, "no answer")
 
-    idle = workers(lambda key: None, check)
+    idle = workers(lambda key: None, check, clock=clock)
     idle.start()
-    time.sleep(2 * STALE_AFTER_S)
+    clock.now = 2 * STALE_AFTER_S
+    # What is asked from now on ends after that: of the second one it is certain.
+    while asked.acquire(blocking=False):
+        pass
+    for _ in range(3):
+        assert asked.acquire(timeout=patience(20))
 
     assert (idle.health.is_alive, idle.health.is_ready) == (True, False)
-    assert idle.stop(5)
+    assert idle.stop(patience(5))
 
 
 def test_an_operator_that_was_told_once_that_its_kind_is_not_installed_is_dead() -> None:
@@ -182,7 +204,7 @@ def test_an_operator_that_was_told_once_that_its_kind_is_not_installed_is_dead()
     until(lambda: len(calls) > 2 and idle.health.api_answers)
 
     assert not idle.health.is_alive, "watches that began meanwhile found nothing to watch"
-    assert idle.stop(5)
+    assert idle.stop(patience(5))
 
 
 @pytest.mark.parametrize("defect", [ValueError("no JSON"), KeyError("metadata")])
@@ -202,15 +224,21 @@ def test_a_canary_or_a_resync_that_ends_unexpectedly_takes_no_worker_with_it(def
     until(lambda: min(calls.values()) >= 3)
 
     assert alone.health.is_alive
-    assert alone.stop(5)
+    assert alone.stop(patience(5))
 
 
 def test_a_resync_that_takes_long_does_not_hold_up_the_canary() -> None:
-    listed = threading.Event()
-    slow = workers(lambda key: None, resync=lambda: listed.wait(30), count=2, resync_s=0.01)
-    slow.start()
-    time.sleep(2 * STALE_AFTER_S)
+    listing, listed, asked = threading.Event(), threading.Event(), threading.Semaphore(0)
 
-    assert time.monotonic() - slow.health.last_round_trip < STALE_AFTER_S
+    def resync() -> bool:
+        listing.set()
+        return listed.wait()
+
+    slow = workers(lambda key: None, asked.release, resync, count=2, resync_s=0.01)
+    slow.start()
+    wait(listing, "the resync")
+    for _ in range(5):
+        assert asked.acquire(timeout=patience(20)), "the canary comes round meanwhile"
+
     listed.set()
-    assert slow.stop(5)
+    assert slow.stop(patience(10))

@@ -14,6 +14,7 @@ from benchmarks import paces, processes
 from benchmarks.pairs import OutputsDiffer, Ran, interleave, ratio_of
 from benchmarks.rendering import BEGIN, END, PLOT, markdown, render
 from benchmarks.results import Result, keep, read_results, result_of
+from tests.support.waiting import until
 
 
 def silent(text: str) -> None:
@@ -107,9 +108,7 @@ def test_processes_that_began_sessions_of_their_own_are_found_and_killed(tmp_pat
         "time.sleep(60)"
     )
     process = processes.start([sys.executable, "-c", code], f"{outer} {word}", tmp_path / "log")
-    until = time.monotonic() + 30
-    while len(processes.known_by(word)) < 3 and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: len(processes.known_by(word)) == 3, "three processes")
 
     assert processes.kill_all(outer) == 3
     process.wait(10)

@@ -25,6 +25,7 @@ from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failures import words_of
 from tests.support.batches import Rows, batches
+from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])
 _modules = itertools.count()
@@ -586,7 +587,5 @@ def test_a_call_that_was_given_up_and_hangs_has_its_process_replaced_at_a_seal_b
     assert replaced.value.reason == reasons.DRIVER_FAILED
 
     sys.release.set()  # type: ignore[attr-defined]
-    until = time.monotonic() + 30
-    while pipeline.calls_left_running and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: not pipeline.calls_left_running, "the end of the call")
     pipeline.sealed()

@@ -1,0 +1,58 @@
+"""No test depends on how fast a machine is: who waits uses tests/support/waiting.py; other clocks and sleeps have a reason.
+
+Code of steps and drivers that tests keep in strings is not looked at: it runs in other processes, and sleeps to be killed there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[3]
+_CLOCKS: Final = {"monotonic", "perf_counter", "time"}
+
+#: By file: how many calls of a sleep or of a real clock it has, and why none of them decides whether a test passes.
+ALLOWED: Final[dict[str, tuple[int, str]]] = {
+    "tests/support/waiting.py": (3, "the helper itself"),
+    "tests/cluster/test_deaths.py": (1, "kills come at different moments of the commit"),
+    "tests/cluster/test_what_people_see.py": (4, "nothing is written afterwards; a longer life may cost more changes"),
+    "tests/contract/kubernetes/test_operator_that_hears.py": (2, "nothing is heard meanwhile"),
+    "tests/contract/kubernetes/test_watching.py": (5, "nothing ends meanwhile; connections close a moment after their session"),
+    "tests/contract/test_kafka_reader.py": (2, "segments of a topic that compaction may take are so old"),
+    "tests/contract/test_service_cache.py": (1, "a build that another process may meet in the middle"),
+    "tests/controller/harness.py": (2, "patience with drivers in threads"),
+    "tests/end_to_end/test_input.py": (3, "a file system may tell times of files in hundredths of a second"),
+    "tests/end_to_end/test_spark_itself.py": (1, "the pause between two looks at memory"),
+    "tests/end_to_end/test_triggers.py": (1, "some looks find nothing meanwhile"),
+    "tests/support/fake_cluster.py": (1, "the pause between two looks of a driver that waits"),
+    "tests/support/http_service.py": (1, "how long the service takes"),
+    "tests/unit/project/test_benchmarks.py": (2, "another process writes times, which are compared with those around it"),
+    "tests/unit/protocol/test_record_bounds.py": (2, "readers stay a while, so that they meet"),
+    "tests/unit/protocol/test_source_paths.py": (1, "the first error comes while the others begin"),
+    "tests/unit/spark/test_pod.py": (1, "the signal comes in the midst of a call"),
+    "tests/unit/spark/test_pod_executor.py": (1, "nothing ends meanwhile"),
+    "tests/unit/spark/test_steps_that_wait.py": (4, "nothing is called meanwhile; calls are no faster than a limit"),
+    "tests/unit/spark/test_slots.py": (3, "gives others a turn"),
+    "tests/simulation/source.py": (1, "gives others a turn"),
+    "tests/end_to_end/test_maximum_rows.py": (1, "rows end in another order than they began"),
+}
+
+
+def calls_of(path: Path) -> int:
+    found = 0
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            module, name = node.func.value.id, node.func.attr
+            found += (module == "time" and name in {"sleep", *_CLOCKS}) or (module == "asyncio" and name == "sleep")
+    return found
+
+
+def test_sleeps_and_real_clocks_are_where_they_have_a_reason() -> None:
+    counted = Counter({path.relative_to(ROOT).as_posix(): calls_of(path) for path in (ROOT / "tests").rglob("*.py")})
+    found = {path: count for path, count in counted.items() if count}
+
+    assert found == {path: count for path, (count, _) in ALLOWED.items()}, (
+        "wait with tests/support/waiting.py, or inject a clock; what cannot: name it in ALLOWED with its reason"
+    )

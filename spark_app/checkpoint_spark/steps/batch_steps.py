@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from checkpoint_spark.steps.calls import Calls
 from checkpoint_spark.steps.failures import Raised, WrongResult
+from checkpoint_spark.steps.taking import batch_as_it_is
 from checkpoint_spark.steps.times import refuse_mixed_times
 from checkpoint_spark.steps.waiting import refuse_unawaited
 
@@ -21,7 +22,8 @@ def call_on_batch(calls: Calls, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, 
 
     def convert(result: Any) -> tuple[pa.RecordBatch, frozenset[str]]:
         refuse_unawaited(result)
-        return _of_frame(result) if is_pandas else (_of_arrow(result, batch), frozenset())
+        made, inferred = _of_frame(result) if is_pandas else (_of_arrow(result, batch), frozenset())
+        return batch_as_it_is(made, batch), inferred
 
     given = _frame_of(batch) if is_pandas else batch
     outcome = calls.together([given], convert)[0] if calls.waits else calls.directly(given, convert)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
+
+#: Extension types whose values are the same in a plain type. Others stay as they are, and `unknown_extension` tells them.
+_SAME_VALUES: Final = {
+    "arrow.bool8": pa.bool_(),
+    "arrow.json": pa.string(),
+    "arrow.uuid": pa.binary(16),
+    # Its own storage are places in other files. The reader of Lance datasets asks for the bytes.
+    "lance.blob.v2": pa.binary(),
+}
+
+
+def unknown_extension(kind: pa.DataType) -> str | None:
+    """Return the name of an extension type that a plain type has in it: nobody here knows what its values mean."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return str(kind.extension_name)
+    parts = (unknown_extension(kind.field(number).type) for number in range(kind.num_fields))
+    return next((name for name in parts if name is not None), None)
 
 
 def plain_type(given: pa.DataType) -> pa.DataType:
-    """Return the type without encodings, extensions and NOT NULL, at every depth. Values can be cast to it without loss."""
+    """Return the type without encodings, known extensions and NOT NULL, at every depth. Values can be cast to it without loss."""
     kind = pa.types
     if isinstance(given, pa.BaseExtensionType):
-        return plain_type(given.storage_type)
+        return _SAME_VALUES.get(given.extension_name, given)
     if kind.is_dictionary(given) or kind.is_run_end_encoded(given):
         return plain_type(given.value_type)
     if kind.is_large_string(given) or kind.is_string_view(given):

@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from checkpoint_formats.plain_types import unknown_extension
 from checkpoint_formats.port import Described
 from checkpoint_formats.selecting import Selection
 from checkpoint_protocol import reasons
@@ -84,6 +85,8 @@ def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
 
     NeedsChange(SourceUnreadable) if one that is asked for is in none of them, or two cannot be united.
     """
+    for source in sources:
+        refuse_extensions(source.place, source.schema, selection.columns_to_read)
     columns = UnitedColumns(cast_hint="give the column a type by source.files.types (of CSV and JSON), ")
     for source in sources:
         columns.add(source.place, source.schema)
@@ -102,6 +105,17 @@ def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
                 f"{which} {has} {name!r} ({they} {', '.join(known)}); correct source.columns{more}",
             )
     return pa.schema([schema.field(name) for name in asked])
+
+
+def refuse_extensions(place: str, schema: pa.Schema, asked: Sequence[str] | None) -> None:
+    """Refuse columns, of those that are asked for, of an extension type that nobody here knows: NeedsChange(SourceUnreadable)."""
+    for field in schema:
+        if (asked is None or field.name in asked) and (name := unknown_extension(field.type)) is not None:
+            raise NeedsChange(
+                reasons.SOURCE_UNREADABLE,
+                f"{place} has the extension type {name!r} in the column {field.name!r}, whose values would lose their meaning "
+                "here; leave the column out by source.columns, or store it as a plain type",
+            )
 
 
 def united_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from checkpoint_formats.defaults import has_default, left_out
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_spark.below_null import null_where_required, requires_values, without_null_below
 
 
 class ValueMismatch(NeedsChange):
@@ -95,9 +96,9 @@ def fit_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if not _fits(array.type, wanted):
         raise pa.ArrowInvalid(f"{array.type} is not {wanted}")
     fitted = _converted(array, wanted)
-    if (missing := _null_where_required(fitted)) is not None:
+    if (missing := null_where_required(fitted)) is not None:
         raise pa.ArrowInvalid(f"NULL in {missing}, which is required")
-    return fitted
+    return without_null_below(fitted)
 
 
 def incompatibility_of(array: pa.Array, wanted: pa.DataType, of_row: Callable[[int], str] | None = None) -> str:
@@ -182,24 +183,6 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return fitted
 
 
-def _null_where_required(array: pa.Array) -> str | None:
-    """Return what nested part holds a NULL and must not; the array itself may."""
-    kind = array.type
-    if pa.types.is_struct(kind):
-        there = array.filter(array.is_valid())
-        parts = [(field, pc.struct_field(there, field.name)) for field in kind]
-    elif _kind(kind) == "list":
-        parts = [(kind.value_field, array.flatten())]
-    else:
-        return None
-    for field, values in parts:
-        if not field.nullable and values.null_count:
-            return f"{field.name!r}"
-        if (found := _null_where_required(values)) is not None:
-            return found
-    return None
-
-
 def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:
     """Refuse output whose columns cannot go into the table. Said once, before the first batch, and again for each."""
     duplicates = [name for name in given.names if given.names.count(name) > 1]
@@ -234,7 +217,8 @@ def fit(batch: pa.RecordBatch, wanted: pa.Schema, of_row: Callable[[int], str] |
     NeedsChange(OutputSchemaWrong) names the column; ValueMismatch, which is one, where it is a value that does not fit.
     """
     if batch.schema.equals(wanted) and all(
-        field.nullable or not column.null_count for field, column in zip(wanted, batch.columns, strict=True)
+        (field.nullable or not column.null_count) and not requires_values(field.type)
+        for field, column in zip(wanted, batch.columns, strict=True)
     ):
         return batch
     check_columns(batch.schema, wanted)

@@ -9,19 +9,29 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.types import (
+    DateType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
 
 from checkpoint_protocol.records import FieldMetrics
 
@@ -31,6 +41,8 @@ MOST_COLUMNS: Final = "write.metadata.metrics.max-inferred-column-defaults"
 _MODE: Final = re.compile(r"none|counts|full|truncate\([1-9][0-9]{0,8}\)", re.IGNORECASE)
 _USUAL: Final = "truncate(16)"
 _USUAL_MOST_COLUMNS: Final = 100
+_COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
+_TIMES: Final = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 
 
 def modes_of(schema: Schema, order: SortOrder | None, properties: Mapping[str, str]) -> dict[str, str]:
@@ -84,17 +96,17 @@ def _limited(given: StructType, most: int) -> Iterator[int]:
 
 
 class FileStatistics:
-    """Reads them off the footers of data files of one schema."""
+    """Reads them off the footers of data files of one schema. A bound that cannot be told is left out, and fails no file."""
 
     def __init__(self, schema: Schema, modes: Mapping[str, str]) -> None:
         self._plan = compute_statistics_plan(schema, dict(modes))
         self._ids_by_path = parquet_path_to_id_mapping(schema)
-        kinds = TimestampNanoType | TimestamptzNanoType
-        self._nanoseconds = {
+        self._bounded = {
             field_id
             for field_id, column in self._plan.items()
-            if isinstance(column.iceberg_type, kinds) and column.mode.type in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
+            if column.mode.type in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
         }
+        self._times = {field_id for field_id in self._bounded if isinstance(self._plan[field_id].iceberg_type, _TIMES)}
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -103,23 +115,67 @@ class FileStatistics:
 
     def of(self, footer: pq.FileMetaData) -> tuple[int, tuple[FieldMetrics, ...], tuple[int, ...]]:
         """Return a file's rows, its metrics and where its row groups begin."""
-        found = data_file_statistics_from_parquet_metadata(footer, self._plan, self._ids_by_path).to_serialized_dict()
-        if self._nanoseconds:
-            # pyiceberg cuts them off to the microsecond, and an upper bound would be too low.
-            for field_id, lower, upper in self._bounds_of_nanoseconds(footer, found["upper_bounds"].keys()):
-                found["lower_bounds"][field_id], found["upper_bounds"][field_id] = (
-                    struct.pack("<q", lower),
-                    struct.pack("<q", upper),
-                )
+        known = self._bounded - self._without_bounds(footer)
+        asked = known - self._times
+        try:
+            found = self._read(footer, asked)
+        except Exception:  # whatever a statistic is: it fails no row
+            found = self._read(footer, asked - _untold(lambda columns: self._read(footer, columns), asked))
+        for field_id, lower, upper in self._bounds_of_times(footer, known & self._times):
+            found["lower_bounds"][field_id], found["upper_bounds"][field_id] = lower, upper
         return found["record_count"], _metrics(found), tuple(found["split_offsets"] or ())
 
-    def _bounds_of_nanoseconds(self, footer: pq.FileMetaData, bounded: Collection[int]) -> Iterator[tuple[int, int, int]]:
+    def _read(self, footer: pq.FileMetaData, bounded: Collection[int]) -> dict[str, Any]:
+        """Return what pyiceberg finds: of these columns with bounds, of the others without."""
+        plan = {
+            field_id: replace(column, mode=_COUNTS) if field_id in self._bounded and field_id not in bounded else column
+            for field_id, column in self._plan.items()
+        }
+        found: dict[str, Any] = data_file_statistics_from_parquet_metadata(footer, plan, self._ids_by_path).to_serialized_dict()
+        return found
+
+    def _columns(self, footer: pq.FileMetaData) -> Iterator[tuple[int, list[pq.ColumnChunkMetaData]]]:
+        """Give the columns that are to have bounds, each with its parts in the row groups."""
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        for place in range(footer.num_columns):
+        for place in range(footer.num_columns if groups else 0):
             field_id = self._ids_by_path[groups[0].column(place).path_in_schema]
-            if field_id in self._nanoseconds and field_id in bounded:
-                found = [each for group in groups if (each := group.column(place).statistics) is not None and each.has_min_max]
-                yield field_id, min(each.min_raw for each in found), max(each.max_raw for each in found)
+            if field_id in self._bounded:
+                yield field_id, [group.column(place) for group in groups]
+
+    def _without_bounds(self, footer: pq.FileMetaData) -> set[int]:
+        """Return the columns of which a row group has values and does not say which: Arrow leaves out texts of 4 KiB and more."""
+        return {field_id for field_id, parts in self._columns(footer) if not all(map(self._says_all, parts))}
+
+    def _says_all(self, part: pq.ColumnChunkMetaData) -> bool:
+        says = part.statistics
+        if says is None:
+            return bool(part.num_values == 0)
+        # A NaN is in no bound.
+        return bool(says.has_min_max or says.num_values == 0 or says.physical_type in ("FLOAT", "DOUBLE"))
+
+    def _bounds_of_times(self, footer: pq.FileMetaData, bounded: Collection[int]) -> Iterator[tuple[int, bytes, bytes]]:
+        """Give bounds as Parquet has them, which is as Iceberg has them. Python has no year 10000, no 24:00, no nanoseconds."""
+        for field_id, parts in self._columns(footer):
+            found = [part.statistics for part in parts if part.statistics is not None and part.statistics.has_min_max]
+            if field_id in bounded and found:
+                form = "<i" if isinstance(self._plan[field_id].iceberg_type, DateType) else "<q"
+                lower, upper = min(each.min_raw for each in found), max(each.max_raw for each in found)
+                yield field_id, struct.pack(form, lower), struct.pack(form, upper)
+
+
+def _untold(read: Callable[[Collection[int]], object], columns: Collection[int]) -> set[int]:
+    """Return the columns whose bounds cannot be told: a text that is no UTF-8, for one. Found by halving, since they are few."""
+    if not columns:
+        return set()
+    try:
+        read(columns)
+    except Exception:
+        if len(columns) == 1:
+            return set(columns)
+        ordered = sorted(columns)
+        middle = len(ordered) // 2
+        return _untold(read, ordered[:middle]) | _untold(read, ordered[middle:])
+    return set()
 
 
 def _metrics(statistics: dict[str, Any]) -> tuple[FieldMetrics, ...]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import ResolveError
-from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
@@ -25,6 +25,7 @@ from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import reading
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.iceberg.projection import projected
 from checkpoint_formats.parquet_rows import nearest_start, open_parquet, row_batches, row_group_starts
 from checkpoint_formats.plain_types import as_plain
 from checkpoint_formats.port import Chunk, in_chunks
@@ -114,8 +115,8 @@ class IcebergReader:
                 return rows is None or rows.may_take(group, projection.judged)
 
             for batch, start, stop in row_batches(parquet, piece.start, end, projection.columns, may_take):
-                projected = None if batch is None else self._project(batch, projection, schema)
-                for chunk in in_chunks(projected, start, stop, schema, sizing):
+                rows_there = None if batch is None else self._project(batch, projection, schema)
+                for chunk in in_chunks(rows_there, start, stop, schema, sizing):
                     yield _without(chunk, deleted)
 
     # --- columns --------------------------------------------------------------------------------------------------------------
@@ -144,17 +145,9 @@ class IcebergReader:
     def _project(self, batch: pa.RecordBatch, projection: _Projection, schema: pa.Schema) -> pa.RecordBatch:
         wanted = Schema(*(field for field in self._schema.fields if field.name in schema.names))
         try:
-            projected = _to_requested_schema(
-                wanted,
-                projection.file_schema,
-                batch,
-                downcast_ns_timestamp_to_us=True,
-                projected_missing_fields=projection.constants,
-                allow_timestamp_tz_mismatch=True,
-            )
+            return as_plain(projected(batch, wanted, projection.file_schema, projection.constants), schema)
         except ResolveError as error:
             raise ValueError(str(error)) from error
-        return as_plain(projected, schema)
 
     # --- deletes --------------------------------------------------------------------------------------------------------------
 

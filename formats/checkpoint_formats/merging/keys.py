@@ -100,7 +100,7 @@ def make_keys(wanted: Wanted, schema: pa.Schema, staged: Iterator[Placed], put: 
         if wanted.on_duplicate == "Fail" and wanted.when_matched != "Delete":
             _refuse_repeated(database, by_keys, wanted.keys)
         rows, parts, lower, upper = _put_all(database.execute(_selected(wanted, by_keys)), put)
-        bounds = pa.record_batch({"lower": pa.array(lower, kinds[0]), "upper": pa.array(upper, kinds[0])})
+        bounds = pa.record_batch({"lower": _joined(lower, kinds[0]), "upper": _joined(upper, kinds[0])})
         where = _where(database, wanted.keys, schema)
     return Keys(rows, tuple(parts), _encoded(bounds), where, count - rows)
 
@@ -142,7 +142,7 @@ def _selected(wanted: Wanted, by_keys: str) -> str:
     return f"SELECT {by_keys}, file, pos FROM staged ORDER BY {by_keys}"
 
 
-def _put_all(found: Any, put: PutPart) -> tuple[int, list[MergeKeysPart], list[Any], list[Any]]:
+def _put_all(found: Any, put: PutPart) -> tuple[int, list[MergeKeysPart], list[pa.ChunkedArray], list[pa.ChunkedArray]]:
     rows, parts, lower, upper = 0, [], [], []
     held: list[pa.RecordBatch] = []
 
@@ -152,8 +152,9 @@ def _put_all(found: Any, put: PutPart) -> tuple[int, list[MergeKeysPart], list[A
         pq.write_table(table, buffer, compression="zstd", use_dictionary=["file"], write_statistics=False)
         parts.append(put(table.num_rows, buffer.getvalue()))
         first = table.column(column_of(0))
-        lower.append(first[0])
-        upper.append(first[-1])
+        # Not as Python values: Python has no year 10000.
+        lower.append(first.slice(0, 1))
+        upper.append(first.slice(len(first) - 1))
         held.clear()
 
     for batch in found.to_arrow_reader(_BATCH_ROWS):
@@ -165,7 +166,12 @@ def _put_all(found: Any, put: PutPart) -> tuple[int, list[MergeKeysPart], list[A
             flush()
     if held:
         flush()
-    return rows, parts, [each.as_py() for each in lower], [each.as_py() for each in upper]
+    return rows, parts, lower, upper
+
+
+def _joined(values: list[pa.ChunkedArray], kind: pa.DataType) -> pa.Array:
+    chunks = [chunk for each in values for chunk in each.cast(kind).chunks]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], kind)
 
 
 def _encoded(batch: pa.RecordBatch) -> str:

@@ -18,7 +18,7 @@ from checkpoint_formats.planning import Align
 from checkpoint_formats.port import FileReader
 from checkpoint_formats.readers import file_reader_for
 from checkpoint_formats.selecting import Selection
-from checkpoint_formats.uniting import UnitedColumns
+from checkpoint_formats.uniting import UnitedColumns, refuse_extensions
 from checkpoint_operator.validation.options import check_options, check_type_names
 from checkpoint_operator.validation.report import ColumnType, Findings, say_of_files
 from checkpoint_operator.validation.tables import TableSeen, examine_iceberg, examine_lance
@@ -92,7 +92,7 @@ def check_source(source: Source, settings: Settings, findings: Findings, *, sets
     known = tuple(dict.fromkeys(name for one in found for name in one.known))
     if all(one.known for one in found):
         _check_columns(source, known, findings, may_come_later=any(one.may_come_later for one in found))
-    schema = _united(source, found, findings)
+    schema = _united(source, found, findings, Selection(source.columns, condition).columns_to_read)
     if condition is not None and all(one.known for one in found):
         _check_where(source, condition, known, None if schema is None else _types_of_schema(schema), findings, found)
     chosen = known if source.columns is None else tuple(name for name in source.columns if name in known)
@@ -136,13 +136,14 @@ def _parse(source: Source, findings: Findings) -> Condition | None:
         return None
 
 
-def _united(source: Source, found: Sequence[_MemberSeen], findings: Findings) -> Any | None:
+def _united(source: Source, found: Sequence[_MemberSeen], findings: Findings, asked: Sequence[str] | None) -> Any | None:
     """Return all columns of all members, where the types of all are known."""
     if any(one.schema is None for one in found):
         return None
     columns = UnitedColumns()
     try:
         for one in found:
+            refuse_extensions(one.place, one.schema, asked)
             columns.add(one.place, one.schema)
     except CheckpointError as error:
         findings.error(_WHERE_SOURCE if source.union is None else f"{_WHERE_SOURCE}.union", error)

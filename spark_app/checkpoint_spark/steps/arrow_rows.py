@@ -12,9 +12,9 @@ from checkpoint_protocol.steps import Step
 from checkpoint_spark.new_table_types import TypesByName
 from checkpoint_spark.schema_cast import DECLARE, ValueMismatch, fit_array, said_of
 from checkpoint_spark.steps.columns import declared_by, refuse_left_out, refuse_surplus
+from checkpoint_spark.steps.inferring import holds_a_map, with_whole_times
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_steps import Row
-from checkpoint_spark.steps.times import has_nanoseconds, holds_times, in_nanoseconds, refuse_mixed_times
 
 
 def to_arrow(
@@ -48,7 +48,7 @@ def to_arrow(
     arrays, fields = [], []
     for name in names:
         wanted = schema.field(name).type if schema is not None else None
-        if is_last and wanted is None and types is not None and (kept := types.get(name)) is not None and _holds_a_map(kept):
+        if is_last and wanted is None and types is not None and (kept := types.get(name)) is not None and holds_a_map(kept):
             wanted = kept  # which cannot be inferred; the tasks are told it by the table
         values = [row.get(name) for row in rows]
         try:
@@ -85,15 +85,7 @@ def _said_of_incompatibility(values: list[Any], wanted: pa.DataType | None, give
 
 def _array(values: list[Any], wanted: pa.DataType | None) -> pa.Array:
     """Return Python values as Arrow. Told the type, pyarrow would cut 1.5 to 1 and drop unknown fields; so it finds its own."""
-    if wanted is not None and _holds_a_map(wanted):
+    if wanted is not None and holds_a_map(wanted):
         return pa.array(values, type=wanted)
-    found = pa.array(values)
-    refuse_mixed_times(values, found.type)
-    if holds_times(found.type) and any(map(has_nanoseconds, values)):
-        found = pa.array(values, type=in_nanoseconds(found.type))  # inferred, they are cut off
+    found = with_whole_times(values, pa.array(values))
     return found if wanted is None else fit_array(found, wanted)
-
-
-def _holds_a_map(kind: pa.DataType) -> bool:
-    # A map is written as a dict or as pairs, of which pyarrow would make something else.
-    return pa.types.is_map(kind) or any(_holds_a_map(kind.field(number).type) for number in range(kind.num_fields))

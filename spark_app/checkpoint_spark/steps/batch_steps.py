@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from checkpoint_spark.steps.calls import Calls
 from checkpoint_spark.steps.failures import Raised, WrongResult
-from checkpoint_spark.steps.times import refuse_mixed_times
+from checkpoint_spark.steps.frames import batch_as_frame, frame_as_batch
+from checkpoint_spark.steps.taking import batch_as_it_is
 from checkpoint_spark.steps.waiting import refuse_unawaited
 
 
@@ -21,23 +22,14 @@ def call_on_batch(calls: Calls, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, 
 
     def convert(result: Any) -> tuple[pa.RecordBatch, frozenset[str]]:
         refuse_unawaited(result)
-        return _of_frame(result) if is_pandas else (_of_arrow(result, batch), frozenset())
+        made, inferred = frame_as_batch(result, batch.schema) if is_pandas else (_of_arrow(result, batch), frozenset())
+        return batch_as_it_is(made, batch), inferred
 
-    given = _frame_of(batch) if is_pandas else batch
+    given = batch_as_frame(batch) if is_pandas else batch
     outcome = calls.together([given], convert)[0] if calls.waits else calls.directly(given, convert)
     if isinstance(outcome, Raised):
         raise outcome.error
     return outcome
-
-
-def _of_frame(frame: Any) -> tuple[pa.RecordBatch, frozenset[str]]:
-    if not hasattr(frame, "columns"):
-        raise WrongResult(f"a pandas step gives a pandas.DataFrame, not {type(frame).__name__}")
-    made = pa.RecordBatch.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    for number, name in enumerate(frame.columns):
-        if frame.dtypes.iloc[number].kind == "O":
-            refuse_mixed_times(frame.iloc[:, number], made.column(number).type, str(name))
-    return made, frozenset(str(name) for name, kind in zip(frame.columns, frame.dtypes, strict=True) if str(kind) == "object")
 
 
 def _of_arrow(result: Any, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -51,18 +43,6 @@ def _of_arrow(result: Any, batch: pa.RecordBatch) -> pa.RecordBatch:
     if not isinstance(result, pa.RecordBatch):
         raise WrongResult(f"an arrow step gives a pyarrow.RecordBatch or Table, not {type(result).__name__}")
     return result
-
-
-def _frame_of(batch: pa.RecordBatch) -> Any:
-    """Return a pandas frame. Integers beside a NULL stay integers (Int64 and the like): as floats, large ones would change."""
-    import pandas as pd
-
-    frame = batch.to_pandas()
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        if pa.types.is_integer(field.type) and column.null_count:
-            kind = getattr(pd, f"{'U' if str(field.type).startswith('u') else ''}Int{field.type.bit_width}Dtype")()
-            frame[field.name] = column.to_pandas(types_mapper={field.type: kind}.get)
-    return frame
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

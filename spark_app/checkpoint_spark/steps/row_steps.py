@@ -15,6 +15,7 @@ from checkpoint_spark.steps.failures import Raised
 from checkpoint_spark.steps.memo_values import Memory, encode, memo_key, rows_of
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_keys import NamedRow
+from checkpoint_spark.steps.taking import as_it_is
 from checkpoint_spark.steps.waiting import refuse_unawaited
 
 #: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
@@ -97,9 +98,12 @@ def _as_python(row: pa.RecordBatch) -> dict[str, Any] | Raised:
 
 
 def rows_of_result(result: Any) -> list[dict[str, Any]]:
-    """Return the rows that a row step gives for one; what it raises while it is asked for them is raised, and none are kept."""
+    """Return the rows that a row step gives for one; what it raises while it is asked for them is raised, and none are kept.
+
+    They are the rows as they are now, whatever the step does with its dicts later.
+    """
     if isinstance(result, dict):
-        return [result]
+        return [as_it_is(result)]
     if result is None:
         return []
     refuse_unawaited(result)
@@ -107,5 +111,5 @@ def rows_of_result(result: Any) -> list[dict[str, Any]]:
     for one in result:
         if not isinstance(one, dict):
             raise TypeError(f"a row step gives dicts, not {type(one).__name__}")
-        made.append(one)
+        made.append(as_it_is(one))
     return made

@@ -6,6 +6,8 @@ import inspect
 from functools import partial
 from typing import Any
 
+from checkpoint_spark.steps.taking import as_it_is
+
 
 class MustWait(Exception):
     """Raised where a result is used: it has to be awaited first."""
@@ -32,5 +34,5 @@ def refuse_unawaited(result: object) -> None:
 async def awaited(result: Any) -> Any:
     """Return what a coroutine gives, or all that an async generator does; anything else as it is."""
     if hasattr(result, "__aiter__"):
-        return [one async for one in result]
+        return [as_it_is(one) async for one in result]
     return await result if inspect.isawaitable(result) else result

@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform, TruncateTransform, VoidTransform
 from pyiceberg.types import (
+    DateType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -29,6 +30,8 @@ from pyiceberg.types import (
     StructType,
     TimestampNanoType,
     TimestampType,
+    TimestamptzType,
+    TimeType,
 )
 
 from checkpoint_formats.iceberg.metrics import modes_of
@@ -246,6 +249,82 @@ def test_bounds_of_nanoseconds_are_not_cut_off(tmp_path: Path) -> None:
     assert (decoded(metrics.lower), decoded(metrics.upper)) == (struct.pack("<q", -1), struct.pack("<q", values[0]))
     (empty,) = made.stage(iter([pa.record_batch([pa.nulls(3, pa.timestamp("ns"))], schema=made.arrow_schema)]))
     assert (metrics_of(empty)[1].lower, metrics_of(empty)[1].null_count) == (None, 3)
+
+
+_YEAR_9999 = 253_402_300_799_000_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "lower", "upper"),
+    [
+        (
+            TimestamptzType(),
+            pa.array([0, _YEAR_9999 + 18_000_000_000], pa.timestamp("us", "UTC")),
+            0,
+            _YEAR_9999 + 18_000_000_000,
+        ),
+        (TimestampType(), pa.array([-(2**63), 2**63 - 1], pa.timestamp("us")), -(2**63), 2**63 - 1),
+        (TimestampNanoType(), pa.array([-(2**63), 2**63 - 1], pa.timestamp("ns")), -(2**63), 2**63 - 1),
+        (TimeType(), pa.array([1, 86_400_000_000], pa.time64("us")), 1, 86_400_000_000),
+    ],
+)
+def test_bounds_of_times_that_python_does_not_have_are_told(
+    tmp_path: Path, kind: IcebergType, values: pa.Array, lower: int, upper: int
+) -> None:
+    made = stager(tmp_path, Schema(NestedField(1, "at", kind)))
+
+    (file,) = made.stage(iter([pa.record_batch([values], schema=made.arrow_schema)]))
+
+    metrics = metrics_of(file)[1]
+    assert (decoded(metrics.lower), decoded(metrics.upper)) == (struct.pack("<q", lower), struct.pack("<q", upper))
+
+
+def test_bounds_of_dates_that_python_does_not_have_are_told(tmp_path: Path) -> None:
+    made = stager(tmp_path, Schema(NestedField(1, "on", DateType())))
+    values = pa.array([-(2**31), 2**31 - 1], pa.date32())
+
+    (file,) = made.stage(iter([pa.record_batch([values], schema=made.arrow_schema)]))
+
+    metrics = metrics_of(file)[1]
+    assert (decoded(metrics.lower), decoded(metrics.upper)) == (struct.pack("<i", -(2**31)), struct.pack("<i", 2**31 - 1))
+
+
+def test_a_bound_that_cannot_be_told_is_left_out_and_the_other_columns_have_theirs(tmp_path: Path) -> None:
+    made = stager(tmp_path)
+    no_text = pa.array([b"\xff\xfe", None], pa.large_binary()).view(pa.large_string())
+
+    (file,) = made.stage(iter([pa.record_batch([pa.array([1, 2]), no_text], schema=made.arrow_schema)]))
+
+    number, text = metrics_of(file)[1], metrics_of(file)[2]
+    assert (text.lower, text.upper, text.value_count, text.null_count) == (None, None, 2, 1)
+    assert (decoded(number.lower), decoded(number.upper)) == (struct.pack("<q", 1), struct.pack("<q", 2))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_row_group_whose_texts_are_too_long_for_statistics_leaves_no_bounds_that_are_too_narrow(
+    tmp_path: Path, place: int
+) -> None:
+    """Bounds of the other row groups would hide its rows from a filter."""
+    made = stager(tmp_path, properties=[("write.parquet.row-group-size-bytes", "1")])
+    rows = [{"id": 1, "text": "m"}, {"id": 2, "text": "m"}]
+    rows[place]["text"] = ("a" if place else "z") * 9_000
+
+    (file,) = made.stage(iter([pa.RecordBatch.from_pylist([row], made.arrow_schema) for row in rows]))
+
+    text = metrics_of(file)[2]
+    assert (text.lower, text.upper, text.null_count) == (None, None, 0)
+
+
+def test_a_row_group_of_null_or_nan_only_does_not_take_the_bounds_of_the_others_away(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "x", DoubleType()), NestedField(2, "text", StringType()))
+    made = stager(tmp_path, schema, properties=[("write.parquet.row-group-size-bytes", "1")])
+    rows = [{"x": math.nan, "text": None}, {"x": 1.0, "text": "a"}, {"x": None, "text": "b"}]
+
+    (file,) = made.stage(iter([pa.RecordBatch.from_pylist([row], made.arrow_schema) for row in rows]))
+
+    number, text = metrics_of(file)[1], metrics_of(file)[2]
+    assert (decoded(number.lower), decoded(number.upper)) == (struct.pack("<d", 1), struct.pack("<d", 1))
+    assert (decoded(text.lower), decoded(text.upper)) == (b"a", b"b")
 
 
 WIDE = Schema(

@@ -120,6 +120,27 @@ def test_what_is_known_of_the_keys_is_written_as_a_row_filter() -> None:
     assert made([], wanted())[0].where is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.timestamp("us", "UTC"), [0, 253_402_318_799_000_000]),
+        (pa.timestamp("us"), [-62_200_000_000_000_000, 0]),
+        (pa.date32(), [0, 2_932_897]),
+    ],
+)
+def test_keys_in_years_that_python_does_not_have_are_keys(kind: pa.DataType, values: list[int]) -> None:
+    column = pa.array(values, kind)
+    batch = pa.record_batch({"id": column})
+    rows = Placed(batch, 0, pa.array(range(2), pa.int64()))
+    ledger = Ledger(MemoryStore(), KEY)
+
+    keys = make_keys(wanted(), batch.schema, iter([rows]), lambda rows, data: ledger.merges.put_part(new_token(), rows, data))
+
+    bounds = read_bounds(keys.bounds)
+    assert (keys.rows, bounds.column("lower"), bounds.column("upper")) == (2, column[:1], column[1:])
+    assert keys.where is None, "a row filter cannot name them"
+
+
 def test_what_the_rows_raise_is_raised_as_it_is() -> None:
     def failing() -> Iterator[Placed]:
         yield placed([1])

@@ -1,0 +1,83 @@
+"""What a step gave is taken as it was when it was given: a step may use its own dicts, lists, frames and buffers again.
+
+Rows wait in memory until a batch, a row group or a file is full, and the step may have changed its own objects by then.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+_TEXTS_AND_NUMBERS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def as_it_is(value: Any) -> Any:
+    """Return a value of a row as it is now. What holds values is copied; an object that is none stays the same one."""
+    kind = type(value)
+    if kind in _TEXTS_AND_NUMBERS:
+        return value
+    if kind is dict:
+        return {name: as_it_is(part) for name, part in value.items()}
+    if kind is list:
+        return [as_it_is(part) for part in value]
+    if kind is tuple:
+        return tuple(as_it_is(part) for part in value)
+    if isinstance(value, memoryview):
+        return value.tobytes()
+    if isinstance(value, np.ndarray):
+        return _array_as_it_is(value)
+    if isinstance(value, dict):
+        parts = copy.copy(value)
+        parts.update((name, as_it_is(part)) for name, part in value.items())
+        return parts
+    if isinstance(value, list):
+        items = copy.copy(value)
+        items[:] = [as_it_is(part) for part in value]
+        return items
+    return copy.copy(value) if isinstance(value, set | bytearray) else value
+
+
+def _array_as_it_is(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    made = array.copy()
+    if array.dtype == object:
+        for place, part in np.ndenumerate(array):
+            made[place] = as_it_is(part)
+    return made
+
+
+def batch_as_it_is(made: pa.RecordBatch, given: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch in memory that the step does not have. What it passed on of the batch it was given is not copied."""
+    known = {buffer.address for column in given.columns for buffer in column.buffers() if buffer is not None}
+    copied = [number for number, column in enumerate(made.columns) if not _lies_in(column, known)]
+    if not copied:
+        return made
+    columns = made.columns
+    fresh = _copy(pa.RecordBatch.from_arrays([columns[number] for number in copied], [str(number) for number in copied]))
+    for number, column in zip(copied, fresh.columns, strict=True):
+        columns[number] = column
+    return pa.RecordBatch.from_arrays(columns, schema=made.schema)
+
+
+def _lies_in(column: pa.Array, known: set[int]) -> bool:
+    # The values of a dictionary are not among its buffers.
+    return not _has_dictionary(column.type) and all(buffer is None or buffer.address in known for buffer in column.buffers())
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_dictionary(kind.storage_type)
+    return pa.types.is_dictionary(kind) or any(_has_dictionary(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Copy the rows, and not all of the memory that they are a part of."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    with pa.ipc.open_stream(sink.getvalue()) as reader:
+        made = reader.read_next_batch()
+    # A type of the user's own that is not registered comes back as what it is stored as.
+    return made if made.schema.equals(batch.schema) else batch.copy_to(pa.default_cpu_memory_manager())

@@ -270,6 +270,10 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/commit/test_rest_catalogs.py::test_a_server_whose_paths_lead_out_of_the_catalog_is_refused": (
         "that leads out of its own paths: {}; correct the server, or catalogs.{}.uri in the settings",
     ),
+    "unit/local/test_links_are_not_followed.py::"
+    "test_what_a_link_in_a_write_leads_to_stays_and_the_rest_goes_once_the_link_is_removed": (
+        "and nothing is removed behind one; remove the link, or put the folder in its place",
+    ),
     "unit/cluster/test_record_keys.py::test_a_secret_that_is_changed_all_the_time_is_told": (
         "is changed again and again by somebody else: leave it to the operator",
     ),

@@ -18,6 +18,7 @@ import obstore.exceptions as obstore_errors
 
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
+from checkpoint_protocol.disk_removal import remove_below
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.storage import StorageSettings, disk_path
@@ -134,14 +135,14 @@ def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) ->
     """Remove files of a folder; those that are not there are passed over. The caller must know whose they are.
 
     Names are taken as they are, and must be single names. Raises Retryable where the store does not answer, NeedsChange where it
-    refuses; some may be gone then.
+    refuses, or where the folder is a symbolic link; some may be gone then.
     """
     assert not any("/" in name or name in ("", ".", "..") for name in names)
     local = disk_path(folder, storage)
     try:
         if local is not None:
             for name in names:
-                (Path(local) / name).unlink(missing_ok=True)
+                remove_below(Path(local).parent, f"{Path(local).name}/{name}")
             return
         store = open_raw_store(folder, storage)
         in_threads(lambda name: _remove(store, name), names)

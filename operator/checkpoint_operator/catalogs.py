@@ -9,24 +9,21 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.rest.auth import AuthManager
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
-from requests import PreparedRequest, Response, Session
-from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
 from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
+from checkpoint_operator.rest_catalog import CONNECT_WITHIN_S, BoundedRestCatalog
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
 from checkpoint_protocol.setting_values import reveal
@@ -37,43 +34,9 @@ from checkpoint_protocol.store import disk_full
 from checkpoint_protocol.uris import BUCKET_SCHEMES, scheme_of
 
 _ANSWER_WITHIN_S: Final = 60.0
-_CONNECT_WITHIN_S: Final = 10.0
 _REFUSAL_HOLDS_S: Final = 10.0
-#: Properties whose value is the name of a Python class that pyiceberg would import.
-CLASS_PROPERTIES: Final = frozenset({"py-io-impl", "py-catalog-impl", "write.py-location-provider.impl", "auth.custom.impl"})
-
-
-class _BoundedAdapter(HTTPAdapter):
-    """Requests to the catalog end: pyiceberg sends them without a timeout. Never sends a request twice."""
-
-    def __init__(self, answer_within_s: float) -> None:
-        super().__init__(max_retries=0)
-        self._timeout_s = (min(_CONNECT_WITHIN_S, answer_within_s), answer_within_s)
-
-    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        kwargs["timeout"] = kwargs.get("timeout") or self._timeout_s
-        return super().send(request, *args, **kwargs)
-
-
-class _BoundedRestCatalog(RestCatalog):
-    """Its first requests, for a token and for the catalog's configuration, are sent while it is made, and end as well."""
-
-    def __init__(self, name: str, answer_within_s: float, **properties: str) -> None:
-        self._answer_within_s = answer_within_s
-        super().__init__(name, **properties)
-
-    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        self._bound(session)
-        return super()._create_legacy_oauth2_auth_manager(session)
-
-    def _create_session(self) -> Session:
-        session = super()._create_session()
-        self._bound(session)
-        return session
-
-    def _bound(self, session: Session) -> None:
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, _BoundedAdapter(self._answer_within_s))
+#: Properties of tables whose value is the name of a Python class that pyiceberg would import.
+CLASS_PROPERTIES: Final = frozenset({"py-io-impl", "py-catalog-impl", "write.py-location-provider.impl"})
 
 
 class _BoundedSqlCatalog(SqlCatalog):
@@ -120,7 +83,7 @@ def _bounded_uri(uri: str, answer_within_s: float) -> str:
     if url.get_backend_name() != "postgresql" or url.get_driver_name() not in ("psycopg2", "psycopg"):
         return uri
     limits = {
-        "connect_timeout": str(max(2, int(min(_CONNECT_WITHIN_S, answer_within_s)))),
+        "connect_timeout": str(max(2, int(min(CONNECT_WITHIN_S, answer_within_s)))),
         "tcp_user_timeout": str(int(answer_within_s * 1000)),
         "keepalives_idle": "30",
         "keepalives_interval": "10",
@@ -148,7 +111,6 @@ _UNKNOWN_TYPE: Final = re.compile(
     r"Unsupported field type|Could not parse .+ into an? \w+Type|Cannot deserialize bytes, type \w+"
 )
 _FIELD_PLACE: Final = re.compile(r"schemas\..+")
-_KINDS: Final[Mapping[str, Callable[..., Catalog]]] = {"rest": _BoundedRestCatalog, "sql": _BoundedSqlCatalog}
 
 
 def open_catalog(
@@ -157,7 +119,7 @@ def open_catalog(
     """Return the catalog of this name. NeedsChange if there is none, or its credentials are refused.
 
     Each request to it, those made here too, is given up after `answer_within_s` of silence (Retryable). `most_metadata_bytes`: a
-    table whose metadata file has more is refused.
+    table whose metadata file, or an answer of a REST catalog that has them, has more is refused.
     """
     entry = settings.catalog(name)
     properties = {"uri": entry.uri}
@@ -173,14 +135,12 @@ def open_catalog(
     if entry.scope is not None:
         properties["scope"] = entry.scope
     try:
-        catalog = _KINDS[entry.type](name, answer_within_s, **properties)
+        if entry.type == "rest":
+            catalog: Catalog = BoundedRestCatalog(name, answer_within_s, most_metadata_bytes, **properties)
+        else:
+            catalog = _BoundedSqlCatalog(name, answer_within_s, **properties)
     except Exception as error:
         raise translate_catalog_error(error, name, settings.place) from error
-    if classes := CLASS_PROPERTIES & catalog.properties.keys() - properties.keys():
-        raise NeedsChange(
-            reasons.TABLE_UNSUPPORTED,
-            f"the catalog {name!r} asks for code to be imported by the property {min(classes)!r}; that is refused",
-        )
     # A table's properties may name a class too; pyiceberg would import it while the table is merely loaded.
     own = _OwnFileIO(settings.in_buckets_only() if in_bucket else settings, most_metadata_bytes)
     catalog._load_file_io = own  # type: ignore[method-assign]

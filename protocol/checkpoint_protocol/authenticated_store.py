@@ -1,7 +1,7 @@
 """A checkpoint store in which a record counts only if a process of its write has put it: see `macs.py`.
 
 Signed are all records below control/ and staged/ of a write. Not what a record names with its digest (code, sealed keys),
-progress, which is advice, and data files.
+progress, which is advice, and data files. What a controller reads below control/ a controller has put: see `macs.py`.
 """
 
 from __future__ import annotations
@@ -98,6 +98,10 @@ class AuthenticatedStore:
             raise self._forged(path, f"is signed with the key {mac.key[:32]!r}, which is not known here")
         if not is_signed_with(keys.keys[mac.key], path, stored, mac.sha256):
             raise self._forged(path, "has a MAC that is not of this write's key: somebody else has put or changed it")
+        if keys.control is None or not layout.is_control(path):
+            return
+        if mac.control is None or not is_signed_with(keys.control[mac.key], path, stored, mac.control):
+            raise self._forged(path, "is signed as a driver of this write signs, and only the operator puts such records")
 
     def _forged(self, path: str, what: str) -> Corrupt:
         return Corrupt(

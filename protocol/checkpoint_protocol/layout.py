@@ -83,6 +83,11 @@ def signed_for(path: str) -> str | None:
     return f"{NAMES}/{named[0]}/{named[1]}" if named and named[0].startswith(_CLUSTER) else None
 
 
+def is_control(path: str) -> bool:
+    """Whether an object lies where only controllers put some."""
+    return path.startswith(f"{CONTROL}/")
+
+
 def launch_of_answer(path: str) -> str | None:
     """Return the path of the launch record of the driver that waits for a record; None where none does."""
     match = _ANSWER.fullmatch(path)

@@ -50,10 +50,10 @@ class MemoryBudget:
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        self.stored = _Pool(most_bytes // 4)
-        self.decoded = _Pool(most_bytes - most_bytes // 4)
+        self.stored = Pool(most_bytes // 4)
+        self.decoded = Pool(most_bytes - most_bytes // 4)
         #: Archives of code are no records, and may be on their way for long. Large ones do not hold up the others.
-        self._archives, self._large_archives = _Pool(_ARCHIVES_BYTES), _Pool(_LARGE_ARCHIVES_BYTES)
+        self._archives, self._large_archives = Pool(_ARCHIVES_BYTES), Pool(_LARGE_ARCHIVES_BYTES)
 
     @contextmanager
     def room_for_archive(self, size_bytes: int) -> Iterator[None]:
@@ -66,7 +66,7 @@ class MemoryBudget:
             pool.give_back(taken)
 
 
-class _Pool:
+class Pool:
     """A semaphore of bytes. Those who wait get theirs in the order in which they came: many small ones stop no large one."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -93,6 +93,15 @@ class _Pool:
         with self._changed:
             self._taken -= size_bytes
             self._changed.notify_all()
+
+    @contextmanager
+    def room(self, size_bytes: int) -> Iterator[None]:
+        """Wait for so much, and hold it in the body, which must wait for no other room of this pool."""
+        taken = self.take(size_bytes)
+        try:
+            yield
+        finally:
+            self.give_back(taken)
 
     @property
     def taken(self) -> int:

@@ -18,6 +18,7 @@ import obstore.exceptions as obstore_errors
 from obstore.store import LocalStore, from_url
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.disk_removal import remove_below
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.memory import MemoryBudget, room_for_stored
@@ -71,7 +72,7 @@ class ObjectStore(Protocol):
         """
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove objects. Those that are not there are passed over."""
+        """Remove objects. Those that are not there are passed over. On disk nothing is removed behind a link: NeedsChange."""
 
 
 class ObstoreStore:
@@ -139,7 +140,10 @@ class ObstoreStore:
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             try:
-                obstore.delete(self._store, path)
+                if isinstance(self._store, LocalStore) and self._store.prefix is not None:
+                    remove_below(self._store.prefix, path)
+                else:
+                    obstore.delete(self._store, path)
             except (obstore_errors.BaseError, OSError) as error:
                 if not _says_only_that_it_is_absent(error):
                     raise self._translated(error, path) from error

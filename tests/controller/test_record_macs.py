@@ -12,8 +12,9 @@ from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.macs import WriteKeys, sign
-from checkpoint_protocol.records import ClosedRecord, InputRecord, encode
+from checkpoint_protocol.records import ClaimRecord, ClosedRecord, CommitRecord, IcebergBase, InputRecord, encode
 from checkpoint_protocol.store import open_store
+from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE, authenticated
 from tests.controller.harness import KEYS_SECRET, World
 from tests.support.fake_cluster import Killed
 from tests.support.writes import SCHEMA
@@ -97,6 +98,61 @@ def test_a_list_of_seals_that_a_stranger_closes_an_attempt_with_is_not_believed(
     world.until(lambda: world.status.reason == reasons.RECORD_FORGED)
 
     assert f"control/{key}/closed/1.json" in (world.status.message or "")
+
+
+def committed(key: EpochKey) -> CommitRecord:
+    return CommitRecord(
+        token=new_token(),
+        key=str(key),
+        target="t",
+        table_identity=None,
+        commit_id=1,
+        rows_read=1_000_000,
+        rows_written=1_000_000,
+        files=1,
+        attempts=1,
+        code_digests=(),
+    )
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda ledger: ledger.commits.put_commit(committed(ledger.key)),
+        lambda ledger: ledger.commits.put_claim(
+            ClaimRecord(token=new_token(), index=0, base=IcebergBase(table_uuid="0" * 32, snapshot_id=None))
+        ),
+        lambda ledger: ledger.commits.put_deleted(),
+        lambda ledger: ledger.attempts.put_closed(
+            ClosedRecord(token=new_token(), attempt=1, plan_token=None, chain_lengths=(), complete=False)
+        ),
+    ],
+    ids=["commit record", "claim", "deletion record", "closed list"],
+)
+def test_what_only_a_controller_says_is_not_believed_of_a_driver(
+    world: World, source: Path, put: Callable[[Ledger], object]
+) -> None:
+    """A driver has the keys of its write, and may often write anywhere in the bucket."""
+    key = begin(world, source)
+    (pod,) = world.api.pods.values()
+    given = next(item["value"] for item in pod["spec"]["containers"][0]["env"] if item["name"] == RECORD_KEYS_VARIABLE)
+    theirs = authenticated(open_store(world.place.checkpoint_uri, world.place.settings), WriteKeys.model_validate_json(given))
+    before = {stored.path for stored in theirs.list("control/")}
+    put(Ledger(theirs, key))
+    (path,) = {stored.path for stored in theirs.list("control/")} - before
+
+    go_on(world)
+    world.until(lambda: world.status.reason == reasons.RECORD_FORGED)
+
+    assert f"{path} is signed as a driver of this write signs" in (world.status.message or "")
+    assert not world.is_true("Committed")
+    assert world.place.rows() == []
+
+    # The way out of the message.
+    theirs.delete([path])
+    world.api.annotate(world.key, "checkpointed.dev/retry", "1")
+    world.until_committed()
+    assert len(world.place.rows()) == 200
 
 
 @pytest.mark.parametrize(
@@ -186,6 +242,7 @@ def test_no_key_stands_in_a_status_or_an_event_or_a_stored_object(world: World, 
     told = f"{world.body()}{world.api.events}"
 
     assert b'{"mac":{"key":"' in everything
-    for key in keys.keys.values():
+    assert keys.control is not None
+    for key in (*keys.keys.values(), *keys.control.values()):
         assert key.encode() not in everything
         assert key not in told

@@ -267,6 +267,16 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "contract/test_object_store.py::test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything": (
         "the store did not answer for {}: {}; check its endpoint",
     ),
+    "unit/commit/test_rest_catalogs.py::test_a_server_that_sends_requests_on_to_another_one_is_not_followed": (
+        "if it has moved, change catalogs.{}.uri in the settings",
+    ),
+    "unit/commit/test_rest_catalogs.py::test_a_server_whose_paths_lead_out_of_the_catalog_is_refused": (
+        "that leads out of its own paths: {}; correct the server, or catalogs.{}.uri in the settings",
+    ),
+    "unit/local/test_links_are_not_followed.py::"
+    "test_what_a_link_in_a_write_leads_to_stays_and_the_rest_goes_once_the_link_is_removed": (
+        "and nothing is removed behind one; remove the link, or put the folder in its place",
+    ),
     "unit/cluster/test_record_keys.py::test_a_secret_that_is_changed_all_the_time_is_told": (
         "is changed again and again by somebody else: leave it to the operator",
     ),

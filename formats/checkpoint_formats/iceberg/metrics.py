@@ -1,5 +1,7 @@
 """What is said of a data file, for manifests: counts and bounds by field id, in the modes that the table's properties name.
 
+Bounds are shorter than a mode would have them where it says `full`, or `truncate` of very much.
+
 Sources of the rules: Iceberg's table properties (`write.metadata.metrics.*`) and its Java class MetricsConfig; the Iceberg table
 specification (appendix D on single-value serialization).
 """
@@ -17,6 +19,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -24,7 +27,10 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import (
+    BinaryType,
     DateType,
+    FixedType,
+    StringType,
     StructType,
     TimestampNanoType,
     TimestampType,
@@ -43,6 +49,11 @@ _USUAL: Final = "truncate(16)"
 _USUAL_MOST_COLUMNS: Final = 100
 _COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
 _TIMES: Final = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_USUAL_CHARACTERS: Final = 16
+#: Of text, or bytes of a binary value, in a bound, whatever the mode says: a bound of megabytes, in each of a million entries, is
+#: more than readers have memory for. A value that is cut off is still a bound.
+_MOST_CHARACTERS: Final = 1024
+_CHARACTER_BYTES: Final = 4
 
 
 def modes_of(schema: Schema, order: SortOrder | None, properties: Mapping[str, str]) -> dict[str, str]:
@@ -95,11 +106,41 @@ def _limited(given: StructType, most: int) -> Iterator[int]:
             most -= len(inner)
 
 
+def most_bound_bytes(schema: Schema, modes: Mapping[str, str]) -> dict[int, int]:
+    """Return how long the bounds of files that are staged in these modes may be, by the ids of the fields with bounds of any
+    length. Those of columns that have none by their mode may be as long as usual ones.
+    """
+    found: dict[int, int] = {}
+    for field_id, column in _plan_of(schema, modes).items():
+        characters = column.mode.length or _USUAL_CHARACTERS
+        if isinstance(column.iceberg_type, StringType):
+            found[field_id] = characters * _CHARACTER_BYTES
+        elif isinstance(column.iceberg_type, BinaryType):
+            found[field_id] = characters
+        elif isinstance(column.iceberg_type, FixedType):
+            found[field_id] = min(column.iceberg_type.root, _MOST_CHARACTERS)
+    return found
+
+
+def _plan_of(schema: Schema, modes: Mapping[str, str]) -> dict[int, StatisticsCollector]:
+    """Return what is collected of each field, with bounds that are cut off where the mode would have longer ones."""
+    plan = compute_statistics_plan(schema, dict(modes))
+    for field_id, column in plan.items():
+        kind, mode = column.iceberg_type, column.mode
+        if mode.type not in (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE):
+            continue
+        if isinstance(kind, StringType | BinaryType) and (mode.length or _MOST_CHARACTERS + 1) > _MOST_CHARACTERS:
+            plan[field_id] = replace(column, mode=MetricsMode(MetricModeTypes.TRUNCATE, _MOST_CHARACTERS))
+        elif isinstance(kind, FixedType) and kind.root > _MOST_CHARACTERS:  # which is not cut off
+            plan[field_id] = replace(column, mode=MetricsMode(MetricModeTypes.COUNTS))
+    return plan
+
+
 class FileStatistics:
     """Reads them off the footers of data files of one schema. A bound that cannot be told is left out, and fails no file."""
 
     def __init__(self, schema: Schema, modes: Mapping[str, str]) -> None:
-        self._plan = compute_statistics_plan(schema, dict(modes))
+        self._plan = _plan_of(schema, modes)
         self._ids_by_path = parquet_path_to_id_mapping(schema)
         self._bounded = {
             field_id

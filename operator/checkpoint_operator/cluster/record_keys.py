@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from checkpoint_operator.cluster.api import Conflict, KubeApi, Object
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.macs import KEY_BYTES, WriteKeys, derive
+from checkpoint_protocol.macs import KEY_BYTES, WriteKeys, derive, derive_control
 
 _log = logging.getLogger(__name__)
 _ENTRY: Final = re.compile(r"([0-9]{1,12})-([0-9a-f]{8})")
@@ -108,7 +108,10 @@ class RecordKeys:
             raise NeedsChange(reasons.CREDENTIALS_REFUSED, f"{self._where} has no key yet")
         newest = max(self._keys)
         return WriteKeys(
-            current=newest.id, keys={key.id: derive(key.key, uid) for key in self._keys}, accepts_unsigned=self.accepts_unsigned
+            current=newest.id,
+            keys={key.id: derive(key.key, uid) for key in self._keys},
+            control={key.id: derive_control(key.key, uid) for key in self._keys},
+            accepts_unsigned=self.accepts_unsigned,
         )
 
     def _read(self) -> tuple[_Key, ...]:

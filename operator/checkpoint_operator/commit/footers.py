@@ -12,8 +12,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkpoint_formats.files.parquet.thrift import fields_of, varint
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.memory import Pool
 from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.sink import Verify
 
@@ -24,6 +26,12 @@ _BATCH: Final = 200
 #: Most footers are in the first request. Those of others are no footers: a driver may have made them.
 _FIRST_BYTES: Final = 64 << 10
 _MOST_BYTES: Final = 16 << 20
+#: Larger ones are not made into objects, which may take so much memory for each byte: measured, of columns without a name.
+_MOST_READ_BYTES: Final = 1 << 20
+_MEMORY_OF_BYTE: Final = 170
+#: Memory for footers that are looked at, by all threads of a process.
+ROOM: Final = Pool(256 << 20)
+_NUM_ROWS: Final = 3
 #: The footer's length and the magic bytes are the end of a Parquet file.
 _END_BYTES: Final = 8
 _MAGIC: Final = b"PAR1"
@@ -74,18 +82,31 @@ class Footers:
                 )
 
 
-def parquet_rows(path: str, tail: Callable[[int], bytes]) -> int:
-    """Return the rows of a Parquet file by its footer. `tail` gives its last bytes. NeedsChange if it has no footer."""
+def parquet_rows(path: str, tail: Callable[[int], bytes], room: Pool = ROOM) -> int:
+    """Return the rows of a Parquet file by its footer. `tail` gives its last bytes. NeedsChange if it has no footer.
+
+    One that would take much memory is gone past, to the number of rows: whether all of it can be read is not told then.
+    """
     end = tail(_FIRST_BYTES)
     size_bytes = _END_BYTES + int.from_bytes(end[-_END_BYTES:-4], "little")
     if end[-4:] != _MAGIC or size_bytes > _MOST_BYTES:
         raise _no_footer(path, "it does not end as one")
-    if size_bytes > len(end):
-        end = tail(size_bytes)
-    try:
-        return int(pq.read_metadata(pa.BufferReader(end)).num_rows)
-    except (pa.ArrowException, OSError) as error:
-        raise _no_footer(path, str(error)) from error
+    is_read = size_bytes <= _MOST_READ_BYTES
+    with room.room(size_bytes * _MEMORY_OF_BYTE if is_read else size_bytes):
+        if size_bytes > len(end):
+            end = tail(size_bytes)
+        try:
+            return int(pq.read_metadata(pa.BufferReader(end)).num_rows) if is_read else _rows_in(end[-size_bytes:])
+        except (pa.ArrowException, OSError, ValueError, IndexError) as error:
+            raise _no_footer(path, str(error)) from error
+
+
+def _rows_in(footer: bytes) -> int:
+    # What stands before the number is the schema.
+    for number, begin, _ in fields_of(footer[:_MOST_READ_BYTES]):
+        if number == _NUM_ROWS:
+            return varint(footer, begin)[0] >> 1  # as thrift writes a number that is not negative
+    raise ValueError("it has no number of rows")
 
 
 def _no_footer(path: str, why: str) -> NeedsChange:

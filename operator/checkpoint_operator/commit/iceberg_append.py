@@ -14,7 +14,9 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation as SnapshotOperation
 from pyiceberg.table.snapshots import Summary
+from pyiceberg.table.sorting import SortOrder
 
+from checkpoint_formats.iceberg.metrics import modes_of, most_bound_bytes
 from checkpoint_operator.commit.footers import Footers
 from checkpoint_operator.commit.iceberg_change import TableVersion
 from checkpoint_operator.commit.iceberg_checks import FileChecks
@@ -106,10 +108,13 @@ class IcebergAppend:
 
 @dataclass(frozen=True, slots=True)
 class StagedFor:
-    """What the targets of an epoch's attempts say: each data location with the spec that was staged under, and the schemas."""
+    """What the targets of an epoch's attempts say: each data location with the spec that was staged under, the schemas, and how
+    long bounds may be, by schema and field id.
+    """
 
     specs: frozenset[tuple[str, int]]
     schemas: Mapping[int, Schema]
+    most_bound_bytes: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
 
 def staged_for(targets: Iterable[IcebergTarget]) -> StagedFor:
@@ -117,7 +122,18 @@ def staged_for(targets: Iterable[IcebergTarget]) -> StagedFor:
     targets = tuple(targets)
     specs = {(each.data_location, PartitionSpec.model_validate_json(each.partition_spec_json).spec_id) for each in targets}
     schemas = [Schema.model_validate_json(each.table_schema_json) for each in targets]
-    return StagedFor(frozenset(specs), {schema.schema_id: schema for schema in schemas})
+    longest: dict[int, dict[int, int]] = {}
+    for target, schema in zip(targets, schemas, strict=True):
+        # Attempts may have staged in other modes.
+        known = longest.setdefault(schema.schema_id, {})
+        for field_id, most in _most_bound_bytes(target, schema).items():
+            known[field_id] = max(most, known.get(field_id, 0))
+    return StagedFor(frozenset(specs), {schema.schema_id: schema for schema in schemas}, longest)
+
+
+def _most_bound_bytes(target: IcebergTarget, schema: Schema) -> Mapping[int, int]:
+    order = SortOrder.model_validate_json(target.sort_order_json) if target.sort_order_json is not None else None
+    return most_bound_bytes(schema, modes_of(schema, order, dict(target.write_properties)))
 
 
 def pack(
@@ -134,7 +150,7 @@ def pack(
     """
     packed = IcebergAppend(key, snapshot_id)
     specs = None if wanted is None else wanted.specs
-    checks = None if wanted is None else FileChecks(wanted.schemas)
+    checks = None if wanted is None else FileChecks(wanted.schemas, wanted.most_bound_bytes)
     own = OwnFiles(key, (location for location, _ in specs or ()))
     known_specs = metadata.specs()
     known_orders = {order.order_id for order in metadata.sort_orders}

@@ -63,6 +63,9 @@ _READ: Final[Mapping[type[PrimitiveType], str]] = {
 }
 _UUID_BYTES: Final = 16
 _MOST_DECIMAL_BYTES: Final = 16
+#: Of a bound, or a partition value, whose length nothing else says. A manifest has one of each for each file.
+_MOST_BOUND_BYTES: Final = 4 << 10
+_MOST_PARTITION_BYTES: Final = 64 << 10
 #: A record's pattern has made sure that it is base64.
 _decode: Final = binascii.a2b_base64
 
@@ -71,6 +74,7 @@ _decode: Final = binascii.a2b_base64
 #: and the lower one is not above the upper one.
 _CheckBounds = Callable[[str | None, str | None], str | None]
 _NO_VALUE: Final = "a bound of the column {!r} is no value of its type"
+_TOO_LONG: Final = "a bound of the column {!r} is longer than those that are staged"
 _OUT_OF_ORDER: Final = "the lower bound of the column {!r} is above the upper one"
 
 
@@ -85,9 +89,10 @@ class _Columns:
 
 @dataclass(slots=True)
 class FileChecks:
-    """For files that were staged for these schemas, by their ids."""
+    """For files that were staged for these schemas, by their ids. `most_bound_bytes`: of fields of them, by both ids."""
 
     schemas: Mapping[int, Schema]
+    most_bound_bytes: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     _columns: dict[tuple[int, tuple[int, ...]], _Columns | str] = field(default_factory=dict)
 
     def problem_of(self, file: IcebergFile) -> str | None:
@@ -101,6 +106,8 @@ class FileChecks:
             if not last < offset < file.size_bytes:
                 return f"the split offset {offset} is not between the one before and its size, {file.size_bytes} bytes"
             last = offset
+        if any(value is not None and _length(value) > _MOST_PARTITION_BYTES for value in file.partition):
+            return f"it has a partition value of more than {_MOST_PARTITION_BYTES:,} bytes"
         if file.schema_id not in self.schemas:
             return f"it was staged for the unknown schema {file.schema_id}"
         return self._problem_of_metrics(file) if file.metrics else None
@@ -110,7 +117,9 @@ class FileChecks:
         key = (file.schema_id, field_ids)
         columns = self._columns.get(key)
         if columns is None:
-            columns = self._columns[key] = _columns_of(self.schemas[file.schema_id], field_ids)
+            columns = self._columns[key] = _columns_of(
+                self.schemas[file.schema_id], field_ids, self.most_bound_bytes.get(file.schema_id, {})
+            )
         if isinstance(columns, str):
             return columns
         rows = file.rows
@@ -139,7 +148,7 @@ def _most(counts: tuple[int | None, ...]) -> int:
     return max(filter(None, counts), default=0)
 
 
-def _columns_of(schema: Schema, field_ids: tuple[int, ...]) -> _Columns | str:
+def _columns_of(schema: Schema, field_ids: tuple[int, ...], most_bytes: Mapping[int, int]) -> _Columns | str:
     if len(set(field_ids)) < len(field_ids):
         return "it has metrics of a column twice"
     by_id = index_by_id(schema)
@@ -149,7 +158,7 @@ def _columns_of(schema: Schema, field_ids: tuple[int, ...]) -> _Columns | str:
         known = by_id.get(field_id)
         if known is None:
             return f"it has metrics of the field id {field_id}, which schema {schema.schema_id} has not"
-        checks.append(_check_of(known.field_type))
+        checks.append(_check_of(known.field_type, most_bytes.get(field_id, _MOST_BOUND_BYTES)))
     return _Columns(
         names=tuple(by_id[field_id].name for field_id in field_ids),
         within_rows=tuple(place for place, field_id in enumerate(field_ids) if field_id not in repeated),
@@ -179,14 +188,14 @@ def _repeated(schema: Schema) -> set[int]:
     return found
 
 
-def _check_of(given: Any) -> _CheckBounds:
+def _check_of(given: Any, most_bytes: int) -> _CheckBounds:
     match given:
         case StringType():
-            return partial(_check_bytes, _is_text)  # the order of code points
+            return partial(_check_bytes, most_bytes, _is_text)  # the order of code points
         case BinaryType():
-            return partial(_check_bytes, lambda data: True)
+            return partial(_check_bytes, most_bytes, lambda data: True)
         case FixedType():
-            return partial(_check_bytes, lambda data: 0 < len(data) <= given.root)
+            return partial(_check_bytes, most_bytes, lambda data: 0 < len(data) <= given.root)
         case UUIDType():
             return _check_uuids
         case DecimalType():
@@ -229,7 +238,9 @@ def _check_decimals(lower: str | None, upper: str | None) -> str | None:
     return _OUT_OF_ORDER if numbers and numbers[0] > numbers[-1] else None
 
 
-def _check_bytes(is_value: Callable[[bytes], bool], lower: str | None, upper: str | None) -> str | None:
+def _check_bytes(most_bytes: int, is_value: Callable[[bytes], bool], lower: str | None, upper: str | None) -> str | None:
+    if (lower is not None and _length(lower) > most_bytes) or (upper is not None and _length(upper) > most_bytes):
+        return _TOO_LONG
     low = _decode(lower) if lower is not None else None
     high = _decode(upper) if upper is not None else None
     if (low is not None and not is_value(low)) or (high is not None and not is_value(high)):
@@ -240,6 +251,11 @@ def _check_bytes(is_value: Callable[[bytes], bool], lower: str | None, upper: st
 def _check_uuids(lower: str | None, upper: str | None) -> str | None:
     """Readers do not agree on their order."""
     return None if all(bound is None or len(_decode(bound)) == _UUID_BYTES for bound in (lower, upper)) else _NO_VALUE
+
+
+def _length(encoded: str) -> int:
+    """Return how many bytes these in base64 are."""
+    return len(encoded) // 4 * 3 - encoded.count("=", -2)
 
 
 def _is_text(data: bytes) -> bool:

@@ -32,7 +32,7 @@ from checkpoint_operator.commit.lance_upsert import LanceUpsert
 from checkpoint_operator.commit.lance_where import WhereRows
 from checkpoint_operator.commit.outcomes import Landed, Refused, Rejected, RequestOutcome, Unanswered
 from checkpoint_operator.commit.presence import Former, Presence
-from checkpoint_operator.commit.staged_files import find_missing
+from checkpoint_operator.commit.staged_files import Tails, find_missing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -72,7 +72,7 @@ class PylanceTable:
         self._options = lance_options(self._uri, settings)
         self._replaces_others = replaces_others
         self._history = LanceHistory(self._uri, settings)
-        self._footers = LanceFooters(self._uri, self._options)
+        self._footers = LanceFooters(self._uri, self._options, Tails(settings))
         self._tag = LanceTag(tag) if tag is not None else None
 
     @property

@@ -18,6 +18,7 @@ import obstore.exceptions as obstore_errors
 
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
+from checkpoint_protocol.disk_removal import remove_below
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.storage import StorageSettings, disk_path
@@ -104,6 +105,14 @@ def _size(store: obstore.store.ObjectStore, name: str) -> int | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class FileEnd:
+    """The last bytes of a file, and how many it has."""
+
+    data: bytes
+    size_bytes: int
+
+
 class Tails:
     """Reads the last bytes of staged files. The connection to a folder is kept: for one file it would cost more than its end."""
 
@@ -112,18 +121,22 @@ class Tails:
         self._store = lru_cache(_FOLDERS)(lambda folder: open_raw_store(folder, storage))
 
     def read(self, path: str, most_bytes: int) -> bytes:
-        """Return the last bytes of a file, or all that it has. NeedsChange if it is gone; Retryable where its store does not
-        answer.
-        """
+        """Return the last bytes of a file, or all that it has. As `end_of` else."""
+        return self.end_of(path, most_bytes).data
+
+    def end_of(self, path: str, most_bytes: int) -> FileEnd:
+        """Return the last bytes, in one request. NeedsChange if the file is gone; Retryable where its store does not answer."""
         folder, _, name = path.rpartition("/")
         local = disk_path(folder, self._storage)
         try:
             if local is None:
                 asked: obstore.GetOptions = {"range": {"suffix": most_bytes}}
-                return bytes(obstore.get(self._store(folder), name, options=asked).bytes())
+                found = obstore.get(self._store(folder), name, options=asked)
+                return FileEnd(bytes(found.bytes()), found.meta["size"])
             with (Path(local) / name).open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - most_bytes))
-                return file.read(most_bytes)
+                size_bytes = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size_bytes - most_bytes))
+                return FileEnd(file.read(most_bytes), size_bytes)
         except (obstore_errors.NotFoundError, FileNotFoundError) as error:
             raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {path} is gone") from error
         except (obstore_errors.BaseError, OSError) as error:
@@ -134,14 +147,14 @@ def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) ->
     """Remove files of a folder; those that are not there are passed over. The caller must know whose they are.
 
     Names are taken as they are, and must be single names. Raises Retryable where the store does not answer, NeedsChange where it
-    refuses; some may be gone then.
+    refuses, or where the folder is a symbolic link; some may be gone then.
     """
     assert not any("/" in name or name in ("", ".", "..") for name in names)
     local = disk_path(folder, storage)
     try:
         if local is not None:
             for name in names:
-                (Path(local) / name).unlink(missing_ok=True)
+                remove_below(Path(local).parent, f"{Path(local).name}/{name}")
             return
         store = open_raw_store(folder, storage)
         in_threads(lambda name: _remove(store, name), names)

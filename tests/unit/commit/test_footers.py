@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import struct
+from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_operator.commit.footers import Footers, parquet_rows
+from checkpoint_operator.commit.lance_footers import LanceFooters
+from checkpoint_operator.commit.staged_files import Tails
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.memory import Pool
+from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.sink import Sink, Verify
 
 
@@ -88,6 +96,110 @@ def test_what_has_no_footer_is_refused_and_little_of_it_is_read(data: bytes) -> 
     with pytest.raises(NeedsChange, match=r"s3://lake/a\.parquet is no Parquet file"):
         rows_of(data, asked)
     assert max(asked) == 64 << 10
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+def footer(columns: int = 1, rows: int = 1, program: int = 0) -> bytes:
+    """A footer as small as can be for so many columns without a name, with the name of a program of so many bytes."""
+    root, column = b"\x48\x01r\x15" + varint(2 * columns) + b"\x00", b"\x15\x00\x25\x00\x18\x00\x00"
+    schema = b"\x19\xfc" + varint(columns + 1) + root + column * columns
+    thrift = b"\x15\x02" + schema + b"\x16" + varint(2 * rows) + b"\x19\x0c\x28" + varint(program) + b"p" * program + b"\x00"
+    return thrift + len(thrift).to_bytes(4, "little") + b"PAR1"
+
+
+class Room(Pool):
+    """Remembers what was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(256 << 20)
+        self.asked: list[int] = []
+
+    def take(self, size_bytes: int) -> int:
+        self.asked.append(size_bytes)
+        return super().take(size_bytes)
+
+
+def test_a_footer_that_would_be_gigabytes_in_memory_is_not_made_into_objects() -> None:
+    assert rows_of(footer(columns=3, rows=5)) == 5, "the same, of fewer columns"
+
+    with pytest.raises(NeedsChange, match="is no Parquet file"):
+        rows_of(footer(columns=900_000))
+
+
+def test_of_a_large_footer_the_number_of_rows_is_read() -> None:
+    assert rows_of(footer(rows=1_234, program=15 << 20)) == 1_234
+    assert rows_of(footer(rows=7, program=1)) == 7
+
+
+@pytest.mark.parametrize(
+    "data", [footer(), parquet(3, columns=1_500), footer(program=2 << 20), footer(columns=900_000), b"x" * 9]
+)
+def test_footers_share_a_room_and_give_it_back(data: bytes) -> None:
+    room = Room()
+    with contextlib.suppress(NeedsChange):
+        parquet_rows("s3://lake/a.parquet", lambda most_bytes: data[-most_bytes:], room)
+
+    length = int.from_bytes(data[-8:-4], "little") + 8
+    is_footer = data.endswith(b"PAR1")
+    assert room.asked == ([length * (170 if length <= 1 << 20 else 1)] if is_footer else [])
+    assert room.taken == 0
+
+
+def lance_file(folder: Path) -> tuple[str, Path]:
+    dataset = lance.write_dataset(pa.table({"a": list(range(1_000)), "b": ["x"] * 1_000}), str(folder / "d.lance"))
+    (path,) = Path(dataset.uri, "data").iterdir()
+    return str(folder / "d.lance"), path
+
+
+def test_the_rows_of_a_file_of_lance_are_read_in_a_room(tmp_path: Path) -> None:
+    uri, path = lance_file(tmp_path)
+    room = Room()
+
+    assert LanceFooters(uri, {}, Tails(Settings()), room).count_rows(path.name) == 1_000
+
+    (asked,) = room.asked
+    assert 0 < asked <= path.stat().st_size * 170
+    assert room.taken == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (0, 0, "bytes of metadata"),  # of the columns: as long as the file
+        (8, 0, "bytes of metadata"),
+        (0, 1 << 60, "no data file of Lance"),
+        (16, 0, "bytes of metadata"),
+        (16, 1 << 60, "no data file of Lance"),
+        (24, 0, "no data file of Lance"),
+        (36, 0, "no data file of Lance"),
+        (-16, 1 << 40, "bytes of metadata"),  # the schema
+    ],
+)
+def test_a_file_of_lance_whose_metadata_are_as_large_as_it_says_is_not_opened(
+    tmp_path: Path, place: int, value: int, told: str
+) -> None:
+    uri, path = lance_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    end = len(data) - 40
+    if place < 0:
+        struct.pack_into("<Q", data, end - 8, value)
+    else:
+        struct.pack_into("<I" if place >= 24 else "<Q", data, end + place, value)
+    rows = b""
+    if place in (0, 8) and not value:
+        rows = bytes(8 << 20)
+        struct.pack_into("<Q", data, end + 16, struct.unpack_from("<Q", data, end + 16)[0] + len(rows))
+    path.write_bytes(rows + data)
+    room = Room()
+
+    with pytest.raises(NeedsChange, match=told) as refused:
+        LanceFooters(uri, {}, Tails(Settings()), room).count_rows(path.name)
+
+    assert refused.value.reason == reasons.STAGED_RESULT_REFUSED
+    assert room.asked == []
 
 
 def test_how_a_commit_is_verified_is_no_part_of_what_a_write_is() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pyiceberg.schema import Schema
@@ -137,6 +137,33 @@ def test_what_cannot_be_so_of_an_iceberg_file_is_named(given: IcebergFile, told:
     found = iceberg_problem(given)
 
     assert (found is None) if told is None else (found is not None and told in found)
+
+
+BOUNDS: Final = {3: {2: 64, 7: 16, 9: 64}}
+
+
+@pytest.mark.parametrize(
+    ("field_id", "length", "is_too_long"),
+    [(2, 64, False), (2, 65, True), (7, 16, False), (7, 17, True), (9, 64, False), (9, 22 << 20, True)],
+)
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_a_bound_is_no_longer_than_its_table_has_them(field_id: int, length: int, is_too_long: bool, side: str) -> None:
+    bound = text(b"x" * length)
+    given = file(FieldMetrics(field_id, lower=bound) if side == "lower" else FieldMetrics(field_id, upper=bound))
+
+    problem = FileChecks({3: SCHEMA}, BOUNDS).problem_of(given)
+
+    assert (problem is not None and "is longer than those that are staged" in problem) == is_too_long
+
+
+def test_a_bound_is_not_endless_where_nothing_says_how_long_it_is() -> None:
+    assert "longer" in (iceberg_problem(file(FieldMetrics(2, upper=text(b"x" * 4_097)))) or "")
+    assert iceberg_problem(file(FieldMetrics(2, upper=text(b"x" * 4_096)))) is None
+
+
+def test_a_partition_value_is_not_endless() -> None:
+    assert iceberg_problem(file(partition=(None, text(b"x" * (64 << 10))))) is None
+    assert "partition value" in (iceberg_problem(file(partition=(text(b"x" * ((64 << 10) + 1)),))) or "")
 
 
 # --- Lance ------------------------------------------------------------------------------------------------------------------

@@ -19,8 +19,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform, TruncateTransform, VoidTransform
 from pyiceberg.types import (
+    BinaryType,
     DateType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -34,10 +36,11 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from checkpoint_formats.iceberg.metrics import modes_of
+from checkpoint_formats.iceberg.metrics import modes_of, most_bound_bytes
 from checkpoint_formats.iceberg.sorting import sorted_rows, why_not_sorted
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.iceberg.write_properties import parse
+from checkpoint_operator.commit.iceberg_checks import FileChecks
 from checkpoint_protocol.records import FieldMetrics, IcebergFile, IcebergTarget
 from checkpoint_protocol.storage import StorageSettings
 from tests.support.effort import examples
@@ -236,6 +239,36 @@ def test_metrics_are_what_the_mode_of_the_column_says(
     assert text.null_count == (None if mode == "none" else 1)
     assert text.column_size
     assert decoded(number.upper) == struct.pack("<q", 3), "other columns have the usual metrics"
+
+
+@pytest.mark.parametrize("mode", ["full", "truncate(1024)", "truncate(100000)"])
+def test_bounds_of_texts_and_bytes_have_an_end_whatever_the_mode_says(tmp_path: Path, mode: str) -> None:
+    schema = Schema(
+        NestedField(1, "text", StringType()), NestedField(2, "raw", BinaryType()), NestedField(3, "f", FixedType(3_000))
+    )
+    properties = [("write.metadata.metrics.default", mode)]
+    made = stager(tmp_path, schema, properties=properties)
+    rows = [{"text": "é" * 1_500, "raw": b"b" * 3_000, "f": b"f" * 3_000}]
+
+    (file,) = made.stage(iter([pa.RecordBatch.from_pylist(rows, made.arrow_schema)]))
+
+    text, raw, fixed = (metrics_of(file)[field_id] for field_id in (1, 2, 3))
+    assert (decoded(text.lower), decoded(text.upper)) == (("é" * 1_024).encode(), ("é" * 1_023 + "ê").encode())
+    assert (decoded(raw.lower), decoded(raw.upper)) == (b"b" * 1_024, b"b" * 1_023 + b"c")
+    assert (fixed.lower, fixed.upper, fixed.value_count) == (None, None, 1)
+    most = most_bound_bytes(schema, modes_of(schema, None, dict(properties)))
+    assert FileChecks({0: schema}, {0: most}).problem_of(file) is None, "what is staged is committed"
+
+
+def test_bounds_may_be_as_long_as_the_mode_has_them() -> None:
+    schema = Schema(NestedField(1, "text", StringType()), NestedField(2, "raw", BinaryType()), NestedField(3, "n", LongType()))
+
+    def most(*properties: tuple[str, str]) -> dict[int, int]:
+        return most_bound_bytes(schema, modes_of(schema, None, dict(properties)))
+
+    assert most() == {1: 64, 2: 16}
+    assert most(("write.metadata.metrics.default", "none"), ("write.metadata.metrics.column.raw", "full")) == {1: 64, 2: 1_024}
+    assert most(("write.metadata.metrics.default", "truncate(4)")) == {1: 16, 2: 4}
 
 
 def test_bounds_of_nanoseconds_are_not_cut_off(tmp_path: Path) -> None:

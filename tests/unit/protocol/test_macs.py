@@ -12,7 +12,7 @@ from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.authenticated_store import AuthenticatedStore, KeysOfOneWrite
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.macs import WriteKeys, derive, key_id_of, sign, without_mac
+from checkpoint_protocol.macs import MOST_MAC_BYTES, WriteKeys, derive, derive_control, key_id_of, sign, without_mac
 from tests.support.effort import examples
 from tests.support.stores import MemoryStore
 
@@ -26,6 +26,10 @@ def keys(*ids: str, accepts_unsigned: bool = False) -> WriteKeys:
     return WriteKeys(
         current=ids[-1], keys={name: derive(name.encode() * 8, UID) for name in ids}, accepts_unsigned=accepts_unsigned
     )
+
+
+def of_controller(*ids: str) -> WriteKeys:
+    return keys(*ids).model_copy(update={"control": {name: derive_control(name.encode() * 8, UID) for name in ids}})
 
 
 def store(given_keys: WriteKeys, inner: MemoryStore | None = None) -> AuthenticatedStore:
@@ -133,3 +137,71 @@ def test_keys_of_writes_are_different_and_stand_in_no_text_of_them() -> None:
 
     assert derive(b"k" * 32, UID) != derive(b"k" * 32, "b" * 32) != derive(b"l" * 32, "b" * 32)
     assert given_keys.keys["1111"] not in repr(given_keys)
+
+
+CONTROL: Final = [
+    layout.write_path(UID),
+    layout.deleted_path(UID),
+    layout.index_path(UID, 1),
+    AT.launch(1),
+    AT.target(1),
+    AT.closed(1),
+    AT.claim(0),
+    AT.commit_record,
+    AT.deleted,
+    layout.EpochLayout(EpochKey(UID, 1, "s1")).commit_record,
+]
+
+
+@pytest.mark.parametrize("path", CONTROL)
+def test_what_a_controller_says_drivers_believe_and_not_the_other_way_round(path: str) -> None:
+    inner = MemoryStore()
+    controller, driver = store(of_controller("1111"), inner), store(keys("1111"), inner)
+
+    controller.put_if_absent(path, b"{}")
+    assert driver.get(path, MOST) == controller.get(path, MOST)
+    assert without_mac(inner.get(path, MOST) or b"") == b"{}"
+
+    inner.delete([path])
+    driver.put_if_absent(path, b"{}")
+    with pytest.raises(Corrupt, match="signed as a driver") as caught:
+        controller.get(path, MOST)
+    assert caught.value.reason == reasons.RECORD_FORGED
+
+
+def test_a_driver_cannot_make_the_second_mac_of_the_first_one_or_of_another_place() -> None:
+    inner, at = MemoryStore(), AT.commit_record
+    controller = store(of_controller("1111"), inner)
+    pretended = keys("1111").model_copy(update={"control": keys("1111").keys})
+    elsewhere = sign(AT.claim(0), b"{}", of_controller("1111"))
+    for forged in (sign(at, b"{}", pretended), elsewhere, elsewhere.replace(b"{}", b"[]", 1)):
+        inner.put_if_absent(at, forged)
+
+        with pytest.raises(Corrupt):
+            controller.get(at, MOST)
+        inner.delete([at])
+
+
+def test_what_a_driver_stages_a_controller_believes() -> None:
+    inner = MemoryStore()
+    store(keys("1111"), inner).put_if_absent(AT.seal(1, 2, 3), b"{}")
+
+    assert store(of_controller("1111"), inner).get(AT.seal(1, 2, 3), MOST) is not None
+
+
+def test_a_pod_is_not_given_the_keys_of_controllers() -> None:
+    given_keys = of_controller("1111")
+    assert given_keys.control is not None
+
+    for text in (given_keys.model_dump_json(), repr(given_keys), str(given_keys.model_dump())):
+        assert given_keys.control["1111"] not in text
+    assert WriteKeys.model_validate_json(given_keys.model_dump_json()).control is None
+    assert given_keys.control["1111"] != given_keys.keys["1111"]
+
+
+def test_a_line_is_no_longer_than_what_is_read_for_it() -> None:
+    longest = "k" * 64
+    only = derive(b"k", UID)
+    given_keys = WriteKeys(current=longest, keys={longest: only}, control={longest: only})
+
+    assert len(sign(AT.commit_record, b"", given_keys)) <= MOST_MAC_BYTES

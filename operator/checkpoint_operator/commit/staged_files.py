@@ -125,14 +125,14 @@ class Tails:
         return self.end_of(path, most_bytes).data
 
     def end_of(self, path: str, most_bytes: int) -> FileEnd:
-        """Return the last bytes, in one request. NeedsChange if the file is gone; Retryable where its store does not answer."""
+        """Return the last bytes, in one request, or two on Azure. NeedsChange if the file is gone; Retryable where its store does
+        not answer.
+        """
         folder, _, name = path.rpartition("/")
         local = disk_path(folder, self._storage)
         try:
             if local is None:
-                asked: obstore.GetOptions = {"range": {"suffix": most_bytes}}
-                found = obstore.get(self._store(folder), name, options=asked)
-                return FileEnd(bytes(found.bytes()), found.meta["size"])
+                return _end_in(self._store(folder), name, most_bytes)
             with (Path(local) / name).open("rb") as file:
                 size_bytes = os.fstat(file.fileno()).st_size
                 file.seek(max(0, size_bytes - most_bytes))
@@ -141,6 +141,17 @@ class Tails:
             raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {path} is gone") from error
         except (obstore_errors.BaseError, OSError) as error:
             raise translate_store_error(error, path, self._storage.place) from error
+
+
+def _end_in(store: obstore.store.ObjectStore, name: str, most_bytes: int) -> FileEnd:
+    asked: obstore.GetOptions = {"range": {"suffix": most_bytes}}
+    try:
+        found = obstore.get(store, name, options=asked)
+    except obstore_errors.NotSupportedError:  # Azure is asked for places only
+        size_bytes = obstore.head(store, name)["size"]
+        start = max(0, size_bytes - most_bytes)
+        return FileEnd(bytes(obstore.get_range(store, name, start=start, end=size_bytes)), size_bytes)
+    return FileEnd(bytes(found.bytes()), found.meta["size"])
 
 
 def remove_files(folder: str, names: Sequence[str], storage: StorageSettings) -> None:

@@ -57,7 +57,7 @@ def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: Chec
         what_a_commit_does=what_a_commit_does(spec.sink),
         checkpoint_uri=spec.checkpoint.uri,
         checkpoint_exists=checkpoint.exists,
-        write=_write_text(checkpoint),
+        write=_write_text(checkpoint, spec),
     )
 
 
@@ -83,7 +83,7 @@ def predict_keyed(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen, co
         what_a_commit_does=what_a_commit_does(spec.sink),
         checkpoint_uri=spec.checkpoint.uri,
         checkpoint_exists=checkpoint.exists,
-        write=_write_text(checkpoint, is_stream=spec.source.stream is not None),
+        write=_write_text(checkpoint, spec),
     )
 
 
@@ -119,13 +119,13 @@ def _data_files(spec: Spec, source: SourceSeen, target: TargetSeen, tasks: Bound
     return Bounds(at_least=tasks.at_least if source.rows and not has_steps else 0, at_most=None, why=why)
 
 
-def _write_text(checkpoint: CheckpointSeen, *, is_stream: bool = False) -> str:
+def _write_text(checkpoint: CheckpointSeen, spec: Spec) -> str:
     status = checkpoint.status
     if status is None:
         return "the store could not be asked"
     if status.uid is None:
         return "not begun: a run would begin it"
-    if status.phase == "Committed" and is_stream:
+    if status.phase == "Committed" and (spec.source.stream is not None or spec.trigger is not None):
         return f"committed (epoch {status.epoch}): a run would take what came since"
     if status.phase == "Committed":
         return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to take files that came since"

@@ -1226,6 +1226,17 @@ def test_what_the_store_knows_of_the_write_is_told(prepare: Callable[[StoredWrit
     assert report["prediction"]["write"].startswith(message)
 
 
+def test_a_write_with_a_trigger_would_take_what_is_new_though_an_epoch_of_it_is_committed(ground: Ground) -> None:
+    ground.spec["trigger"] = {"every": "5m"}
+    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+    write.begin()
+    write.commit()
+
+    report = ground.report()
+
+    assert report["prediction"]["write"] == "committed (epoch 1): a run would take what came since"
+
+
 def test_an_unreadable_record_of_the_write_is_a_problem_of_the_checkpoint(ground: Ground) -> None:
     write = StoredWrite(ground.folder, given=load_manifest(ground.file))
     write.begin()

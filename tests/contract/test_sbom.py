@@ -11,6 +11,8 @@ import pytest
 
 from tests.unit.project.test_dependencies import ENTRIES, HASH, normalized, pinned
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 HASHES = {normalized(entry.split("==")[0].partition("[")[0]): set(HASH.findall(entry)) for entry in ENTRIES}
 

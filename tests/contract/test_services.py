@@ -22,6 +22,8 @@ from devtools.s3_server import S3Server
 from devtools.server_process import ServerFailed
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.slow
+
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 
 

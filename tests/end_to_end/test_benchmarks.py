@@ -12,6 +12,8 @@ from benchmarks.figures import Figure, find
 from benchmarks.rendering import PLOT
 from benchmarks.results import read_results
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: One of each kind, with the harness. The others take minutes of starting Spark again and again, and `crash` installs two other
 #: systems: that they run is shown by `make bench`.

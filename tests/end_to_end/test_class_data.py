@@ -10,7 +10,7 @@ import pytest
 
 from devtools.spark_classes import spark_classes
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 DRIVER = """
 import os, sys

@@ -44,7 +44,7 @@ def put(place: Place, folder: Path, data: bytes, name: str = "code.zip") -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["iceberg-sql-disk", "lance-s3"])
+@pytest.mark.parametrize("name", [pytest.param("iceberg-sql-disk", marks=pytest.mark.slow), "lance-s3"])
 def test_a_changed_archive_is_what_the_next_attempt_runs_and_the_one_before_keeps_its_own(
     name: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

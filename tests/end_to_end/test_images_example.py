@@ -20,6 +20,8 @@ from checkpoint_protocol.manifest import parse_manifest
 from tests.support.places import Place
 from tests.support.writes import drive, reconciler_for
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -81,6 +81,7 @@ def gated_write(place: Place, folder: Path, source: dict[str, Any] | None = None
     return Gated(CommandLine(folder / "cli", place, manifest), log, gate)
 
 
+@pytest.mark.slow
 def test_records_of_kafka_that_a_killed_driver_has_sealed_are_not_read_again(
     iceberg_place: Place, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -115,6 +116,7 @@ def sealed_rows(command: CommandLine, attempt: int) -> int:
     return sum(seal.rows_read for seal in ledger.chains.counted_seals([attempt]))
 
 
+@pytest.mark.slow
 def test_columns_of_a_dataset_are_computed_once_though_the_driver_is_killed_in_the_middle(tmp_path: Path) -> None:
     place = on_disk(tmp_path / "place", "lance")
     assert isinstance(place, LancePlace)
@@ -172,6 +174,7 @@ def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_computes_only_t
     assert len(computed(log)) <= ROWS + (ROWS - sealed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "sink"), [("iceberg", "lance-disk"), ("lance", "iceberg-sql-disk")])
 def test_a_killed_reader_of_a_table_is_followed_by_one_that_reads_the_rest_of_the_same_version(
     kind: str, sink: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -200,6 +203,7 @@ def test_a_killed_reader_of_a_table_is_followed_by_one_that_reads_the_rest_of_th
     assert sealed_rows(command, 2) == ROWS - 1 - sealed
 
 
+@pytest.mark.slow
 def test_a_killed_reader_of_whole_files_is_followed_by_one_that_opens_only_the_rest(lance_place: Place, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(ROWS):
@@ -259,6 +263,7 @@ def test_an_interrupted_run_ends_with_130_says_how_to_resume_and_leaves_no_proce
     until(lambda: not any(process.is_running() for process in below), "all processes to end", 30)
 
 
+@pytest.mark.slow
 def test_a_second_runner_attaches_and_takes_over_when_the_first_is_gone(lance_place: Place, tmp_path: Path) -> None:
     write = gated_write(lance_place, tmp_path)
     command = write.command
@@ -278,6 +283,7 @@ def test_a_second_runner_attaches_and_takes_over_when_the_first_is_gone(lance_pl
     assert len(lance_place.keys()) == 1
 
 
+@pytest.mark.slow
 def test_a_stopped_runner_is_named_and_passed_over_and_attaches_when_it_wakes(lance_place: Place, tmp_path: Path) -> None:
     """Ctrl-Z: it holds the lock, its driver goes on, and nobody would close or commit."""
     write = gated_write(lance_place, tmp_path)
@@ -307,6 +313,7 @@ def test_a_stopped_runner_is_named_and_passed_over_and_attaches_when_it_wakes(la
     assert len(lance_place.keys()) == 1
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_on_its_first_try_after_a_seal_goes_on_after_it(iceberg_place: Place, tmp_path: Path) -> None:
     write = gated_write(iceberg_place, tmp_path)
     write.open_gate()

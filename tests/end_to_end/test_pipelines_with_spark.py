@@ -89,6 +89,7 @@ def _licences() -> Iterator[Path]:
 
 
 # Five drivers are started, one after the other.
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_three_stages_on_real_text_survive_a_kill_and_an_edit_among_the_groups_of_the_last(
     iceberg_place: Place, tmp_path: Path

@@ -32,7 +32,7 @@ from tests.support.places import Place
 from tests.support.waiting import until
 from tests.support.writes import SCHEMA, manifest_for, write_inputs
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 DRIVER = """
 import os, shlex, subprocess, sys

@@ -401,6 +401,7 @@ def test_an_object_of_quarantined_rows_that_is_gone_is_named(iceberg_place: Plac
 # --- the real thing -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_driver_killed_after_a_poison_row_was_sealed_leaves_it_quarantined_once(disk_place: Place, tmp_path: Path) -> None:
     """The installed command, Spark, a poison row in each file, and kill -9 of the driver."""

@@ -21,7 +21,7 @@ from tests.support.command_line import CommandLine, memory_bytes, wait_for_end
 from tests.support.places import IcebergPlace
 from tests.support.writes import SCHEMA, manifest_for, write_inputs
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 ROWS = 400
 
 STRAGGLER = """

@@ -36,7 +36,9 @@ def by_key(folder: Path, rows: int) -> dict[str, Any]:
     return {"spark": {"format": "orc", "paths": [str(path)], "keyColumns": ["id"]}}
 
 
-@pytest.mark.parametrize(("end", "how"), [("exit", "os._exit"), ("fault", "Segmentation fault")])
+@pytest.mark.parametrize(
+    ("end", "how"), [pytest.param("exit", "os._exit", marks=pytest.mark.slow), ("fault", "Segmentation fault")]
+)
 def test_a_row_that_ends_the_process_of_its_task_is_named_in_the_same_attempt(
     lance_place: Place, tmp_path: Path, end: str, how: str
 ) -> None:
@@ -51,6 +53,7 @@ def test_a_row_that_ends_the_process_of_its_task_is_named_in_the_same_attempt(
     assert "attempt 2" not in output
 
 
+@pytest.mark.slow
 def test_a_row_of_the_dataframe_way_that_ends_the_process_is_named_by_its_key(lance_place: Place, tmp_path: Path) -> None:
     code, output = write_of(lance_place, tmp_path, by_key(tmp_path, 20), {5: "exit"}).run()
 
@@ -59,7 +62,7 @@ def test_a_row_of_the_dataframe_way_that_ends_the_process_is_named_by_its_key(la
     assert "attempt 2" not in output
 
 
-@pytest.mark.parametrize("way", ["splits", "keys"])
+@pytest.mark.parametrize("way", [pytest.param("splits", marks=pytest.mark.slow), "keys"])
 def test_rows_that_end_the_process_are_quarantined_with_how_and_all_others_are_committed(
     lance_place: Place, tmp_path: Path, way: str
 ) -> None:

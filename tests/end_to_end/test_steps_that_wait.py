@@ -75,7 +75,13 @@ def seals_of(ledger: Ledger, attempt: int) -> list[Seal]:
 
 
 @pytest.mark.parametrize(
-    ("way", "name"), [("splits", "iceberg-sql-s3"), ("splits", "lance-disk"), ("keys", "iceberg-sql-disk"), ("keys", "lance-s3")]
+    ("way", "name"),
+    [
+        pytest.param("splits", "iceberg-sql-s3", marks=pytest.mark.slow),
+        ("splits", "lance-disk"),
+        ("keys", "iceberg-sql-disk"),
+        pytest.param("keys", "lance-s3", marks=pytest.mark.slow),
+    ],
 )
 def test_a_driver_killed_amid_calls_is_followed_by_one_that_asks_for_nothing_that_is_sealed(
     way: str, name: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -117,6 +123,7 @@ def results_kept(command: CommandLine) -> int:
     return sum(len(json.loads(without_mac(data))["calls"]) for data in objects if data is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "name"), [("splits", "iceberg-sql-disk"), ("keys", "lance-s3")])
 def test_after_a_kill_before_any_seal_hardly_a_call_is_made_again_whose_result_was_kept(
     way: str, name: str, request: pytest.FixtureRequest, tmp_path: Path

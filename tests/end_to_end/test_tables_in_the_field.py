@@ -196,6 +196,7 @@ def by_duckdb(place: IcebergPlace, columns: str) -> list[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_tables_in_the_field_are_read_alike_by_all_and_their_partitions_are_those_that_spark_makes(
     place: IcebergPlace, rest_catalog: RestCatalog

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from checkpoint_protocol import reasons
 from checkpoint_protocol.records import Seal
 from tests.cluster.test_deaths import delete_pod
 from tests.cluster.user import User
@@ -118,3 +119,62 @@ def last_chain(user: User) -> tuple[Seal, ...]:
     chains = ledger.seals.read_seals(1, ledger.seals.list_links(1)).values()
     (chain,) = [chain for chain in chains if len(chain) > 1]
     return chain
+
+
+@contextmanager
+def quota(user: User, **hard: int) -> Iterator[None]:
+    name = f"quota-{user.name}"
+    limits = ",".join(f"{what}={number}" for what, number in hard.items())
+    user.kubectl("create", "quota", name, f"--hard={limits}", "-n", user.namespace)
+    try:
+        yield
+    finally:
+        user.kubectl("delete", "quota", name, "-n", user.namespace)
+
+
+def test_two_writes_under_a_quota_of_two_pods_both_end_though_their_drivers_could_take_both_places(
+    users: Callable[[], User],
+) -> None:
+    both = users(), users()
+    with quota(both[0], pods=2):
+        for user in both:
+            user.make_place("iceberg")
+            user.apply(user.write(user.put_rows("a.parquet", 0, 100), executors=1))
+
+        for user in both:
+            user.wait_for("Committed", 200)
+
+    for user in both:
+        assert user.ids() == list(range(100))
+        assert "BackoffLimitExceeded" not in {event["reason"] for event in user.events()}
+
+
+def test_drivers_for_which_the_namespace_has_no_place_are_queued_and_come_in_turn(users: Callable[[], User]) -> None:
+    first, second = users(), users()
+    first.installation.upgrade(driversPerNamespace=1)
+    for user in (first, second):
+        user.make_place("iceberg")
+    first.apply(first.write_with_barrier(first.put_rows("a.parquet", 0, 100), first=50))
+    first.wait_until_sealed(25)
+    second.apply(second.write(second.put_rows("a.parquet", 0, 100)))
+    second.until(lambda: second.status().get("reason") == reasons.DRIVER_QUEUED, what="the second one to be queued")
+    assert second.driver_names() == []
+
+    first.open_barrier()
+
+    for user in (first, second):
+        user.wait_for("Committed")
+        assert user.ids() == list(range(100))
+
+
+def test_a_file_that_was_missing_is_found_once_somebody_asks_for_it(user: User) -> None:
+    place = user.make_place("iceberg")
+    source = f"{place.base_uri}/input/late.parquet"
+    user.apply(user.write(source))
+    user.until(lambda: user.status().get("reason") == reasons.SOURCE_MISSING, what="the file to be missed")
+    user.put_rows("late.parquet", 0, 50)
+
+    user.kubectl("annotate", "cw", user.name, "-n", user.namespace, "checkpointed.dev/retry=now")
+
+    user.wait_for("Committed")
+    assert user.ids() == list(range(50))

@@ -7,7 +7,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,7 +43,7 @@ class FragmentChecks:
             versions = sorted({f"{file.major_version}.{file.minor_version}" for file in fragment.files})
             return (
                 f"it has the fields {_some(field_ids)} in file format {', '.join(versions)}, and no attempt was told to write "
-                "these, each once, in that format"
+                "these, each once, in this order and in that format"
             )
         return None
 
@@ -65,10 +65,11 @@ def _version_in_files(storage_version: str) -> tuple[int, int]:
     return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (-1, -1)
 
 
-def _has_every_column(fields: Sequence[LanceField], field_ids: Iterable[int]) -> bool:
-    """Whether each column is there and none that the dataset has not: by its own field, or one above it that packs it."""
+def _has_every_column(fields: Sequence[LanceField], field_ids: Sequence[int]) -> bool:
+    """Whether each column is there, and none else, in the order of the schema: by its own field, or one above that packs it."""
     written = set(field_ids)
-    if not written <= {each.id for each in fields}:
+    # Columns of a file are those of its fields one by one: in another order they are read as those of other fields.
+    if tuple(field_ids) != tuple(each.id for each in fields if each.id in written):
         return False
     by_path = {each.path: each.id for each in fields}
     parents = {path.rpartition(".")[0] for path in by_path}

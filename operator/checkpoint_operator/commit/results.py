@@ -18,6 +18,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Cover, Pieces, Range, overlap, subtract
 from checkpoint_protocol.records import (
+    MOST_COUNTED,
     KeysCovered,
     KeySet,
     LaunchRecord,
@@ -95,6 +96,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
 
     change = pack(launch.operation, ledger.key, targets, check_names(files()))
     coverage.check()
+    _check_sums(where, rows_read, rows_written, rows_quarantined)
     return Results(
         change=change,
         targets=targets,
@@ -116,6 +118,15 @@ def _check_rows(seal: Seal, where: str) -> None:
         raise Corrupt(
             reasons.STAGED_RESULT_REFUSED,
             f"{where}: {_title(seal)} says that it wrote {seal.rows_written} rows, and its files have {rows}",
+        )
+
+
+def _check_sums(where: str, *rows: int) -> None:
+    """Refuse what the record of the commit could not say: it would be found when the rows are in the table."""
+    if max(rows) > MOST_COUNTED:
+        raise Corrupt(
+            reasons.STAGED_RESULT_REFUSED,
+            f"{where}: the seals say that they have read or written {max(rows):,} rows, which is more than can be",
         )
 
 

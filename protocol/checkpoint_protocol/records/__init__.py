@@ -18,7 +18,7 @@ from checkpoint_protocol.records.attempts import (
     OutputRecord,
     TargetRecord,
 )
-from checkpoint_protocol.records.base import MAX_RECORD_BYTES, MAX_TASKS, Count, Number, Part, Record
+from checkpoint_protocol.records.base import MAX_RECORD_BYTES, MAX_TASKS, MOST_COUNTED, Count, Number, Part, Record
 from checkpoint_protocol.records.commits import ClaimRecord, CleanedRecord, CommitRecord
 from checkpoint_protocol.records.coverage import KeysCovered, KeySet, KeysObject, PositionsCovered
 from checkpoint_protocol.records.formats import Base, PinnedTable, StagedFile, Target
@@ -124,6 +124,7 @@ __all__ = [
     "MAX_TASKS",
     "MAX_TRACEBACK_LENGTH",
     "MOST_BUCKETS",
+    "MOST_COUNTED",
     "PART_BYTES",
     "AddColumns",
     "Append",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
@@ -28,7 +28,8 @@ Token = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 #: A pattern, and no function of ours: a commit reads millions of them.
 Base64 = Annotated[str, Field(pattern=r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")]
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+MOST_COUNTED: Final = (1 << 63) - 1
+Count = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
 Number = Annotated[int, Field(ge=1, lt=1 << 31)]
 
 

@@ -124,6 +124,13 @@ def test_a_seal_without_files_that_says_it_wrote_rows_is_corrupt() -> None:
     assert "wrote 10 rows, and its files have 0" in refusal(stored(TWO_FILES, lying))
 
 
+def test_seals_that_read_more_rows_together_than_a_commit_record_can_say_are_refused_before_any_claim() -> None:
+    most = (1 << 63) - 1
+    store = stored(TWO_FILES, seal(0, 0, [(0, 0, 100)], rows=most), seal(0, 1, [(1, 0, 50)], rows=1, last=True))
+
+    assert "9,223,372,036,854,775,808 rows" in refusal(store)
+
+
 def test_an_input_without_rows_needs_no_seals() -> None:
     assert len(gathered(stored(input_of(rows_file(0), rows_file(5, start=5)))).change) == 0
     assert len(gathered(stored(input_of())).change) == 0

@@ -200,7 +200,7 @@ def lance_problem(given: LanceFragment, storage_version: str = "2.1") -> str | N
         ("2.0", fragment((0, 1, 2, 7, 8), (2, 0))),
         ("2.1", fragment((0, 2, 8))),
         ("2.1", fragment((0, 1, 8))),  # a struct that is packed into one column
-        ("2.2", fragment((8, 2, 0), (2, 2))),
+        ("2.2", fragment((0, 2, 8), (2, 2))),
     ],
 )
 def test_what_lance_writes_is_taken(storage_version: str, given: LanceFragment) -> None:
@@ -220,6 +220,7 @@ def test_what_lance_writes_is_taken(storage_version: str, given: LanceFragment) 
         (fragment((0, 2, 8), column_indices=()), "numbered"),
         (fragment((0, 2)), "the fields 0, 2 in file format 2.1"),
         (fragment((0, 2, 8, 8)), "each once"),
+        (fragment((2, 0, 8)), "in this order"),
         (fragment((0, 2, 8, 99)), "0, 2, 8, 99"),
         (fragment((0, 2, 8), (2, 0)), "file format 2.0"),
         (fragment((0, 2, 8), (9, 9)), "file format 9.9"),

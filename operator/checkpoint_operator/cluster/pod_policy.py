@@ -51,6 +51,8 @@ _SECRETS: Final = {
     "spec.volumes[].projected.sources[].secret": "name",
     "spec.imagePullSecrets[]": "name",
 }
+#: How the names of variables begin by which the operator tells its pods what to do.
+_OWN_VARIABLES: Final = "CHECKPOINTED_WRITE_"
 _MOST_TOLD: Final = 5
 
 
@@ -75,7 +77,7 @@ def check_pods(spec: Spec, policy: PodPolicy, own_account: str) -> None:
     refused = [
         f"spec.{role}.template: {field}"
         for role, template in (("driver", spec.driver.template), ("executor", spec.executor.template))
-        for field in _refused(template, policy)
+        for field in (*_refused(template, policy), *_own_variables(template))
     ]
     account = spec.service_account_name
     if account is not None and account not in (own_account, *policy.service_accounts):
@@ -95,6 +97,21 @@ def _refused(template: Mapping[str, Any], policy: PodPolicy) -> Iterator[str]:
     if "*" in policy.template_fields:
         return
     yield from _below(template, "", "", policy)
+
+
+def _own_variables(template: Mapping[str, Any]) -> Iterator[str]:
+    """Give the variables of a template that are not for people to set: what they say was checked elsewhere."""
+    for kind in ("containers", "initContainers"):
+        for number, container in enumerate(_list_in(template.get("spec"), kind)):
+            for place, item in enumerate(_list_in(container, "env")):
+                name = item.get("name") if isinstance(item, Mapping) else None
+                if isinstance(name, str) and name.startswith(_OWN_VARIABLES):
+                    yield f"spec.{kind}[{number}].env[{place}] ({name} is the operator's)"
+
+
+def _list_in(section: Any, name: str) -> list[Any]:
+    found = section.get(name) if isinstance(section, Mapping) else None
+    return found if isinstance(found, list) else []
 
 
 def _below(value: Any, kind: str, place: str, policy: PodPolicy) -> Iterator[str]:

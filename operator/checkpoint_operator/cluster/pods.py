@@ -111,7 +111,6 @@ def driver_pod(
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        {"name": _TEMPLATE_VARIABLE, "value": json.dumps(executor_template, sort_keys=True)},
     ]
     ours: dict[str, Any] = {
         "apiVersion": "v1",
@@ -144,7 +143,8 @@ def driver_pod(
     pod["spec"]["restartPolicy"] = "Never"
     container = next(item for item in pod["spec"]["containers"] if item["name"] == DRIVER_CONTAINER)
     container.pop("command", None)
-    _give_keys(container, keys)
+    _set_variable(container, _TEMPLATE_VARIABLE, json.dumps(executor_template, sort_keys=True))
+    _set_variable(container, _RECORD_KEYS_VARIABLE, keys.model_dump_json() if keys is not None else None)
     container["args"] = _driver_arguments(spec, key, attempt, store_uri, name, labels, workloads)
     return pod
 
@@ -154,7 +154,8 @@ def executor_pod(owner: Owner, spec: Spec, workloads: WorkloadDefaults) -> dict[
     size = spec.executor
     pod = _executor_template(spec, workloads)
     container = next(item for item in pod["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER)
-    container |= {"image": image_of(spec, workloads), "resources": resources_of_executor(size)}
+    resources = merge(container.get("resources") or {}, resources_of_executor(size))
+    container |= {"image": image_of(spec, workloads), "resources": resources}
     pod["metadata"] = {**pod.get("metadata", {}), "namespace": owner.namespace, "generateName": f"{owner.name[:45]}-exec-"}
     pod["spec"]["restartPolicy"] = "Never"
     pod["spec"]["serviceAccountName"] = spec.service_account_name or workloads.service_account_name
@@ -231,16 +232,16 @@ def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys: WriteKeys 
         },
     }
     template: dict[str, Any] = merge(ours, copy.deepcopy(spec.executor.template))
-    _give_keys(next(item for item in template["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER), keys)
+    container = next(item for item in template["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER)
+    _set_variable(container, _RECORD_KEYS_VARIABLE, keys.model_dump_json() if keys is not None else None)
     return template
 
 
-def _give_keys(container: dict[str, Any], keys: WriteKeys | None) -> None:
-    """Put the keys of the write into a container's environment, whatever a template says of the variable."""
-    environment = [item for item in container["env"] if item["name"] != _RECORD_KEYS_VARIABLE]
-    if keys is not None:
-        environment.append({"name": _RECORD_KEYS_VARIABLE, "value": keys.model_dump_json()})
-    container["env"] = environment
+def _set_variable(container: dict[str, Any], name: str, value: str | None) -> None:
+    """Give a container a variable of ours, or take it out, whatever a template says of it."""
+    container["env"] = [item for item in container["env"] if item["name"] != name]
+    if value is not None:
+        container["env"].append({"name": name, "value": value})
 
 
 def _common_environment(spec: Spec, workloads: WorkloadDefaults) -> list[dict[str, Any]]:

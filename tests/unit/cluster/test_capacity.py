@@ -81,6 +81,18 @@ def test_gpus_are_asked_of_kubernetes_and_of_spark() -> None:
     assert "nvidia.com/gpu" not in resources_of_executor(ExecutorSpec())["limits"]
 
 
+def test_the_pod_by_which_is_asked_whether_executors_are_admitted_has_what_the_template_asks_for() -> None:
+    """Spark keeps a template's resources, and sets its own beside them; a LimitRange looks at all."""
+    resources = {"requests": {"ephemeral-storage": "1Gi"}, "limits": {"ephemeral-storage": "2Gi", "cpu": "4"}}
+    template = {"spec": {"containers": [{"name": "executor", "resources": resources}]}}
+
+    (container,) = executor_pod(OWNER, spec_of(executor={"template": template}), DEFAULTS)["spec"]["containers"]
+
+    sized = resources_of_executor(ExecutorSpec())
+    assert container["resources"]["requests"] == {"ephemeral-storage": "1Gi", **sized["requests"]}
+    assert container["resources"]["limits"] == {"ephemeral-storage": "2Gi", "cpu": "4", **sized["limits"]}
+
+
 def test_as_many_tasks_share_a_gpu_as_are_wanted() -> None:
     amounts = {tasks: float(conf(gpus=1, tasksPerExecutor=tasks)["spark.task.resource.gpu.amount"]) for tasks in range(2, 1025)}
 

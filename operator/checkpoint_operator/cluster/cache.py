@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkpoint_operator.cluster.pods import WRITE_LABEL
+from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, WRITE_LABEL
 from checkpoint_protocol.manifest import API_VERSION, KIND
 
 
@@ -132,8 +132,12 @@ class Cache:
         ]
 
     def writes_at_work(self, namespace: str) -> set[WriteName]:
-        """Return the writes of a namespace that have a driver's pod which has not ended, as far as is known."""
-        return {key for pod in self.pods_at_work(namespace) if (key := write_of(pod)) is not None}
+        """Return the writes of a namespace that have a driver which has not ended, as far as is known.
+
+        A container beside it may go on, and with it the pod.
+        """
+        pods = [pod for pod in self.pods_at_work(namespace) if not _has_ended(pod)]
+        return {key for pod in pods if (key := write_of(pod)) is not None}
 
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         with self._lock:
@@ -167,3 +171,9 @@ def _is_news(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
     ours, theirs = known["metadata"].get("resourceVersion", ""), body["metadata"].get("resourceVersion", "")
     # Versions of one resource can be compared as numbers (KEP-5504). What is no number is taken as it comes.
     return int(theirs) > int(ours) if ours.isdigit() and theirs.isdigit() else ours != theirs
+
+
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether the driver's container has; it is never started again."""
+    containers = pod["status"].get("containerStatuses") or ()
+    return any(one.get("name") == DRIVER_CONTAINER and "terminated" in (one.get("state") or {}) for one in containers)

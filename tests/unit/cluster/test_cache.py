@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.cache import Cache
+from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.pods import ROLE_LABEL, WRITE_LABEL
+from checkpoint_protocol.manifest import API_VERSION, KIND
 
 
 def body(version: int, **metadata: Any) -> dict[str, Any]:
@@ -92,3 +94,17 @@ def test_a_write_that_is_gone_was_not_told_of_any_more() -> None:
     cache.remove_write(body(1))
 
     assert not cache.has_heard(body(1))
+
+
+@pytest.mark.parametrize(("state", "at_work"), [({"running": {}}, True), ({"terminated": {"exitCode": 0}}, False)])
+def test_a_driver_that_has_ended_is_at_work_no_more_though_a_container_beside_it_keeps_its_pod(
+    state: dict[str, Any], at_work: bool
+) -> None:
+    cache = Cache()
+    containers = [{"name": "driver", "state": state}, {"name": "proxy", "state": {"running": {}}}]
+    labels = {WRITE_LABEL: "w", ROLE_LABEL: "driver"}
+    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "w", "uid": "u", "controller": True}
+    pod = body(1, name="w-1", uid="p", labels=labels, ownerReferences=[owner])
+    cache.put_pod(pod | {"status": {"phase": "Running", "containerStatuses": containers}})
+
+    assert cache.writes_at_work("n") == ({WriteName("n", "w")} if at_work else set())

@@ -71,6 +71,34 @@ def test_a_row_has_the_same_row_key_in_every_try_and_attempt(session: Any, icebe
     assert len({number for number, _ in noted}) == len({key for _, key in noted}) == len({tuple(one) for one in noted}) == 300
 
 
+#: A path in a struct, a quoted name, an expression: what else such a text may mean to Spark.
+ODD_NAMES = ("order.id", "back`tick", "`whole`", "a b", "count(1)", "*", "s.x.y", "größe", "1")
+
+
+@pytest.mark.parametrize("columns", [{}, {"columns": list(ODD_NAMES)}])
+def test_columns_have_any_name_that_spark_allows(
+    columns: dict[str, Any], session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    rows = pa.table({name: [f"{name} {number}" for number in range(300)] for name in ODD_NAMES})
+    keys = {"format": "parquet", "paths": [write_parquet(rows, tmp_path / "in")], "keyColumns": list(ODD_NAMES[:7])}
+    iceberg_place.create(TEXTS)
+    steps = [
+        {
+            **failing(tmp_path, 150),
+            "arguments": {"number": "order.id 150", "until": str(tmp_path / "mended"), "column": "order.id"},
+        },
+        {"call": f"{STEPS}:number_of", "input": "row", "arguments": {"names": list(ODD_NAMES)}},
+    ]
+    write = KeyedWrite(session, iceberg_place, tmp_path, {"spark": keys, **columns}, steps)
+
+    write.stall(reasons.CODE_FAILED, "order.id=order.id 150", "not yet")
+    assert write.sealed_rows(1) > 0
+    (tmp_path / "mended").touch()
+    write.finish()
+
+    assert_exactly_once(iceberg_place, range(300))
+
+
 def test_a_folder_that_is_named_twice_is_read_once(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
     source = write_orc(numbered(*range(30)), tmp_path / "in")
     (tmp_path / "link").symlink_to(source)

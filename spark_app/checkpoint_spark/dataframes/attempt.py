@@ -28,6 +28,7 @@ from checkpoint_spark.bundling import bundling
 from checkpoint_spark.careful import must_be_careful
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
+from checkpoint_spark.dataframes.names import column, map_in_arrow, refuse_repeated
 from checkpoint_spark.dataframes.programs import write_source
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
 from checkpoint_spark.dataframes.skipped import Skipped, join_with_sealed, of_earlier
@@ -97,9 +98,9 @@ class _Work:
                 reasons.KEYS_UNSUITABLE,
                 f"the sources of one write have the same key columns; the first has {_said(self._types)}, another {_said(types)}",
             )
-        columns = [sql.col(f"`{name}`") for name in key_names]
+        columns = [column(name) for name in key_names]
         names = [keys.column_of(place) for place in range(len(columns))]
-        key_frame = frame.select(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
+        key_frame = frame.select(*(key.alias(name) for key, name in zip(columns, names, strict=True)))
         for skipped in (self._own, self._earlier):
             if skipped is not None:
                 frame = skipped.remove_from(frame, number, key_names)
@@ -130,6 +131,7 @@ class _Work:
                 "several rows of one (explode, LATERAL VIEW, a batch function): do that in a step that gives several rows, or "
                 "set onRowError: Fail",
             )
+        refuse_repeated(frame.columns)
         sealed = self._count(key_names)
         ready = self._with_hashes(frame, key_names)
         self._fix_input(ready)
@@ -223,7 +225,7 @@ class _Work:
         if len(self._sources) == 1:
             # Tasks know the number of the only source; each column on the way to them costs time for each row.
             frame, source = frame.drop(keys.SOURCE), sql.lit(0)
-        columns = [source, *(sql.col(f"`{name}`") for name in key_names)]
+        columns = [source, *map(column, key_names)]
         return frame.select("*", *anti_join.hashes(columns))
 
     def _fix_input(self, ready: DataFrame) -> None:
@@ -273,7 +275,7 @@ class _Work:
 
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.
-        planned = ready.mapInArrow(task_function(order), "nothing int")._jdf.queryExecution().toRdd()
+        planned = map_in_arrow(ready, task_function(order), "nothing int")._jdf.queryExecution().toRdd()
         partitions = planned.getNumPartitions()
         refuse_too_many(partitions)
         plan = PlanRecord(

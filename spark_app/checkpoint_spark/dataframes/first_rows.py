@@ -11,6 +11,7 @@ from pyspark.sql import functions as sql
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.records import LaunchRecord, RowKey
 from checkpoint_spark.dataframes import keys
+from checkpoint_spark.dataframes.names import refuse_repeated
 from checkpoint_spark.dataframes.programs import write_source
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
 from checkpoint_spark.steps.places import Place
@@ -48,6 +49,7 @@ class _Reading:
         return frame
 
     def write(self, frame: DataFrame) -> None:
+        refuse_repeated(frame.columns)
         self.table = frame.limit(self.rows).toArrow()
 
 

@@ -18,7 +18,9 @@ from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.dataframes import anti_join
+from checkpoint_spark.dataframes.first_rows import read_first_rows
 from checkpoint_spark.dataframes.skipped import Skipped
+from checkpoint_spark.preview import Preview
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
@@ -69,6 +71,33 @@ def test_a_row_has_the_same_row_key_in_every_try_and_attempt(session: Any, icebe
     noted = [line.split() for line in log.read_text().splitlines()]
     assert len(noted) > 300, "some were computed again"
     assert len({number for number, _ in noted}) == len({key for _, key in noted}) == len({tuple(one) for one in noted}) == 300
+
+
+def test_rows_have_one_row_key_in_a_preview_in_the_sample_for_a_new_table_and_in_the_run(
+    session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    moments = [datetime.datetime(2024, 7, 1, tzinfo=datetime.UTC) + datetime.timedelta(hours=number) for number in range(300)]
+    # The first column, which once was taken for the number of the source, is no key.
+    rows = pa.table({"text": [f"zeile {number}" for number in range(300)], "id": list(range(300)), "at": moments})
+    log = tmp_path / "keys.log"
+    source = {"spark": {"format": "parquet", "paths": [str(write_parquet(rows, tmp_path / "in"))], "keyColumns": ["id", "at"]}}
+    steps = [{"call": f"{STEPS}:note_key", "input": "row", "arguments": {"log": str(log)}}]
+    sink = {**iceberg_place.sink(), "create": True}
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, steps, more={"sink": sink})
+
+    session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        write.finish()
+    finally:
+        session.conf.unset("spark.sql.session.timeZone")
+    launch = write.ledger.attempts.read_launch(1)
+    assert launch is not None
+    shown = Preview(launch, 30)
+    shown.run(iter(read_first_rows(session, launch, 30)))
+
+    noted = [line.split() for line in log.read_text().splitlines()]
+    assert len(noted) > 330, "some rows were a sample, and some a preview"
+    assert len({key for _, key in noted}) == len({tuple(one) for one in noted}) == 300
 
 
 #: A path in a struct, a quoted name, an expression: what else such a text may mean to Spark.

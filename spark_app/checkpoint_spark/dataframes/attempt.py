@@ -30,7 +30,7 @@ from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
 from checkpoint_spark.dataframes.names import column, map_in_arrow, refuse_repeated
 from checkpoint_spark.dataframes.programs import write_source
-from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
+from checkpoint_spark.dataframes.rows_by_key import KeyedPlace, keys_of_rows, shown_columns
 from checkpoint_spark.dataframes.skipped import Skipped, join_with_sealed, of_earlier
 from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
 from checkpoint_spark.earlier import taken_before
@@ -261,17 +261,14 @@ class _Work:
         """Return the columns that the steps declare, or run them on some rows of the source to see which they give."""
         if (declared := declared_output(self.launch.steps)) is not None:
             return declared
-        table = ready.limit(_SAMPLE_ROWS).toArrow()
-        rows = table.select([name for name in table.column_names if not name.startswith(keys.HIDDEN_PREFIX)])
-        batches = rows.combine_chunks().to_batches()
+        batches = ready.limit(_SAMPLE_ROWS).toArrow().combine_chunks().to_batches()
         careful = must_be_careful(self.ledger, self.launch)
         if not batches:
-            none = pa.RecordBatch.from_pylist([], schema=rows.schema)
+            none = pa.RecordBatch.from_pylist([], schema=_shown(to_arrow_schema(ready.schema)))
             return schema_of_sample(self.launch, careful, none, Place("(no rows)", "rows", 0))
-        sample = batches[0]
-        key_values = sample.select([sample.schema.names[0], *key_names])
-        place = KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=key_values)
-        return schema_of_sample(self.launch, careful, sample, place)
+        (sample,) = batches
+        place = KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=keys_of_rows(sample, key_names))
+        return schema_of_sample(self.launch, careful, shown_columns(sample), place)
 
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.

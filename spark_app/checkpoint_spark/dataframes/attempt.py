@@ -161,7 +161,7 @@ class _Work:
         found = [item for item in frame.schema.fields if item.name == name]
         if len(found) != 1:
             raise NeedsChange(
-                reasons.KEYS_UNSUITABLE,
+                reasons.KEYS_UNSUITABLE if found else reasons.MANIFEST_INVALID,
                 f"the source has {'no' if not found else 'more than one'} column {name!r}, which keyColumns names; it has "
                 f"{', '.join(frame.columns)}",
             )

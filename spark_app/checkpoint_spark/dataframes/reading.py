@@ -57,6 +57,9 @@ def read_source(session: SparkSession, source: SparkSource, columns: Sequence[st
         frame = _opened(session, source, secrets)
         return frame if columns is None else frame.select(*map(column, columns))
     except AnalysisException as error:
+        if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            said = secrets.hide(first_line(error))
+            raise NeedsChange(reasons.MANIFEST_INVALID, f"spec.source.columns: Spark finds no such column: {said}") from None
         missing = error.getCondition() in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DATA_SOURCE_NOT_FOUND")
         raise NeedsChange(
             reasons.SOURCE_MISSING if missing else reasons.SOURCE_UNREADABLE,

@@ -101,7 +101,7 @@ def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
             which = sources[0].place if len(sources) == 1 else "source.union: none of the sources"
             has, they = ("has no column", "it has") if len(sources) == 1 else ("has a column", "they have")
             raise NeedsChange(
-                reasons.SOURCE_UNREADABLE,
+                reasons.MANIFEST_INVALID,
                 f"{which} {has} {name!r} ({they} {', '.join(known)}); correct source.columns{more}",
             )
     return pa.schema([schema.field(name) for name in asked])

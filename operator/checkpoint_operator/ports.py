@@ -119,6 +119,8 @@ class Write:
     code_digest: str
     #: The digest of the archive in the store that the next attempt is recorded with; None: there is none.
     code: str | None = None
+    #: See LaunchRecord.
+    row_keys: str = ""
     #: See Stage.
     audit: str | None = None
     #: Which stage of a pipeline is done; None where there are no stages, or it is not known yet which of them is next.

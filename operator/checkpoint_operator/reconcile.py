@@ -276,6 +276,7 @@ class Reconciler:
             stage=write.stage,
             driver_digest=self.observer.driver_digest,
             driven_by=driven_by,
+            row_keys=write.row_keys,
         )
         if ledger.attempts.put_launch(launch).token == launch.token:
             self.observer.drivers.expect(ledger.key, action.attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
 from dataclasses import dataclass
@@ -62,6 +63,11 @@ class EpochKey:
 def is_stage(name: str) -> bool:
     """Whether a stage may have this name."""
     return _STAGE.fullmatch(name) is not None
+
+
+def row_keys_of(uri: str, namespace: str, name: str) -> str:
+    """Return what tells the row keys of a write from those of others. A preview knows it, as it follows from the manifest."""
+    return hashlib.sha256(json.dumps([uri, namespace, name]).encode()).hexdigest()[:32]
 
 
 def new_token() -> str:

@@ -20,6 +20,7 @@ from pydantic_core import PydanticCustomError
 from checkpoint_protocol import reasons
 from checkpoint_protocol.deadlines import derived_progress_deadline_s, least_progress_deadline_s
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.identity import row_keys_of
 from checkpoint_protocol.pipelines import MOST_STAGES, ResetSpec, StagePart, StageSpec, done_together, parts_of, why_no_stages
 from checkpoint_protocol.problems import AT_FIELD, explain
 from checkpoint_protocol.quantities import Duration, Size, format_duration
@@ -406,6 +407,11 @@ class CheckpointedWrite(Section):
     kind: Literal["CheckpointedWrite"]
     metadata: Metadata
     spec: Spec
+
+    @property
+    def row_keys(self) -> str:
+        """What the keys of its rows are made of, on one machine."""
+        return row_keys_of(self.spec.checkpoint.uri, self.metadata.namespace, self.metadata.name)
 
 
 class ManifestInvalid(NeedsChange):

@@ -82,8 +82,8 @@ class Step(Section):
     batch_size: Annotated[int, Field(ge=1, le=MOST_ROWS_OF_A_BATCH)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="So many rows in each batch of an arrow or pandas step; the last one of a task has fewer. By default as many "
-        "as are fastest.",
+        description="So many rows in each batch of an arrow or pandas step; the last one of a task has fewer, and one where the "
+        "rows that row steps before have made of one source row would be divided. By default as many as are fastest.",
     )
     timeout: Annotated[Duration, Field(gt=0)] | None = Field(
         default=None,

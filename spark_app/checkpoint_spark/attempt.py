@@ -38,7 +38,7 @@ from checkpoint_spark.merge import fix_merge_input, matching
 from checkpoint_spark.output import await_target, later_columns
 from checkpoint_spark.pack_input import list_fragments_to_pack
 from checkpoint_spark.reading import refuse_moved_rows, schema_of_input
-from checkpoint_spark.rows_by_position import ranges_of
+from checkpoint_spark.rows_by_position import PlacedChunk, ranges_of
 from checkpoint_spark.sampling import schema_of_sample
 from checkpoint_spark.stage_input import fix_stage_input, open_reader
 from checkpoint_spark.steps.columns import declared_output
@@ -211,8 +211,10 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
         chunk = next((chunk for chunk in chunks if chunk.batch.num_rows), None)
         if chunk is not None:
             # Of a group the steps get all rows, or it would be another one.
-            sample = chunk.batch if launch.keeps_groups else chunk.batch.slice(0, BatchSizing(launch.interval_s).rows)
-            place = Place(file.path, file.unit, chunk.start, chunk.kept)
+            placed = PlacedChunk(piece.file, file, chunk)
+            rows = chunk.batch.num_rows if launch.keeps_groups else BatchSizing(launch.interval_s).rows
+            first = next(placed.parts(rows))
+            sample, place = first.rows, first.place
             break
     return _asked_for(launch, schema_of_sample(launch, careful, sample, place))
 

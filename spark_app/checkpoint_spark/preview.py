@@ -65,7 +65,7 @@ class Preview:
     def run(self, batches: Iterator[BatchT]) -> None:
         """Do the first rows of the batches. Raises what ends a task."""
         with closing_steps():
-            pipeline = Pipeline(self.launch.steps, around=Surroundings(sets_apart=True, write=self.launch.token))
+            pipeline = Pipeline(self.launch.steps, around=Surroundings(sets_apart=True, write=self.launch.row_keys))
             flow: Flow[BatchT] = Flow(pipeline, declared_output(self.launch.steps), True, self.most_rows)
             for finished in flow.finished(self._first(batches)):
                 self.given += finished.results(self._note)

@@ -41,7 +41,7 @@ class RowsByPosition:
     reader: Reader
     keeps_groups: bool = False
 
-    def rest(self, chain: tuple[Seal, ...], sizing: BatchSizing, _lost: Superseded | None) -> Iterator[_PlacedChunk]:
+    def rest(self, chain: tuple[Seal, ...], sizing: BatchSizing, _lost: Superseded | None) -> Iterator[PlacedChunk]:
         for piece in subtract(self.pieces, [piece for seal in chain for piece in ranges_of(seal)]):
             if piece.file >= len(self.files):
                 raise Corrupt(
@@ -51,7 +51,7 @@ class RowsByPosition:
                 )
             file = self.files[piece.file]
             for chunk in self.reader.read(file, piece, self.schema, sizing):
-                placed = _PlacedChunk(piece.file, file, chunk)
+                placed = PlacedChunk(piece.file, file, chunk)
                 yield from [placed] if self.keeps_groups else placed.parts(sizing.most_rows)
 
     def begin_segment(self) -> _Positions:
@@ -59,7 +59,7 @@ class RowsByPosition:
 
 
 @dataclass(slots=True)
-class _PlacedChunk:
+class PlacedChunk:
     """A Batch: a chunk, and the number of its file in the input. A segment may end after any of them."""
 
     file: int
@@ -111,7 +111,7 @@ class _PlacedChunk:
         start, end = self._row_bounds()[number]
         return RowPosition(range=Range(file=self.file, start=start, end=end))
 
-    def slice(self, start: int, end: int) -> _PlacedChunk:
+    def slice(self, start: int, end: int) -> PlacedChunk:
         """Return some of the rows, with the positions up to the next row: those of rows that were left out are covered, too."""
         chunk, bounds, place = self.chunk, self._row_bounds(), self.place
         first = chunk.start if start == 0 else bounds[start][0]
@@ -119,9 +119,9 @@ class _PlacedChunk:
         kept = pa.array(range(start, end)) if place.kept is None else place.kept.slice(start, end - start)
         rows = bounds[start:end]
         part = Chunk(chunk.batch.slice(start, end - start), first, last, row_bounds=lambda: rows)
-        return _PlacedChunk(self.file, self.source, part, rows, replace(place, kept=kept, begins=lambda: rows))
+        return PlacedChunk(self.file, self.source, part, rows, replace(place, kept=kept, begins=lambda: rows))
 
-    def parts(self, most_rows: int | None) -> Iterator[_PlacedChunk]:
+    def parts(self, most_rows: int | None) -> Iterator[PlacedChunk]:
         """Give the chunk, or parts of it that have no more rows than these."""
         rows = self.chunk.batch.num_rows
         if most_rows is None or rows <= most_rows:
@@ -145,7 +145,7 @@ class _Positions:
     _covered: list[tuple[int, int, int | None]] = field(default_factory=list)
     _rows: int = 0
 
-    def add(self, batch: _PlacedChunk, _failed: Sequence[int]) -> None:
+    def add(self, batch: PlacedChunk, _failed: Sequence[int]) -> None:
         start, end = batch.chunk.start, batch.chunk.end
         if self._covered and self._covered[-1][0] == batch.file and self._covered[-1][2] == start:
             start = self._covered.pop()[1]

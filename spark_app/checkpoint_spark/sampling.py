@@ -7,6 +7,7 @@ import pyarrow as pa
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.step_process.process import Opening
+from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place
@@ -18,6 +19,7 @@ def schema_of_sample(launch: LaunchRecord, careful: bool, rows: pa.RecordBatch, 
     """Return the columns that the steps make of some rows, or of none. `careful`: in a process of their own (`careful.py`)."""
     sets_apart = launch.on_row_error == "Quarantine"
     if careful:
-        return CarefulSteps(Opening(launch.steps, None, sets_apart)).schema_of(rows, place)
+        return CarefulSteps(Opening(launch.steps, None, sets_apart, write=launch.row_keys)).schema_of(rows, place)
     with closing_steps():
-        return Pipeline(launch.steps).schema_of(rows, place, pass_over_failed_rows() if sets_apart else END_TASK)
+        pipeline = Pipeline(launch.steps, around=Surroundings(write=launch.row_keys))
+        return pipeline.schema_of(rows, place, pass_over_failed_rows() if sets_apart else END_TASK)

@@ -128,11 +128,11 @@ def _memory(
 
 
 def _pipeline(order: Order, launch: LaunchRecord, memory: Memory | None) -> Pipeline:
-    around = Surroundings(order.at_once, launch.on_row_error == "Quarantine", order.uid, memory)
+    around = Surroundings(order.at_once, launch.on_row_error == "Quarantine", launch.row_keys, memory)
     return Pipeline(launch.steps, order.later, open_note(os.environ), around)
 
 
 def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> CarefulSteps:
     sets_apart = launch.on_row_error == "Quarantine"
-    opening = Opening(launch.steps, stager.arrow_schema, sets_apart, order.later, order.at_once, order.uid, memory)
+    opening = Opening(launch.steps, stager.arrow_schema, sets_apart, order.later, order.at_once, launch.row_keys, memory)
     return CarefulSteps(opening)

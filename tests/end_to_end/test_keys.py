@@ -18,7 +18,9 @@ from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.dataframes import anti_join
+from checkpoint_spark.dataframes.first_rows import read_first_rows
 from checkpoint_spark.dataframes.skipped import Skipped
+from checkpoint_spark.preview import Preview
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
@@ -69,6 +71,61 @@ def test_a_row_has_the_same_row_key_in_every_try_and_attempt(session: Any, icebe
     noted = [line.split() for line in log.read_text().splitlines()]
     assert len(noted) > 300, "some were computed again"
     assert len({number for number, _ in noted}) == len({key for _, key in noted}) == len({tuple(one) for one in noted}) == 300
+
+
+def test_rows_have_one_row_key_in_a_preview_in_the_sample_for_a_new_table_and_in_the_run(
+    session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    moments = [datetime.datetime(2024, 7, 1, tzinfo=datetime.UTC) + datetime.timedelta(hours=number) for number in range(300)]
+    # The first column, which once was taken for the number of the source, is no key.
+    rows = pa.table({"text": [f"zeile {number}" for number in range(300)], "id": list(range(300)), "at": moments})
+    log = tmp_path / "keys.log"
+    source = {"spark": {"format": "parquet", "paths": [str(write_parquet(rows, tmp_path / "in"))], "keyColumns": ["id", "at"]}}
+    steps = [{"call": f"{STEPS}:note_key", "input": "row", "arguments": {"log": str(log)}}]
+    sink = {**iceberg_place.sink(), "create": True}
+    write = KeyedWrite(session, iceberg_place, tmp_path, source, steps, more={"sink": sink})
+
+    session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        write.finish()
+    finally:
+        session.conf.unset("spark.sql.session.timeZone")
+    launch = write.ledger.attempts.read_launch(1)
+    assert launch is not None
+    shown = Preview(launch, 30)
+    shown.run(iter(read_first_rows(session, launch, 30)))
+
+    noted = [line.split() for line in log.read_text().splitlines()]
+    assert len(noted) > 330, "some rows were a sample, and some a preview"
+    assert len({key for _, key in noted}) == len({tuple(one) for one in noted}) == 300
+
+
+#: A path in a struct, a quoted name, an expression: what else such a text may mean to Spark.
+ODD_NAMES = ("order.id", "back`tick", "`whole`", "a b", "count(1)", "*", "s.x.y", "größe", "1")
+
+
+@pytest.mark.parametrize("columns", [{}, {"columns": list(ODD_NAMES)}])
+def test_columns_have_any_name_that_spark_allows(
+    columns: dict[str, Any], session: Any, iceberg_place: Place, tmp_path: Path
+) -> None:
+    rows = pa.table({name: [f"{name} {number}" for number in range(300)] for name in ODD_NAMES})
+    keys = {"format": "parquet", "paths": [write_parquet(rows, tmp_path / "in")], "keyColumns": list(ODD_NAMES[:7])}
+    iceberg_place.create(TEXTS)
+    steps = [
+        {
+            **failing(tmp_path, 150),
+            "arguments": {"number": "order.id 150", "until": str(tmp_path / "mended"), "column": "order.id"},
+        },
+        {"call": f"{STEPS}:number_of", "input": "row", "arguments": {"names": list(ODD_NAMES)}},
+    ]
+    write = KeyedWrite(session, iceberg_place, tmp_path, {"spark": keys, **columns}, steps)
+
+    write.stall(reasons.CODE_FAILED, "order.id=order.id 150", "not yet")
+    assert write.sealed_rows(1) > 0
+    (tmp_path / "mended").touch()
+    write.finish()
+
+    assert_exactly_once(iceberg_place, range(300))
 
 
 def test_a_folder_that_is_named_twice_is_read_once(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
@@ -225,18 +282,21 @@ def test_a_key_of_a_sealed_row_that_comes_again_elsewhere_stops_the_resume_befor
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"),
-    [(["nothing"], ["no column 'nothing'", "id, text, rate"]), (["rate"], ["'rate' is double"])],
+    ("keys", "reason", "words"),
+    [
+        (["nothing"], reasons.MANIFEST_INVALID, ["no column 'nothing'", "id, text, rate"]),
+        (["rate"], reasons.KEYS_UNSUITABLE, ["'rate' is double"]),
+    ],
     ids=["a column that is not there", "a float"],
 )
 def test_columns_that_cannot_be_keys_are_refused(
-    session: Any, iceberg_place: Place, tmp_path: Path, keys: list[str], words: list[str]
+    session: Any, iceberg_place: Place, tmp_path: Path, keys: list[str], reason: str, words: list[str]
 ) -> None:
     iceberg_place.create(TEXTS)
     table = numbered(1, 2).append_column("rate", pa.array([0.5, 1.5]))
     write = KeyedWrite(session, iceberg_place, tmp_path, orc_source(write_orc(table, tmp_path / "in", 1), *keys))
 
-    write.stall(reasons.KEYS_UNSUITABLE, *words)
+    write.stall(reason, *words)
 
 
 def test_what_combines_rows_is_computed_first_and_read_from_there(session: Any, iceberg_place: Place, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_operator.local.preview import preview
 from checkpoint_operator.reconcile import Round
-from checkpoint_protocol.store import open_store
-from checkpoint_protocol.writes import name_write
+from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_spark.steps.row_keys import current
 from checkpointed_writes import row_key
 from tests.support.places import Place, on_disk
@@ -20,12 +21,17 @@ from tests.support.writes import drive, manifest_for, reconciler_for, write_inpu
 Keys = dict[tuple[int, int], str]
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int64()), ("key", pa.string())])
 ROWS = 120
-UID = "ab" * 8
 tries: dict[str, int] = {}
+given: list[str] = []
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": row["id"], "part": row.get("part", 0), "key": row_key()}
+
+
+def noted(row: dict[str, Any]) -> dict[str, Any]:
+    given.append(row_key())
+    return plain(row)
 
 
 async def waits(row: dict[str, Any]) -> dict[str, Any]:
@@ -63,19 +69,37 @@ def keys(folder: Path, *steps: dict[str, Any], **more: Any) -> Keys:
     return {(row["id"], row["part"]): row["key"] for row in place.rows()}
 
 
-def run(folder: Path, *steps: dict[str, Any], maximum_rows: int = 1000, uid: str = UID, **source: Any) -> tuple[Place, Round]:
+def run(
+    folder: Path, *steps: dict[str, Any], maximum_rows: int = 1000, name: str = "write", create: bool = False, **source: Any
+) -> tuple[Place, Round]:
     """Run the write to its end, as if it had lost all that it knew."""
-    place = on_disk(folder / f"place-{len(list(folder.iterdir()))}", "iceberg")
-    place.create(SCHEMA)
-    manifest = manifest_for(
+    shutil.rmtree(folder / "place", ignore_errors=True)
+    place = on_disk(folder / "place", "iceberg")
+    if not create:
+        place.create(SCHEMA)
+    manifest = write_of(place, folder, *steps, maximum_rows=maximum_rows, name=name, create=create, **source)
+    return place, drive(reconciler_for(manifest, place))
+
+
+def write_of(
+    place: Place,
+    folder: Path,
+    *steps: dict[str, Any],
+    maximum_rows: int = 1000,
+    name: str = "write",
+    create: bool = False,
+    code: str = ".",
+    **source: Any,
+) -> CheckpointedWrite:
+    return manifest_for(
         place,
         {"files": {"format": "parquet", "paths": [str(folder / "in")]}, **source},
+        name=name,
         steps=steps,
+        code={"path": code},
+        sink={**place.sink(), "create": create},
         checkpoint={"uri": place.checkpoint_uri, "interval": "1h", "maximumRows": maximum_rows},
     )
-    store = open_store(place.checkpoint_uri, place.settings)
-    name_write(store, manifest.metadata.namespace, manifest.metadata.name, uid)
-    return place, drive(reconciler_for(manifest, place))
 
 
 @pytest.fixture
@@ -103,6 +127,34 @@ def test_a_row_has_one_key_however_it_is_read_and_called_and_no_other_row_has_it
     assert kept == {(number, 0): expected[number, 0] for number in range(18, ROWS) if number != 20}
 
 
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("how", [{}, {"where": "id > 17 AND id <> 20"}], ids=["all rows", "some rows"])
+def test_the_rows_that_a_new_table_is_made_of_have_the_keys_of_the_run(folder: Path, form: str, how: dict[str, Any]) -> None:
+    given.clear()
+    source = {"files": {"format": form, "paths": [str(folder / {"parquet": "in", "csv": "text"}[form])]}, **how}
+
+    found = keys(folder, step("noted"), create=True, **source)
+
+    assert len(given) > len(found), "some rows were a sample"
+    assert set(given) == set(found.values())
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_preview_has_the_keys_of_the_run_that_follows(folder: Path, form: str) -> None:
+    source: dict[str, Any] = {"files": {"format": form, "paths": [str(folder / {"parquet": "in", "csv": "text"}[form])]}}
+    place = on_disk(folder / "place", "iceberg")
+    (folder / "code").mkdir()
+    body = "from checkpointed_writes import row_key\n\ndef keyed(row):\n    return {'id': row['id'], 'key': row_key()}\n"
+    (folder / "code" / "previewed.py").write_text(body)
+    manifest = write_of(place, folder, {**step("plain"), "call": "previewed:keyed"}, code=str(folder / "code"), **source)
+
+    shown = preview(manifest, place.settings, 30).rows.to_pylist()
+
+    found = keys(folder, step("plain"), **source)
+    assert len(shown) == 30
+    assert {(row["id"], 0): row["key"] for row in shown}.items() <= found.items()
+
+
 def test_a_row_that_is_tried_again_keeps_its_key(folder: Path) -> None:
     tries.clear()
     quickly = {"firstDelay": "1ms"}
@@ -121,7 +173,7 @@ def test_rows_that_are_made_of_one_row_have_keys_of_their_own(folder: Path) -> N
 def test_another_write_and_another_step_have_other_keys(folder: Path) -> None:
     found = [
         keys(folder, step("plain")),
-        keys(folder, step("plain"), uid="cd" * 8),
+        keys(folder, step("plain"), name="other"),
         keys(folder, {**step("plain"), "name": "another"}),
     ]
 

@@ -203,7 +203,7 @@ def test_what_a_person_must_change_is_said(disk_place: Place, kind: str) -> None
     broken = run(disk_place, source.section(where="id = "), name="broken")
 
     assert_stalled(missing, reasons.SOURCE_MISSING, "correct source." + kind)
-    assert_stalled(column, reasons.SOURCE_UNREADABLE, "no column 'txt'", "id, text")
+    assert_stalled(column, reasons.MANIFEST_INVALID, "no column 'txt'", "id, text")
     assert_stalled(unknown, reasons.MANIFEST_INVALID, "spec.source.where", "no column 'nr'")
     assert_stalled(mistyped, reasons.MANIFEST_INVALID, "int64", "without quotes")
     assert_stalled(broken, reasons.MANIFEST_INVALID, "spec.source.where", "at the end")

@@ -30,6 +30,14 @@ def fail_at(row: dict[str, Any], number: int, until: str, column: str = "id") ->
     return row
 
 
+def number_of(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the number of a row whose values are its names, each with the number behind it."""
+    numbers = {int(row[name].removeprefix(name)) for name in names}
+    assert len(numbers) == 1, row
+    (number,) = numbers
+    return {"id": number, "text": f"zeile {number}"}
+
+
 def fail_once(row: dict[str, Any], number: int, marker: str) -> dict[str, Any]:
     """Raise at one row when it comes for the first time."""
     if row["id"] == number and not os.path.exists(marker):

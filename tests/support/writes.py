@@ -79,7 +79,7 @@ def reconciler_for(
     """Return the production loop with drivers that run in this process. `digest_of`: of the code of a manifest, or a stage's."""
     store = store or open_store(manifest.spec.checkpoint.uri, place.settings)
     uid = identify(store, manifest)
-    write = Write(uid=uid, spec=manifest.spec, code_digest=digest_of(manifest.spec))
+    write = Write(uid=uid, spec=manifest.spec, code_digest=digest_of(manifest.spec), row_keys=manifest.row_keys)
     return Reconciler(
         Observer(
             write,

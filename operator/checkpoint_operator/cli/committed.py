@@ -70,16 +70,22 @@ def say(presence: Presence | None, commit: Commit, file: Path | str, console: Co
     """Say what is not as it was committed; return whether the rows are lost with their table."""
     if (lost := loss(presence, commit, file)) is not None:
         say_problem(console, f"error: {lost.reason}: {lost.message}")
-    elif presence is Presence.ROLLED_BACK:
+    elif (warning := warn(presence, commit, file)) is not None:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+    return lost is not None
+
+
+def warn(presence: Presence | None, commit: Commit, file: Path | str) -> str | None:
+    """Return what is said of rows that the table has, and its current state has not; None of others."""
+    if presence is Presence.ROLLED_BACK:
         before = f"since then the table was rolled back to before {commit.commit_id}"
         what = f"{before}, so that its rows are not in the current state"
-        remedy = f"A run adds nothing. Roll the table forward, or, {_anew(file)}"
-        console.print(f"warning: {_was(commit)}; {what}. {remedy}", style="yellow", markup=False)
-    elif presence is Presence.BRANCH_DROPPED:
+        return f"{_was(commit)}; {what}. A run adds nothing. Roll the table forward, or, {_anew(file)}"
+    if presence is Presence.BRANCH_DROPPED:
         what = "since then the branch was dropped, and main does not have its rows"
-        remedy = f"A run adds nothing. Make the branch again from snapshot {commit.commit_id}, or, {_anew(file)}"
-        console.print(f"warning: {_was(commit)}; {what}. {remedy}", style="yellow", markup=False)
-    return lost is not None
+        again = f"Make the branch again from snapshot {commit.commit_id}"
+        return f"{_was(commit)}; {what}. A run adds nothing. {again}, or, {_anew(file)}"
+    return None
 
 
 def loss(presence: Presence | None, commit: Commit, file: Path | str) -> NeedsChange | None:

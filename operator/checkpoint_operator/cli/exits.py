@@ -21,8 +21,10 @@ MANIFEST_WRONG: Final = 2
 NOT_COMMITTED: Final = 3
 INTERRUPTED: Final = 130
 
-#: A person has to change the manifest or the settings file, and nothing else.
-_OF_THE_MANIFEST: Final = frozenset({reasons.MANIFEST_INVALID, reasons.IDENTITY_CHANGED, reasons.WRITE_SUSPENDED})
+#: A person has to change the manifest or the settings file, and nothing else; or put code where a step's `call` says.
+_OF_THE_MANIFEST: Final = frozenset(
+    {reasons.MANIFEST_INVALID, reasons.IDENTITY_CHANGED, reasons.WRITE_SUSPENDED, reasons.CODE_MISSING}
+)
 
 
 def lines_of(error: CheckpointError) -> list[str]:

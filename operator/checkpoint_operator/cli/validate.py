@@ -8,9 +8,12 @@ from typing import Final
 
 from rich.console import Console
 
-from checkpoint_operator.cli import exits
+from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
+from checkpoint_operator.inspection import open_existing
+from checkpoint_operator.sink_formats.registry import find_committed, format_of
+from checkpoint_operator.stored_status import read_status
 from checkpoint_operator.validation.checks import check_all
 from checkpoint_operator.validation.report import Bounds, ColumnType, Findings, Prediction, Report
 from checkpoint_protocol.errors import CheckpointError
@@ -25,6 +28,8 @@ def validate_command(file: Path, settings_file: Path | None, output: str) -> int
     findings = Findings()
     manifest = _manifest(file, findings)
     settings = _settings(settings_file, file, findings)
+    if manifest is not None and settings is not None:
+        _check_committed(manifest, settings, file, findings)
     report = check_all(manifest, settings, findings)
     if output == "table":
         _print(manifest, report)
@@ -47,6 +52,23 @@ def _settings(given: Path | None, file: Path, findings: Findings) -> Settings | 
     except CheckpointError as error:
         findings.error("settings", error)
         return None
+
+
+def _check_committed(manifest: CheckpointedWrite, settings: Settings, file: Path, findings: Findings) -> None:
+    """Say, as `run` and `status` do, where what is committed is not in the table any more. `check_all` says the rest."""
+    sink = manifest.spec.sink
+    try:
+        status = read_status(manifest, open_existing(manifest.spec.checkpoint.uri, settings))
+        commit = committed.commit_of(status) if status.phase == "Committed" else None
+        if commit is None:
+            return
+        presence = find_committed(sink, settings, commit.key, commit.table_identity, commit.commit_id)
+    except CheckpointError:
+        return
+    if (lost := committed.loss(presence, commit, file)) is not None:
+        findings.error(format_of(sink).field, lost)
+    elif (warning := committed.warn(presence, commit, file)) is not None:
+        findings.note(warning)
 
 
 def _print(manifest: CheckpointedWrite | None, report: Report) -> None:

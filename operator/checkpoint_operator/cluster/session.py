@@ -18,6 +18,7 @@ from checkpoint_operator.observing import Observer
 from checkpoint_operator.ports import PinSource, Sink, Write
 from checkpoint_operator.reconcile import Reconciler, Round
 from checkpoint_operator.registration import register
+from checkpoint_protocol.identity import row_keys_of
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.store import ObjectStore
 
@@ -73,7 +74,8 @@ def open_session(
         digest, archive = resolve_code(write.spec)
         return dataclasses.replace(write, code_digest=digest, code=archive)
 
-    write = Write(uid=uid, spec=spec, code_digest="")
+    row_keys = row_keys_of(spec.checkpoint.uri, owner.namespace, owner.name)
+    write = Write(uid=uid, spec=spec, code_digest="", row_keys=row_keys)
     observer = Observer(
         write,
         store,

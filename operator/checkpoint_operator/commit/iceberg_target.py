@@ -116,14 +116,14 @@ def new_partition_spec(schema: Schema, sink: Sink) -> PartitionSpec:
         except ValueError:
             names = ", ".join(schema.column_names)
             raise NeedsChange(
-                reasons.OUTPUT_SCHEMA_WRONG,
-                f"sink.partitionBy.{number}: the steps' output has no column {wanted.column!r} (it has {names})",
+                reasons.MANIFEST_INVALID,
+                f"spec.sink.partitionBy.{number}: the steps' output has no column {wanted.column!r} (it has {names})",
             ) from None
         transform = parse_transform(wanted.transform)
         if not transform.can_transform(source.field_type):
             raise NeedsChange(
-                reasons.OUTPUT_SCHEMA_WRONG,
-                f"sink.partitionBy.{number}: {wanted.transform} does not apply to {source.field_type} of {wanted.column!r}",
+                reasons.MANIFEST_INVALID,
+                f"spec.sink.partitionBy.{number}: {wanted.transform} does not apply to {source.field_type} of {wanted.column!r}",
             )
         # As Spark names them: day_month, id_bucket, name_trunc.
         kind = wanted.transform.partition("[")[0].replace("truncate", "trunc")

@@ -64,7 +64,7 @@ def preview(manifest: CheckpointedWrite, settings: Settings, rows: int) -> Previ
     with tempfile.TemporaryDirectory(prefix="checkpointed-write-preview-") as name:
         folder = Path(name)
         spec = _of_nothing(manifest.spec, folder / "store")
-        uid = _record_launch(manifest.model_copy(update={"spec": spec}), settings)
+        uid = _record_launch(manifest.model_copy(update={"spec": spec}), manifest.row_keys, settings)
         storage_file = write_storage_file(settings)
         try:
             _run(spec, uid, rows, folder, storage_file)
@@ -92,7 +92,7 @@ def _of_nothing(spec: Spec, store: Path) -> Spec:
     return spec.model_copy(update={"sink": sink, "checkpoint": checkpoint, "steps": steps, "stages": (), "reset": None})
 
 
-def _record_launch(manifest: CheckpointedWrite, settings: Settings) -> str:
+def _record_launch(manifest: CheckpointedWrite, row_keys: str, settings: Settings) -> str:
     """Have the store know of a first attempt, as a run does before it starts a driver; return the uid that it is under."""
     spec = manifest.spec
     store = open_store(spec.checkpoint.uri, settings)
@@ -101,7 +101,7 @@ def _record_launch(manifest: CheckpointedWrite, settings: Settings) -> str:
     if archive is not None:
         put_archive(store, uid, archive)
     code = archive.digest if archive else None
-    write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code)
+    write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code, row_keys=row_keys)
     observer = Observer(write, store, _NoDrivers(), open_sink(spec.sink, settings), pin_source=open_source(spec.source, settings))
     outcome = Reconciler(observer).step().outcome
     if isinstance(outcome, Stall):

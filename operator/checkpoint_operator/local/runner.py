@@ -171,7 +171,7 @@ class Runner:
             digest = code_digest(write.spec, code, open_archive=lambda: archive.data if archive is not None else b"")
             return replace(write, code_digest=digest)
 
-        write = renew(Write(uid=uid, spec=spec, code_digest="", code=code))
+        write = renew(Write(uid=uid, spec=spec, code_digest="", code=code, row_keys=self.manifest.row_keys))
         sink = self.sink or open_sink(spec.sink, self.settings, written_by=title_of(self.manifest))
         pin_source = open_source(spec.source, self.settings)
         looks: Looks | None = None

@@ -66,6 +66,7 @@ class LaunchRecord(Record):
     `stage`: of a pipeline, which part of it this is; `source` is that of the first stage, whatever this one reads.
     `driver_digest`: of what drivers are started with; one that has waited for this epoch does it if it was started with the same.
     `driven_by`: of a stream, the attempt of an earlier epoch whose driver goes on with this one; None: it has its own driver.
+    `row_keys`: what the keys that steps ask for are made of beside the row: the same in all attempts and epochs of the write.
     """
 
     is_of_plain_values: ClassVar[bool] = False
@@ -98,6 +99,7 @@ class LaunchRecord(Record):
     stage: StageIdentity | None = later(None)
     driver_digest: Digest | None = later(None)
     driven_by: DrivenBy | None = later(None)
+    row_keys: str = later("")
 
     @property
     def reads_stage(self) -> str:

@@ -28,8 +28,9 @@ from checkpoint_spark.bundling import bundling
 from checkpoint_spark.careful import must_be_careful
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
+from checkpoint_spark.dataframes.names import column, map_in_arrow, refuse_repeated
 from checkpoint_spark.dataframes.programs import write_source
-from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
+from checkpoint_spark.dataframes.rows_by_key import KeyedPlace, keys_of_rows, shown_columns
 from checkpoint_spark.dataframes.skipped import Skipped, join_with_sealed, of_earlier
 from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
 from checkpoint_spark.earlier import taken_before
@@ -97,9 +98,9 @@ class _Work:
                 reasons.KEYS_UNSUITABLE,
                 f"the sources of one write have the same key columns; the first has {_said(self._types)}, another {_said(types)}",
             )
-        columns = [sql.col(f"`{name}`") for name in key_names]
+        columns = [column(name) for name in key_names]
         names = [keys.column_of(place) for place in range(len(columns))]
-        key_frame = frame.select(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
+        key_frame = frame.select(*(key.alias(name) for key, name in zip(columns, names, strict=True)))
         for skipped in (self._own, self._earlier):
             if skipped is not None:
                 frame = skipped.remove_from(frame, number, key_names)
@@ -130,6 +131,7 @@ class _Work:
                 "several rows of one (explode, LATERAL VIEW, a batch function): do that in a step that gives several rows, or "
                 "set onRowError: Fail",
             )
+        refuse_repeated(frame.columns)
         sealed = self._count(key_names)
         ready = self._with_hashes(frame, key_names)
         self._fix_input(ready)
@@ -159,7 +161,7 @@ class _Work:
         found = [item for item in frame.schema.fields if item.name == name]
         if len(found) != 1:
             raise NeedsChange(
-                reasons.KEYS_UNSUITABLE,
+                reasons.KEYS_UNSUITABLE if found else reasons.MANIFEST_INVALID,
                 f"the source has {'no' if not found else 'more than one'} column {name!r}, which keyColumns names; it has "
                 f"{', '.join(frame.columns)}",
             )
@@ -223,7 +225,7 @@ class _Work:
         if len(self._sources) == 1:
             # Tasks know the number of the only source; each column on the way to them costs time for each row.
             frame, source = frame.drop(keys.SOURCE), sql.lit(0)
-        columns = [source, *(sql.col(f"`{name}`") for name in key_names)]
+        columns = [source, *map(column, key_names)]
         return frame.select("*", *anti_join.hashes(columns))
 
     def _fix_input(self, ready: DataFrame) -> None:
@@ -259,21 +261,18 @@ class _Work:
         """Return the columns that the steps declare, or run them on some rows of the source to see which they give."""
         if (declared := declared_output(self.launch.steps)) is not None:
             return declared
-        table = ready.limit(_SAMPLE_ROWS).toArrow()
-        rows = table.select([name for name in table.column_names if not name.startswith(keys.HIDDEN_PREFIX)])
-        batches = rows.combine_chunks().to_batches()
+        batches = ready.limit(_SAMPLE_ROWS).toArrow().combine_chunks().to_batches()
         careful = must_be_careful(self.ledger, self.launch)
         if not batches:
-            none = pa.RecordBatch.from_pylist([], schema=rows.schema)
+            none = pa.RecordBatch.from_pylist([], schema=_shown(to_arrow_schema(ready.schema)))
             return schema_of_sample(self.launch, careful, none, Place("(no rows)", "rows", 0))
-        sample = batches[0]
-        key_values = sample.select([sample.schema.names[0], *key_names])
-        place = KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=key_values)
-        return schema_of_sample(self.launch, careful, sample, place)
+        (sample,) = batches
+        place = KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=keys_of_rows(sample, key_names))
+        return schema_of_sample(self.launch, careful, shown_columns(sample), place)
 
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.
-        planned = ready.mapInArrow(task_function(order), "nothing int")._jdf.queryExecution().toRdd()
+        planned = map_in_arrow(ready, task_function(order), "nothing int")._jdf.queryExecution().toRdd()
         partitions = planned.getNumPartitions()
         refuse_too_many(partitions)
         plan = PlanRecord(

@@ -11,8 +11,9 @@ from pyspark.sql import functions as sql
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.records import LaunchRecord, RowKey
 from checkpoint_spark.dataframes import keys
+from checkpoint_spark.dataframes.names import refuse_repeated
 from checkpoint_spark.dataframes.programs import write_source
-from checkpoint_spark.dataframes.rows_by_key import KeyedPlace
+from checkpoint_spark.dataframes.rows_by_key import KeyedPlace, keys_of_rows, shown_columns
 from checkpoint_spark.steps.places import Place
 
 
@@ -21,8 +22,7 @@ def read_first_rows(session: SparkSession, launch: LaunchRecord, rows: int) -> l
     reading = _Reading(session, launch, rows)
     write_source(reading)
     assert reading.table is not None
-    named = [name for name in reading.table.column_names if not name.startswith(keys.HIDDEN_PREFIX)]
-    return [FirstRows(batch, reading.key_names) for batch in reading.table.select(named).combine_chunks().to_batches()]
+    return [_first_rows(batch, reading.key_names) for batch in reading.table.combine_chunks().to_batches()]
 
 
 @dataclass(slots=True)
@@ -48,6 +48,7 @@ class _Reading:
         return frame
 
     def write(self, frame: DataFrame) -> None:
+        refuse_repeated(frame.columns)
         self.table = frame.limit(self.rows).toArrow()
 
 
@@ -57,17 +58,14 @@ class FirstRows:
 
     rows: pa.RecordBatch
     key_names: tuple[str, ...]
+    keys: pa.RecordBatch
     start: int = 0
 
     @property
     def place(self) -> Place:
-        names = tuple(name for name in self.key_names if name in self.rows.schema.names)
-        place = Place("the source", "rows", self.start)
-        if not names:
-            return place
-        # The first column stands for the number of the source.
-        values = self.rows.select([self.rows.schema.names[0], *names])
-        return KeyedPlace(place.file, place.unit, place.start, key_names=names, key_values=values)
+        if not self.key_names:
+            return Place("the source", "rows", self.start)
+        return KeyedPlace("the source", "rows", self.start, key_names=self.key_names, key_values=self.keys)
 
     @property
     def unreadable(self) -> CheckpointError | None:
@@ -86,8 +84,14 @@ class FirstRows:
         return True
 
     def identity_of(self, number: int) -> RowKey:
-        names = [name for name in self.key_names if name in self.rows.schema.names]
-        return RowKey(source=0, values=keys.texts_of([keys.value_at(self.rows.column(name), number) for name in names]))
+        source, *values = (keys.value_at(column, number) for column in self.keys.columns)
+        return RowKey(source=source, values=keys.texts_of(values))
 
     def slice(self, start: int, end: int) -> FirstRows:
-        return replace(self, rows=self.rows.slice(start, end - start), start=self.start + start)
+        length = end - start
+        return replace(self, rows=self.rows.slice(start, length), keys=self.keys.slice(start, length), start=self.start + start)
+
+
+def _first_rows(batch: pa.RecordBatch, key_names: tuple[str, ...]) -> FirstRows:
+    left = tuple(name for name in key_names if name in batch.schema.names)
+    return FirstRows(shown_columns(batch), left, keys_of_rows(batch, left))

@@ -15,6 +15,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.source import SparkSource
 from checkpoint_protocol.source_paths import distinct
+from checkpoint_spark.dataframes.names import column
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET: Final = 4
@@ -54,8 +55,11 @@ def read_source(session: SparkSession, source: SparkSource, columns: Sequence[st
     """Return these columns (None: all) of the source as Spark reads it; nothing but its schema is read yet."""
     try:
         frame = _opened(session, source, secrets)
-        return frame if columns is None else frame.select(*(f"`{name}`" for name in columns))
+        return frame if columns is None else frame.select(*map(column, columns))
     except AnalysisException as error:
+        if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            said = secrets.hide(first_line(error))
+            raise NeedsChange(reasons.MANIFEST_INVALID, f"spec.source.columns: Spark finds no such column: {said}") from None
         missing = error.getCondition() in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DATA_SOURCE_NOT_FOUND")
         raise NeedsChange(
             reasons.SOURCE_MISSING if missing else reasons.SOURCE_UNREADABLE,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,19 @@ class KeyedPlace(Place):
     key_values: pa.RecordBatch = field(kw_only=True)
 
     def identity_of(self, row: int) -> tuple[str | int, ...]:
-        return tuple(str(keys.value_at(column, row)) for column in self.key_values.columns)
+        return tuple(_same_everywhere(keys.value_at(column, row)) for column in self.key_values.columns)
 
     def of_row(self, row: int) -> str:
         if row >= self.key_values.num_rows:
             return Place.of_row(self, row)
         values = [keys.value_at(column, row) for column in self.key_values.columns[1:]]
         return f"the row with {keys.text_of(self.key_names, values)}"
+
+
+def _same_everywhere(value: Any) -> str:
+    """Write a key's value, an instant in UTC: Spark gives it in the zone of the session, and not always."""
+    is_instant = isinstance(value, datetime) and value.tzinfo is not None
+    return str(value.astimezone(UTC) if is_instant else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +215,11 @@ class _Cutting:
             begins[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
             begins[0] = self._last != (int(first[0]), int(second[0]))
             self._last = (int(first[-1]), int(second[-1]))
-        shown = [name for name in batch.schema.names if not name.startswith(keys.HIDDEN_PREFIX)]
-        names = ["source", *(keys.column_of(number) for number in range(len(key_columns)))]
         start, self._count = self._count, self._count + batch.num_rows
         return Piece(
             source=self.source,
-            rows=batch.select(shown),
-            keys=pa.RecordBatch.from_arrays([_sources_of(batch), *key_columns], names=names),
+            rows=shown_columns(batch),
+            keys=keys_of_rows(batch, self.source.key_names),
             first=first,
             second=second,
             begins=begins,
@@ -247,6 +252,17 @@ class _Keys:
     def finish(self) -> tuple[KeysCovered, int]:
         found = self._keys.finish()
         return KeysCovered(objects=tuple(self._keys.objects), keys=found, quarantined=self._keys.quarantined), found.rows
+
+
+def keys_of_rows(batch: pa.RecordBatch, key_names: Sequence[str]) -> pa.RecordBatch:
+    """Return the keys of the rows that Spark has given: the number of the source and the values."""
+    names = ["source", *(keys.column_of(number) for number in range(len(key_names)))]
+    return pa.RecordBatch.from_arrays([_sources_of(batch), *(batch.column(name) for name in key_names)], names=names)
+
+
+def shown_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows as the steps see them."""
+    return batch.select([name for name in batch.schema.names if not name.startswith(keys.HIDDEN_PREFIX)])
 
 
 def _sources_of(batch: pa.RecordBatch) -> pa.Array:

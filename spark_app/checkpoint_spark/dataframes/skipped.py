@@ -13,6 +13,7 @@ from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.quantities import parse_size_bytes
 from checkpoint_protocol.records import TakenKeys
 from checkpoint_spark.dataframes import anti_join, keys
+from checkpoint_spark.dataframes.names import column
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class Skipped:
         own = anti_join.of_source(self.frame, number).select(
             *(sql.col(keys.column_of(place)).alias(name) for place, name in enumerate(names))
         )
-        equal = [sql.col(f"`{key}`") == sql.col(name) for key, name in zip(key_names, names, strict=True)]
+        equal = [column(key) == sql.col(name) for key, name in zip(key_names, names, strict=True)]
         return frame.join(own.hint(self.strategy), reduce(lambda one, other: one & other, equal), kind)
 
 

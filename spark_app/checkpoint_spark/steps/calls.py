@@ -50,8 +50,8 @@ _BEGUN_TOGETHER: Final = 32
 class Surroundings:
     """What the calls of a task have in common.
 
-    `tasks`: how many run at once. `sets_apart`: rows that fail are set apart, and do not end the task. `write`: its uid.
-    `memory`: where results are kept of steps that ask for it; None: nowhere.
+    `tasks`: how many run at once. `sets_apart`: rows that fail are set apart, and do not end the task. `write`: as LaunchRecord
+    has it in `row_keys`. `memory`: where results are kept of steps that ask for it; None: nowhere.
     """
 
     tasks: int = 1

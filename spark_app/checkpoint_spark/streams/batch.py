@@ -29,6 +29,7 @@ from checkpoint_spark.advising import InHand
 from checkpoint_spark.bundling import bundling
 from checkpoint_spark.careful import CarefulSteps, must_be_careful
 from checkpoint_spark.dataframes.attempt import refuse_too_many
+from checkpoint_spark.dataframes.names import map_in_arrow, refuse_repeated
 from checkpoint_spark.ending import Ending
 from checkpoint_spark.executor import storage_settings
 from checkpoint_spark.failures import end_task
@@ -59,6 +60,7 @@ def stage_batch(
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri} has no launch record of attempt {attempt}")
     enter("Planning")
+    refuse_repeated(frame.columns)
     schema = to_arrow_schema(frame.schema)
     record = InputRecord(token=new_token(), files=(), arrow_schema=encode_schema(schema), batch=number)
     ledger.inputs.put_input(record, launch.input_since)
@@ -75,7 +77,7 @@ def stage_batch(
         careful=careful,
     )
     # One plan, asked for its partitions and then run: Spark makes no other of it in between.
-    planned = frame.mapInArrow(partial(_run_partition, order.model_dump_json()), "nothing int")._jdf.queryExecution().toRdd()
+    planned = map_in_arrow(frame, partial(_run_partition, order.model_dump_json()), "nothing int")._jdf.queryExecution().toRdd()
     partitions = planned.getNumPartitions()
     refuse_too_many(partitions)
     plan = PlanRecord(

@@ -109,6 +109,7 @@ def test_a_uri_of_inspect_that_is_none_exits_with_2(tmp_path: Path) -> None:
         (ManifestInvalid(("spec.steps: wrong",)), 2),
         (NeedsChange("ManifestInvalid", "source.files.types.day: unknown type"), 2),
         (NeedsChange("IdentityChanged", "another sink"), 2),
+        (NeedsChange("CodeMissing", "there is no module"), 2),
         (NeedsChange("CodeFailed", "a step raised"), 1),
         (NeedsChange("SourceMissing", "no file"), 1),
         (Retryable("StoreUnavailable", "no answer"), 1),

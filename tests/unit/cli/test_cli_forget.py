@@ -162,6 +162,23 @@ def test_a_committed_write_whose_table_was_dropped_is_said_with_the_way_out(comm
     assert f"checkpointed-write forget {ground.file}" in result.stderr
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_validate_finds_once_that_a_committed_table_was_dropped_and_made_again(is_made_again: bool, ground: Ground) -> None:
+    ground.commit()
+    ground.drop()
+    if is_made_again:
+        ground.place.create(pa.schema([("id", pa.int64())]))
+
+    result = ground.call("validate", "-o", "json")
+
+    assert result.exit_code == 2, result.output
+    problems = [one for one in json.loads(result.stdout)["problems"] if one["path"] == "spec.sink.iceberg.table"]
+    assert len(problems) == 1, problems
+    said = "since then it was dropped and made again" if is_made_again else "the table is gone since"
+    assert said in problems[0]["message"]
+    assert f"checkpointed-write forget {ground.file}" in problems[0]["message"]
+
+
 def test_validate_finds_that_the_table_is_gone_with_the_rows_before_also_where_one_would_be_made(ground: Ground) -> None:
     ground.commit()
     ground.drop()

@@ -80,7 +80,7 @@ def test_a_column_that_no_member_of_a_union_has_is_named_with_those_that_there_a
     with pytest.raises(NeedsChange, match=r"none of the sources has a column 'x' \(they have n, text\)") as refused:
         unite([described("a", n=pa.int64()), described("b", n=pa.int64(), text=pa.string())], Selection(("n", "x")))
 
-    assert refused.value.reason == reasons.SOURCE_UNREADABLE
+    assert refused.value.reason == reasons.MANIFEST_INVALID
 
 
 def test_members_that_cannot_be_united_are_both_named() -> None:

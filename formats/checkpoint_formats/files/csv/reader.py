@@ -32,6 +32,8 @@ from checkpoint_formats.plain_types import as_plain
 from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.type_names import parse_type
 from checkpoint_formats.uniting import UnitedColumns
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.source import FilesSource
@@ -93,7 +95,10 @@ class CsvReader:
         known = self._united_names(filled)
         for name in self._types:
             if name not in known:
-                raise unreadable(first, f"it has no column {name!r} (it has {', '.join(known)})", "correct source.files.types")
+                raise NeedsChange(
+                    reasons.MANIFEST_INVALID,
+                    f"source file {first}: it has no column {name!r} (it has {', '.join(known)}); correct source.files.types",
+                )
         chosen = [name for name in self._columns or known if name in known]
         inferred = infer_types([name for name in chosen if name not in self._types], self._samples(filled, chosen))
         types = self._types | inferred

@@ -119,16 +119,20 @@ def test_a_value_beside_a_merge_overrides_it() -> None:
 
 def test_paths_that_stand_twice_in_a_manifest_are_refused_with_both_lines(tmp_path: Path) -> None:
     file = tmp_path / "write.yaml"
-    file.write_text(
-        "kind: CheckpointedWrite\nspec:\n  source:\n    files:\n      paths: [a]\n      format: csv\n      paths: [b]\n"
-    )
+    head = "apiVersion: checkpointed.dev/v1alpha1\nkind: CheckpointedWrite\nmetadata: {name: x}\nspec:\n"
+    tail = "  sink: {none: {}}\n  checkpoint: {uri: c}\n"
+    once = f"{head}  source:\n    files:\n      format: csv\n      paths: [b]\n{tail}"
+    file.write_text(once.replace("      format", "      paths: [a]\n      format"))
 
     with pytest.raises(ManifestInvalid) as caught:
         load_manifest(file)
 
     (problem,) = caught.value.problems
-    assert problem.startswith(f"{file}: is not YAML: the key 'paths' stands twice in one mapping, first in line 5; remove one")
-    assert "line 7, column 7" in problem
+    assert problem.startswith(f"{file}: is not YAML: the key 'paths' stands twice in one mapping, first in line 7; remove one")
+    assert "line 9, column 7" in problem
+
+    file.write_text(once)
+    assert load_manifest(file).spec.source.files is not None
 
 
 def test_files_of_the_operator_are_read_in_the_same_way(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ class UnitedColumns:
 
     def add(self, place: str, schema: pa.Schema) -> None:
         """Add the columns of a file or table. NeedsChange(SourceUnreadable) names it, and the one that it does not go with."""
-        self._check_spelling(place, schema.names)
+        if not self._is_same:
+            self._check_spelling(place, schema.names)
         if self._first is None:
             self._first = place
         elif self._is_same:

@@ -35,6 +35,8 @@ class UnitedColumns:
         self._cast_hint = cast_hint
         self._first: str | None = None
         self._types: dict[str, tuple[pa.DataType, str]] = {}
+        #: The first spelling of each name.
+        self._spelled: dict[str, str] = {}
 
     @property
     def schema(self) -> pa.Schema:
@@ -42,6 +44,8 @@ class UnitedColumns:
 
     def add(self, place: str, schema: pa.Schema) -> None:
         """Add the columns of a file or table. NeedsChange(SourceUnreadable) names it, and the one that it does not go with."""
+        if not self._is_same:
+            self._check_spelling(place, schema.names)
         if self._first is None:
             self._first = place
         elif self._is_same:
@@ -67,6 +71,19 @@ class UnitedColumns:
                 )
             if kind != known[0]:
                 self._types[field.name] = (kind, place)
+
+    def _check_spelling(self, place: str, names: Sequence[str]) -> None:
+        here = set(names)
+        for name in names:
+            other = self._spelled.setdefault(name.lower(), name)
+            # Where one has both, somebody wanted that.
+            if other != name and other in self._types and other not in here and name not in self._types:
+                raise _different(
+                    place,
+                    f"has a column {name!r}, and {self._types[other][1]} has {other!r}: Spark takes names that differ by "
+                    "case only for one, and reads no table that has both",
+                    f"rewrite one of them, leave one of the columns out by source.columns, {_ONE_WRITE_EACH}",
+                )
 
     def _check_same(self, place: str, schema: pa.Schema) -> None:
         for name in (*self._types, *schema.names):

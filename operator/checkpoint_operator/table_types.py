@@ -7,7 +7,7 @@ and never cut off.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -45,7 +45,7 @@ def finer_than_iceberg(given: pa.Schema) -> tuple[str, ...]:
 
 
 def _schema(given: pa.Schema, of: Callable[[pa.DataType, str], pa.DataType], format_name: str) -> pa.Schema:
-    fields, problems = [], []
+    fields, problems = [], list(_unfit_names(given, ""))
     for field in given:
         if _depth(field.type) > _MOST_NESTED:
             problems.append(f"the column {field.name!r} is nested more than {_MOST_NESTED} deep: flatten it, or leave it out")
@@ -58,6 +58,22 @@ def _schema(given: pa.Schema, of: Callable[[pa.DataType, str], pa.DataType], for
     if problems:
         raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, "; ".join(problems))
     return pa.schema(fields)
+
+
+def _unfit_names(fields: Iterable[pa.Field], above: str) -> Iterator[str]:
+    """Say of which names a table cannot be read: Spark takes two that differ by case only for one, and none has no name."""
+    first: dict[str, str] = {}
+    for field in fields:
+        path = f"{above}{field.name}"
+        if not field.name.strip():
+            yield f"a column has no name ({path!r}; pandas writes its index so): give it one in a step, or leave it out"
+        elif (other := first.setdefault(field.name.lower(), field.name)) != field.name:
+            yield (
+                f"the columns {above + other!r} and {path!r} differ by case only, so that Spark cannot read the table: "
+                "rename one of them in a step, or leave one out"
+            )
+        elif _depth(field.type) <= _MOST_NESTED:
+            yield from _unfit_names((field.type.field(number) for number in range(field.type.num_fields)), f"{path}.")
 
 
 def _depth(given: pa.DataType) -> int:

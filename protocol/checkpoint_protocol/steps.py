@@ -36,7 +36,8 @@ class Retry(Section):
         default=(),
         max_length=32,
         description="What else is tried again: names of exceptions (openai.APIError, or APIError alone; those derived from it, "
-        "too), or status codes of HTTP. Always are timeouts, lost connections, and the status codes 408, 429 and 5xx.",
+        "too), or status codes of HTTP. Always are timeouts, lost connections, and the status codes 408, 429 and 5xx. kubectl "
+        'takes on for true: write "on".',
     )
 
 

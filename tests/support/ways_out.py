@@ -510,6 +510,16 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/cli/test_cli_forget.py::test_an_open_attempt_of_another_machine_is_forgotten_only_by_force": (
         "end it there; if that machine is gone, say --force",
     ),
+    "unit/cli/test_yaml_documents.py::test_paths_that_stand_twice_in_a_manifest_are_refused_with_both_lines": (
+        "stands twice in one mapping, first in line {}; remove one",
+    ),
+    "unit/formats/test_source_parquet.py::test_files_in_the_folder_of_a_table_are_refused_and_its_source_is_named": (
+        "read the table by {}, or copy the files to a folder of their own",
+    ),
+    "unit/commit/test_table_types.py::test_names_by_which_a_table_could_not_be_read_are_refused": (
+        "pandas writes its index so): give it one in a step, or leave it out",
+        "so that Spark cannot read the table: rename one of them in a step, or leave one out",
+    ),
     "unit/commit/test_table_types.py::test_every_column_that_cannot_be_made_is_named_at_once": (
         "cast it in a step",
         "{}: {}, or leave it out",

@@ -12,18 +12,16 @@ from typing import Any, Final
 import yaml
 
 from checkpoint_operator.cli.allowed import claims_of, is_allowed, user_folder
+from checkpoint_operator.yaml_documents import parse_documents
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import MOST_DEPTH, CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
+from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.source import Source
 from checkpoint_protocol.store import local_path
 
 SETTINGS_VARIABLE: Final = "CHECKPOINTED_WRITE_SETTINGS"
 SETTINGS_NAME: Final = "checkpointed-write.settings.yaml"
-
-_MOST_MERGED: Final = 100_000
-_SHOWN: Final = 64
 
 
 def load_manifest(path: Path) -> CheckpointedWrite:
@@ -78,39 +76,6 @@ def load_settings(found: FoundSettings | None) -> Settings:
     return _settings_absolute(settings, found.path.resolve().parent)
 
 
-class _BoundedLoader(yaml.SafeLoader):
-    """Refuses what is nested deeper than a manifest may be, where the library itself runs into Python's bound on recursion;
-    merges (`<<`) of merges, which may stand for any number of values; and numbers and dates that Python does not have.
-    """
-
-    _depth = 0
-    _merged = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self._depth += 1
-        # The innermost value is one more.
-        if self._depth > MOST_DEPTH + 1:
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem=f"it is nested more than {MOST_DEPTH} deep", problem_mark=mark)
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        # Called for each mapping that is merged, before what it has is copied.
-        super().flatten_mapping(node)
-        self._merged += len(node.value)
-        if self._merged > _MOST_MERGED:
-            raise yaml.MarkedYAMLError(problem="it merges too many values (<<)", problem_mark=node.start_mark)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except ValueError as error:
-            problem = f"{str(node.value)[:_SHOWN]!r} is no value here: {error}"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
-
-
 def parse_settings(path: Path, content: bytes) -> Settings:
     """Return the settings in a file's content, as they stand there."""
     document = _parse_yaml(path, content)
@@ -127,12 +92,11 @@ def read_file(path: Path) -> bytes:
 
 def _parse_yaml(path: Path, content: bytes) -> Any:
     try:
-        documents = list(yaml.load_all(content.decode("utf-8"), _BoundedLoader))
+        documents = parse_documents(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ManifestInvalid((f"{path}: is not UTF-8 text: {error}",)) from error
     except yaml.YAMLError as error:
         raise ManifestInvalid((f"{path}: is not YAML: {' '.join(str(error).split())}",)) from error
-    documents = [document for document in documents if document is not None]
     if len(documents) > 1:
         raise ManifestInvalid((f"{path}: holds {len(documents)} documents; one is expected",))
     return documents[0] if documents else None

@@ -13,6 +13,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from checkpoint_operator.cluster.pod_policy import PodPolicy
+from checkpoint_operator.yaml_documents import parse_document
 from checkpoint_protocol.grants import Tenant
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
 from checkpoint_protocol.quantities import Size
@@ -125,7 +126,7 @@ def load_config(path: Path) -> OperatorConfig:
 
 def _load_yaml(path: Path) -> Any:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = parse_document(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ManifestInvalid((f"cannot be read: {error.strerror}",)) from error
     except UnicodeDecodeError as error:

@@ -44,6 +44,7 @@ from checkpoint_operator.cluster.workers import WORKERS, WORKERS_OF_A_NAMESPACE,
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_news import open_news
 from checkpoint_operator.source_tables import open_source
+from checkpoint_operator.yaml_documents import parse_document
 from checkpoint_protocol.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import ManifestInvalid, validate_model
@@ -216,12 +217,14 @@ def load_settings(path: Path) -> Settings:
     """Read what the chart has made of its values, or the Secret that they name."""
     whole = f"{_OF_SETTINGS}, which the pod has as {path}"
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = parse_document(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ManifestInvalid((f"{whole}: cannot be read: {error.strerror}",)) from error
-    except (UnicodeDecodeError, yaml.YAMLError):
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         # Not the parser's words: they quote the text, and secrets may stand in it.
-        raise ManifestInvalid((f"{whole}: is not YAML",)) from None
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        place = "" if mark is None else f": line {mark.line + 1}, column {mark.column + 1}"
+        raise ManifestInvalid((f"{whole}: is not YAML{place}",)) from None
     try:
         return validate_model(Settings, document or {}).found_in(CHART_VALUES)
     except ManifestInvalid as error:

@@ -188,10 +188,11 @@ def merges() -> str:
     ("text", "told"),
     [
         (f"a: {'9' * 5000}", "is no value here: Exceeds the limit"),
-        ("a: 2026-02-30", "'2026-02-30' is no value here: day"),
+        ("a: !!timestamp 2026-02-30", "tag:yaml.org,2002:timestamp"),
+        ("a: !!bool 2026-02-30", "'2026-02-30' is no bool"),
         (merges(), "it merges too many values (<<)"),
     ],
-    ids=["digits", "date", "merges"],
+    ids=["digits", "tag", "form", "merges"],
 )
 def test_yaml_that_python_has_no_value_for_is_a_wrong_manifest_with_its_line(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "write.yaml"

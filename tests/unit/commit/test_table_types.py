@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,34 @@ def test_a_type_that_lance_cannot_store_is_refused_with_its_column(given: pa.Dat
         lance_schema(pa.schema([("c", given)]))
 
     assert caught.value.reason == reasons.OUTPUT_SCHEMA_WRONG
+
+
+UNFIT_NAMES: dict[str, tuple[pa.Schema, str]] = {
+    "two by case": (pa.schema([("ID", pa.int64()), ("id", pa.string())]), "the columns 'ID' and 'id' differ by case only"),
+    "two in a struct": (
+        pa.schema([("s", pa.list_(pa.struct([("É", pa.int64()), ("é", pa.string())])))]),
+        "differ by case only, so that Spark cannot read the table",
+    ),
+    "empty": (pa.schema([("", pa.int64()), ("a", pa.int64())]), "a column has no name (''; pandas writes its index so)"),
+    "blank": (pa.schema([(" \t", pa.int64())]), "a column has no name"),
+    "blank in a struct": (pa.schema([("s", pa.struct([("", pa.int64())]))]), "a column has no name ('s.'"),
+}
+
+
+@pytest.mark.parametrize("schema_of", [iceberg_schema, lance_schema])
+@pytest.mark.parametrize("name", UNFIT_NAMES)
+def test_names_by_which_a_table_could_not_be_read_are_refused(name: str, schema_of: Callable[[pa.Schema], pa.Schema]) -> None:
+    given, told = UNFIT_NAMES[name]
+
+    with pytest.raises(NeedsChange) as refused:
+        schema_of(given)
+
+    assert refused.value.reason == reasons.OUTPUT_SCHEMA_WRONG
+    assert told in refused.value.message
+    renamed = pa.schema([field.with_name(f"other{number}") for number, field in enumerate(given)])
+    if not any(pa.types.is_nested(kind) for kind in given.types):
+        assert schema_of(renamed).names == renamed.names
+    assert schema_of(given.remove(0)).names == given.names[1:]
 
 
 # --- what a hostile driver gives ----------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ CSV_LINES: dict[str, Row | None] = {
     "4": None,
     "5,x,y": None,
     '6,"x",y': None,
+    '15,"x"y': None,
     '"",",",""': None,
 }
 JSON_LINES: dict[str, Row | None] = {

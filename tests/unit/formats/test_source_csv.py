@@ -724,3 +724,63 @@ def test_python_agrees_on_the_rows(tmp_path: Path) -> None:
 def test_schema_has_no_metadata_and_all_columns_are_optional(tmp_path: Path) -> None:
     _, schema = open_reader("csv").describe([put(tmp_path, "x.csv", "a\n1\n")])
     assert schema.equals(pa.schema([("a", pa.int64())]), check_metadata=True)
+
+
+AFTER_QUOTE = "text follows the closing quote of a field"
+ESCAPE_HINT = "set source.files.csv.escape: '\\'"
+WAYS_OF_READING = [
+    ("x.csv", {}, "line at byte 12: "),
+    ("x.csv.gz", {}, "near row 0: "),
+    ("x.csv", {"multiLine": True}, "near row 0: "),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "place"), WAYS_OF_READING)
+@pytest.mark.parametrize("types", [{}, {"a": "int64", "b": "string"}], ids=["inferred", "given"])
+def test_a_field_that_goes_on_after_its_closing_quote_is_no_row_and_the_escape_is_named(
+    tmp_path: Path, name: str, options: dict[str, Any], place: str, types: dict[str, str]
+) -> None:
+    """Spark, MySQL and OpenCSV write quotes in a field so; by default pyarrow makes `say \\hi\\""` of it."""
+    text = 'a,b\n1,plain\n2,"say \\"hi\\""\n'
+    path = put(tmp_path, name, gzip.compress(text.encode()) if name.endswith(".gz") else text)
+
+    message = refusal(path, options=options, types=types).message
+
+    assert f"{place}{AFTER_QUOTE}: as \\ stands before it, {ESCAPE_HINT}" in message
+    assert path in message
+    assert read(path, options={**options, "escape": "\\"}, types=types) == [{"a": 1, "b": "plain"}, {"a": 2, "b": 'say "hi"'}]
+
+
+@pytest.mark.parametrize("text", ['"x"y', '"x" ', '"x""y"z', '"a,b"c', '"a "b" c"', '""x', '"x\\"y"'])
+@pytest.mark.parametrize(("name", "options", "place"), WAYS_OF_READING)
+def test_text_after_a_closing_quote_is_found_in_every_field(
+    tmp_path: Path, text: str, name: str, options: dict[str, Any], place: str
+) -> None:
+    for row in (f"{text},1,2", f"1,{text},2", f"1,2,{text}"):
+        lines = f"a,b,c\n0,0,0\n{row}\n1,1,1\n"
+        path = put(tmp_path, name, gzip.compress(lines.encode()) if name.endswith(".gz") else lines)
+        assert AFTER_QUOTE in refusal(path, options=options, types={"a": "string", "b": "string", "c": "string"}).message
+
+
+def test_text_after_a_closing_quote_is_found_wherever_blocks_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "".join(f'{number},"a ""b"", {"x" * (number % 7)}"\n' for number in range(40))
+    for size_bytes in (16, 33, 64):
+        monkeypatch.setattr(csv_stream, "_BLOCK_BYTES", size_bytes)
+        whole_file = put(tmp_path, "x.csv.gz", gzip.compress(f"n,t\n{rows}".encode()))
+        assert len(read(whole_file)) == 40
+        wrong = put(tmp_path, "y.csv.gz", gzip.compress(f'n,t\n{rows}40,"x"y\n'.encode()))
+        assert AFTER_QUOTE in refusal(wrong, types={"t": "string", "n": "int64"}).message
+
+
+def test_a_header_that_goes_on_after_a_closing_quote_is_refused(tmp_path: Path) -> None:
+    for name, options in (("x.csv", {}), ("x.csv", {"multiLine": True})):
+        path = put(tmp_path, name, '"a \\"b\\"",c\n1,2\n')
+        assert AFTER_QUOTE in refusal(path, options=options).message
+        assert read(path, options={**options, "escape": "\\"}) == [{'a "b"': 1, "c": 2}]
+
+
+def test_quotes_inside_of_unquoted_text_and_without_quoting_are_text(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.csv", 'a,b\n5" pipe,a"b"c\n')
+    assert read(path) == [{"a": '5" pipe', "b": 'a"b"c'}]
+    path = put(tmp_path, "y.csv", 'a,b\n"x"y,1\n')
+    assert read(path, options={"quote": ""}) == [{"a": '"x"y', "b": 1}]

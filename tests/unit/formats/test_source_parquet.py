@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -329,3 +330,45 @@ def test_only_the_rows_of_the_piece_are_given_across_row_groups(tmp_path: Path) 
     for start, end in ((0, 1), (29, 31), (30, 60), (45, 95), (99, 100), (50, 50)):
         found = rows_of(chunks_of(reader, file, Range(file=0, start=start, end=end), schema))
         assert [row["n"] for row in found] == list(range(start, end))
+
+
+TABLES = {
+    "Delta": ("_delta_log/00000000000000000000.json", "source.spark with format: delta"),
+    "Hudi": (".hoodie/hoodie.properties", "source.spark with format: hudi"),
+    "Iceberg": ("metadata/00003-0b1a2c3d-0000-4000-8000-0123456789ab.metadata.json", "source.iceberg"),
+    "Iceberg of Hadoop": ("metadata/v3.metadata.json", "source.iceberg"),
+    "Iceberg, compressed": ("metadata/00000-0b1a2c3d-0000-4000-8000-0123456789ab.gz.metadata.json", "source.iceberg"),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("given", ["t/data", "t/data/*.parquet", "t/**/*.parquet", "*/data/", "t/data/day=1/x.parquet", "link"])
+def test_files_in_the_folder_of_a_table_are_refused_and_its_source_is_named(tmp_path: Path, table: str, given: str) -> None:
+    mark, source = TABLES[table]
+    for number, name in enumerate(("t/data/day=1/x.parquet", "t/data/y.parquet")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"a": [number]}), tmp_path / name)
+    (tmp_path / "link").symlink_to(tmp_path / "t" / "data")
+    reader = open_reader("parquet")
+    reader.describe([str(tmp_path / given)])
+    (tmp_path / "t" / mark).parent.mkdir()
+    (tmp_path / "t" / mark).write_text("{}")
+
+    with pytest.raises(NeedsChange) as refused:
+        reader.describe([str(tmp_path / given)])
+
+    assert refused.value.reason == reasons.SOURCE_UNREADABLE
+    assert f"{tmp_path.resolve()}/t is the folder of" in refused.value.message
+    assert f"read the table by {source}, or copy the files to a folder of their own" in refused.value.message
+    shutil.copytree(tmp_path / "t" / "data", tmp_path / "own")
+    reader.describe([str(tmp_path / "own")])
+
+
+@pytest.mark.parametrize("mark", ["metadata/about.json", "metadata/x.pdf.metadata.json", "other/_delta_log/0.json", "_SUCCESS"])
+def test_what_only_looks_like_the_folder_of_a_table_is_read(tmp_path: Path, mark: str) -> None:
+    (tmp_path / mark).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / mark).write_text("{}")
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "data" / "x.parquet")
+
+    assert open_reader("parquet").describe([str(tmp_path / "data")])[1].names == ["a"]

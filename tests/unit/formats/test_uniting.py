@@ -90,3 +90,39 @@ def test_members_that_cannot_be_united_are_both_named() -> None:
 
     with pytest.raises(NeedsChange, match=r"source dataset d has string in the column 'n', and source file a\.csv has int64"):
         columns.add("source dataset d", pa.schema([("n", pa.string())]))
+
+
+SPELLED = "Spark takes names that differ by case only for one"
+
+
+@pytest.mark.parametrize("names", [("id",), ("x", "id"), ("x", "iD")])
+@pytest.mark.parametrize("others", [(), ("x",)])
+def test_columns_that_differ_by_case_only_are_refused_with_both_files(names: tuple[str, ...], others: tuple[str, ...]) -> None:
+    columns = UnitedColumns()
+    columns.add("source file a.parquet", pa.schema([(name, pa.int64()) for name in ("ID", *others)]))
+
+    with pytest.raises(NeedsChange) as refused:
+        columns.add("source file b.parquet", pa.schema([(name, pa.int64()) for name in names]))
+
+    assert (
+        f"source file b.parquet has a column {names[-1]!r}, and source file a.parquet has 'ID': {SPELLED}"
+        in refused.value.message
+    )
+
+
+def test_the_members_of_a_union_are_refused_too_and_a_choice_of_columns_helps() -> None:
+    members = [described("a", ID=pa.int64(), n=pa.int64()), described("b", id=pa.int64(), n=pa.int64())]
+    with pytest.raises(NeedsChange, match=SPELLED):
+        unite(members, Selection())
+
+    chosen = [described("a", ID=pa.int64(), n=pa.int64()), described("b", n=pa.int64())]
+    assert unite(chosen, Selection(("ID", "n"))).names == ["ID", "n"]
+
+
+def test_a_file_that_has_both_spellings_is_read() -> None:
+    columns = UnitedColumns()
+    both = pa.schema([("ID", pa.int64()), ("id", pa.int64())])
+    for place, schema in (("a", both), ("b", pa.schema([("id", pa.int64())])), ("c", both)):
+        columns.add(place, schema)
+
+    assert columns.schema == both

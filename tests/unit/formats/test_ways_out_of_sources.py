@@ -100,6 +100,10 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         csv('a"b\n1"2\n', csv={"delimiter": '"'}),
         [(csv('a"b\n1"2\n', csv={"delimiter": '"', "quote": ""}), 1), (csv("a|b\n1|2\n", csv={"delimiter": "|"}), 1)],
     ),
+    "as \\ stands before it, set source.files.csv.escape: '\\'": (
+        csv('n,text\n1,"say \\"hi\\""\n'),
+        [(csv('n,text\n1,"say \\"hi\\""\n', csv={"escape": "\\"}), 1)],
+    ),
     # JSON
     "make lines of it, e.g. with jq": (json('[{"a": 1}, {"a": 2}]'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
     "write each object on a line of its own": (json('{"a": 1}{"a": 2}\n'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
@@ -182,6 +186,14 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         [(folder(NUMBERS), 2), (folder(OTHERS), 1), (folder(NUMBERS, parquet(a=[3], b=["y"])), 3)],
     ),
     "or use one write for each kind": (folder(NUMBERS, TEXTS), [(folder(NUMBERS), 2), (folder(TEXTS), 1)]),
+    "rewrite one of them, leave one of the columns out by source.columns, {}": (
+        folder(parquet(ID=[1], n=[1]), parquet(id=[2], n=[2])),
+        [
+            (folder(parquet(id=[1], n=[1]), parquet(id=[2], n=[2])), 2),
+            (folder(parquet(ID=[1], n=[1]), parquet(id=[2], n=[2]), columns=["n", "ID"]), 2),
+            (folder(parquet(ID=[1], n=[1])), 1),
+        ],
+    ),
     "{} {} {} ({} {}); correct source.columns{}": (
         folder(NUMBERS, columns=["A"]),
         [(folder(NUMBERS, columns=["a"]), 2)],

@@ -14,6 +14,7 @@ from mkdocs.config import load_config
 
 from checkpoint_operator.cli.main import main as command_line
 from checkpoint_operator.reason_pages import REASONS_PAGE, section_of
+from checkpoint_operator.yaml_documents import parse_documents
 from checkpoint_protocol import reasons
 from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest, validate_model
 from checkpoint_protocol.settings import Settings
@@ -92,7 +93,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=where) for where, text in blocks("yaml")])
 def test_yaml_in_the_documents_is_taken(text: str) -> None:
-    for data in yaml.safe_load_all(text):
+    for data in parse_documents(text):
         if data.get("kind") == "CheckpointedWrite":
             parse_manifest(data)
         elif data.get("kind") in FOLDERS_OF:
@@ -106,6 +107,14 @@ def test_yaml_in_the_documents_is_taken(text: str) -> None:
             assert unknown_values(data, yaml.safe_load(reference.VALUES.read_text())) == [], (
                 "it is a manifest, a part of one, settings, or values of the chart"
             )
+
+
+def test_what_the_guide_adds_to_retry_is_taken_with_and_without_quotes() -> None:
+    (shown,) = re.findall(r"`retry: (\{.*?\})`", (ROOT / "docs/guides/services.md").read_text())
+    for text in (shown, shown.replace('"on"', "on")):
+        (step,) = validate_model(Spec, SMALLEST | {"steps": [{"call": "m:f", "retry": parse_documents(text)[0]}]}).steps
+        assert step.retry is not None
+        assert step.retry.on == ("APIError", "425")
 
 
 def unknown_values(data: dict[str, Any], values: dict[str, Any], prefix: str = "") -> list[str]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
+from checkpoint_formats.files.csv.quotes import Quotes
 from checkpoint_formats.files.csv.records import Records
 from checkpoint_formats.files.lines import Lines
 from checkpoint_formats.files.parsing import NotOneRowALine
@@ -42,6 +43,7 @@ class CsvDialect:
     def __init__(self, options: CsvOptions) -> None:
         self._options = options
         self._invalid_rows = 0
+        self.quotes = Quotes(options)
         for name, problem in options.problems().items():
             raise NeedsChange(reasons.MANIFEST_INVALID, f"source.files.csv.{name}: {problem}")
         try:
@@ -78,6 +80,7 @@ class CsvDialect:
 
     def names_in(self, line: Lines) -> tuple[str, ...]:
         """Return the column names that the first line of a file gives: its fields, or f0, f1, ... without a header."""
+        self.quotes.check(line.data, line.begin, line.end)
         line = line.with_break()  # without one, a header and no rows would be nothing to pyarrow
         table = self._read_csv(line, pa.csv.ConvertOptions(), autogenerate_column_names=not self._options.header)
         if self._options.header and table.num_rows:
@@ -104,6 +107,7 @@ class CsvDialect:
         if lines.is_blank:
             chosen = names if columns is None else columns
             return pa.schema([(name, types.get(name, pa.null())) for name in chosen]).empty_table()
+        self.quotes.check(lines.data, lines.begin, lines.end)
         if lines.data.startswith(UTF8_MARK, lines.begin):
             # pyarrow would drop it, but only at a file's start it is a mark; here it is text. Blank lines do not matter.
             data = b"\n" + lines.data[lines.begin : lines.end]
@@ -118,6 +122,7 @@ class CsvDialect:
         self, records: Records, names: Sequence[str], types: Mapping[str, pa.DataType], columns: Sequence[str]
     ) -> pa.RecordBatch:
         """Return the rows of records, which may have line breaks in them: as many as there are records."""
+        self.quotes.check(records.data, records.begin, records.end)
         data = records.buffer
         if records.position and records.data.startswith(UTF8_MARK, records.begin):
             data = pa.py_buffer(b"\n" + data.to_pybytes())  # as in `infer`: here it is no mark

@@ -55,20 +55,32 @@ class Records(Lines):
         return ends[(beginnings != _NEWLINE) & (beginnings != _RETURN)]
 
 
+def unquoted_pattern(options: CsvOptions) -> bytes:
+    """Return the pattern of what is not in quotes: a field, or, where the source has no quotes, a whole record."""
+    delimiter = re.escape(options.delimiter.encode()) if options.quote else b""
+    return rb"(?:" + _escaped(options) + rb"[^\r\n" + re.escape(options.escape.encode()) + delimiter + rb"]++)*+"
+
+
+def quoted_pattern(options: CsvOptions) -> bytes:
+    """Return the pattern of what is in quotes, with them."""
+    quote, escape = re.escape(options.quote.encode()), re.escape(options.escape.encode())
+    # The order counts where two of the characters are the same one.
+    return quote + rb"(?:" + _escaped(options) + quote + quote + rb"|[^" + quote + escape + rb"]++)*+" + quote
+
+
+def _escaped(options: CsvOptions) -> bytes:
+    return re.escape(options.escape.encode()) + rb"[\s\S]|" if options.escape else b""
+
+
 class RecordSplitter:
     """Cuts text into blocks of whole records."""
 
     def __init__(self, options: CsvOptions) -> None:
-        delimiter, quote, escape = (re.escape(text.encode()) for text in (options.delimiter, options.quote, options.escape))
         self._special = tuple(text.encode() for text in (options.quote, options.escape) if text)
-        escaped = escape + rb"[\s\S]|" if escape else b""
-        text = rb"(?:" + escaped + rb"[^\r\n" + escape + (delimiter if quote else b"") + rb"]++)*+"
-        record = text
-        if quote:
-            # The order counts where two of the characters are the same one.
-            in_quotes = rb"(?:" + escaped + quote + quote + rb"|[^" + quote + escape + rb"]++)*+"
-            field = rb"(?:" + quote + in_quotes + quote + rb"|(?!" + quote + rb"))" + text
-            record = field + rb"(?:" + delimiter + field + rb")*+"
+        record = text = unquoted_pattern(options)
+        if options.quote:
+            field = rb"(?:" + quoted_pattern(options) + rb"|(?!" + re.escape(options.quote.encode()) + rb"))" + text
+            record = field + rb"(?:" + re.escape(options.delimiter.encode()) + field + rb")*+"
         self._without_break = re.compile(record)
         #: A record, or else the rest of the data, so that one follows on the other without a gap.
         self._record_or_rest = re.compile(record + _BREAK + rb"|([\s\S]+)")

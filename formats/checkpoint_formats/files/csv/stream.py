@@ -17,6 +17,7 @@ import pyarrow.csv
 from checkpoint_formats.failures import explain, reading, unreadable
 from checkpoint_formats.files.csv.dialect import FIRST_WAY_OUT, WAY_OUT, CsvDialect, name_columns
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
+from checkpoint_formats.files.csv.quotes import Quotes
 from checkpoint_formats.files.csv.records import Records, RecordSplitter, too_long, without_end
 from checkpoint_formats.files.lines import LONGEST_LINE_BYTES, line_blocks
 from checkpoint_formats.files.parsing import MOST_PARTS_OF_A_SAMPLE, BadLine, parse_apart
@@ -63,6 +64,7 @@ class CsvStream:
                 return None
             # By itself: a row after it may be wrong. Without a line break, a header and no rows would be nothing to pyarrow.
             data = records.cut_at_row(1)[0].buffer.to_pybytes() + b"\n"
+            self._dialect.quotes.check(data, 0, len(data))
             options = pa.csv.ReadOptions(
                 use_threads=False, block_size=len(data) + 1, autogenerate_column_names=not self._options.header
             )
@@ -154,7 +156,7 @@ class CsvStream:
 
     def _open(self, text: QuotedText, block_bytes: int, convert: Any) -> Any:
         return pa.csv.open_csv(
-            pa.PythonFile(text, mode="r"),
+            pa.PythonFile(_CheckedText(text, self._dialect.quotes), mode="r"),
             pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, autogenerate_column_names=not self._options.header),
             self._dialect.parse_options,
             convert,
@@ -221,6 +223,31 @@ class QuotedText:
     def close(self) -> None:
         self.closed = True
         self._stream.close()
+
+
+class _CheckedText:
+    """A text for pyarrow. To read it is ArrowInvalid where text follows a closing quote."""
+
+    closed = False
+
+    def __init__(self, text: QuotedText, quotes: Quotes) -> None:
+        self._text = text
+        self._quotes = quotes
+        #: The beginning of a record whose end is not read yet.
+        self._begun = b""
+
+    def read(self, size_bytes: int) -> bytes:
+        data = self._text.read(size_bytes)
+        unchecked = self._begun + data
+        self._begun = unchecked[self._quotes.check(unchecked, 0, len(unchecked)) :]
+        return data
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+        self._text.close()
 
 
 def _is_too_small(error: Exception) -> bool:

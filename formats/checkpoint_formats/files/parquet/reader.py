@@ -12,6 +12,7 @@ from checkpoint_formats.failures import changed, reading, unreadable
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.parquet.footers import PROBLEM, WAY_OUT, Footers
+from checkpoint_formats.files.parquet.tables import refuse_files_of_tables
 from checkpoint_formats.files.source_files import SourceFiles, streamed_each
 from checkpoint_formats.parquet_rows import nearest_start, open_parquet, row_batches
 from checkpoint_formats.plain_types import as_plain, plain_schema
@@ -40,6 +41,7 @@ class ParquetReader:
         self._chosen(file.path, plain_schema(self._footers.read(file).schema))
 
     def describe(self, found: Sequence[FoundFile]) -> Described:
+        refuse_files_of_tables(self._files, found)
         described: list[SourceFile] = []
         columns = UnitedColumns(is_same=self._is_same)
         known: dict[str, None] = {}

@@ -1,0 +1,149 @@
+"""YAML as people write it: values by YAML 1.2's core schema, keys as texts, and each problem with its place."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from checkpoint_operator.cli.files import load_manifest
+from checkpoint_operator.cluster.config import load_config
+from checkpoint_operator.cluster.main import load_settings
+from checkpoint_operator.yaml_documents import parse_documents
+from checkpoint_protocol.manifest import ManifestInvalid
+
+VALUES: dict[str, Any] = {
+    "12:30:45": "12:30:45",
+    "1:30": "1:30",
+    "2026-01-05": "2026-01-05",
+    "2026-13-45": "2026-13-45",
+    "2026-01-05T10:00:00Z": "2026-01-05T10:00:00Z",
+    "yes": "yes",
+    "No": "No",
+    "on": "on",
+    "OFF": "OFF",
+    "y": "y",
+    "1_000": "1_000",
+    "0b11": "0b11",
+    "=": "=",
+    "017": 17,
+    "0o17": 15,
+    "0x1F": 31,
+    "+12": 12,
+    "-7": -7,
+    "1e3": 1000.0,
+    "1.5E-2": 0.015,
+    ".5": 0.5,
+    "1.": 1.0,
+    "-.inf": -math.inf,
+    "true": True,
+    "False": False,
+    "tRUE": "tRUE",
+    "~": None,
+    "Null": None,
+    "": None,
+    "'7'": "7",
+    "!!str 7": "7",
+    "!!int '7'": 7,
+    "!!float 7": 7.0,
+    "!!float 7.5": 7.5,
+}
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_a_value_is_what_the_core_schema_says(text: str) -> None:
+    ((value,),) = parse_documents(f"- {text}\n")
+
+    assert value == VALUES[text]
+    assert type(value) is type(VALUES[text])
+
+
+def test_no_number_is_no_number() -> None:
+    assert math.isnan(parse_documents("- .NaN")[0][0])
+
+
+@pytest.mark.parametrize("key", ["on", "yes", "true", "null", "~", "2024", "1.50", "017", "0x1F", "12:30:45", "2026-01-05", "="])
+def test_a_key_is_the_text_that_is_written(key: str) -> None:
+    assert parse_documents(f"{key}: 1") == [{key: 1}]
+
+
+def test_a_value_under_an_anchor_that_is_a_key_too_stays_a_number() -> None:
+    assert parse_documents("{a: &n 5, *n : b}") == [{"a": 5, "5": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "the key 'a' stands twice in one mapping, first in line 1; remove one"),
+        ("a: 1\n'a': 3\n", "the key 'a' stands twice"),
+        ('on: 1\n"on": 3\n', "the key 'on' stands twice"),
+        ("x: [{deep: {b: 1, b: 1}}]", "the key 'b' stands twice"),
+        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}\n", "the key '<<' stands twice"),
+        ("? [a, b]\n: 1\n", "a key is no text"),
+        ("? {a: b}\n: 1\n", "a key is no text"),
+        ("a: !!int ''\n", "'' is no int"),
+        ("a: !!int seven\n", "'seven' is no int"),
+        ("a: !!bool maybe\n", "'maybe' is no bool"),
+        ("a: !!float x\n", "'x' is no float"),
+        ("a: !!null x\n", "'x' is no null"),
+        ("a: !!int [1]\n", "is no int"),
+        ("a: !!timestamp 2026-13-45\n", "tag:yaml.org,2002:timestamp"),
+        ("a: !!timestamp soon\n", "tag:yaml.org,2002:timestamp"),
+        ("a: !!binary '*'\n", "tag:yaml.org,2002:binary"),
+        ("a: !!set {b}\n", "tag:yaml.org,2002:set"),
+        ("a: !!python/name:os.system\n", "python/name:os.system"),
+        ("a: !!str [b]\n", "expected a scalar node"),
+        ("a: !!map b\n", "expected a mapping node"),
+        ("a: !!seq b\n", "expected a sequence node"),
+        (f"a: {'9' * 5000}\n", "is no value here: Exceeds the limit"),
+    ],
+)
+def test_what_cannot_be_read_is_a_problem_with_a_place(text: str, problem: str) -> None:
+    with pytest.raises(yaml.MarkedYAMLError) as caught:
+        parse_documents(text)
+
+    assert problem in str(caught.value)
+    assert caught.value.problem_mark is not None
+
+
+def test_a_value_beside_a_merge_overrides_it() -> None:
+    assert parse_documents("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: {<<: *a}\n")[0]["b"] == {"x": 3, "y": 2}
+    # What was merged is merged again.
+    assert parse_documents("a: &a {x: 1}\nb: &b {<<: *a, x: 3}\nc: {<<: *b}\n")[0]["c"] == {"x": 3}
+    assert parse_documents("'<<': 1") == [{"<<": 1}]
+    assert parse_documents("[<<]") == [["<<"]]
+
+
+def test_paths_that_stand_twice_in_a_manifest_are_refused_with_both_lines(tmp_path: Path) -> None:
+    file = tmp_path / "write.yaml"
+    head = "apiVersion: checkpointed.dev/v1alpha1\nkind: CheckpointedWrite\nmetadata: {name: x}\nspec:\n"
+    tail = "  sink: {none: {}}\n  checkpoint: {uri: c}\n"
+    once = f"{head}  source:\n    files:\n      format: csv\n      paths: [b]\n{tail}"
+    file.write_text(once.replace("      format", "      paths: [a]\n      format"))
+
+    with pytest.raises(ManifestInvalid) as caught:
+        load_manifest(file)
+
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{file}: is not YAML: the key 'paths' stands twice in one mapping, first in line 7; remove one")
+    assert "line 9, column 7" in problem
+
+    file.write_text(once)
+    assert load_manifest(file).spec.source.files is not None
+
+
+def test_files_of_the_operator_are_read_in_the_same_way(tmp_path: Path) -> None:
+    file = tmp_path / "operator.yaml"
+    file.write_text("workloads: {image: i}\nnamespaces: [a]\nnamespaces: [b]\n")
+    with pytest.raises(ManifestInvalid, match="'namespaces' stands twice"):
+        load_config(file)
+
+    file.write_text("catalogs: {}\ncatalogs: {}\n")
+    with pytest.raises(ManifestInvalid, match="is not YAML: line 2, column 1"):
+        load_settings(file)
+
+    file.write_text("catalogs: {lake: {type: rest, uri: https://lake.example, warehouse: 12:30:45}}\n")
+    assert load_settings(file).catalogs["lake"].warehouse == "12:30:45"

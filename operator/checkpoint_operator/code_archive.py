@@ -20,7 +20,7 @@ from checkpoint_protocol.archives import ArchiveRefused
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.put_once import put_object
 from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObjectStore, local_path, open_raw_store, read_to_end, translate_store_error
+from checkpoint_protocol.store import ObjectStore, head_object, local_path, open_raw_store, read_to_end, translate_store_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def version_of(uri: str, settings: StorageSettings) -> CodeVersion:
         raise _is_on_disk(uri)
     folder, _, name = uri.rpartition("/")
     with _named(uri, settings):
-        found = obstore.head(open_raw_store(folder, settings), name)
+        found = head_object(open_raw_store(folder, settings), name)
     return _version_of(uri, found)
 
 

@@ -176,6 +176,20 @@ def read_to_end(chunks: Iterable[obstore.Bytes | bytes], size_bytes: int, where:
     return b"".join(held)
 
 
+def head_object(store: obstore.store.ObjectStore, path: str) -> obstore.ObjectMeta:
+    """Return what a store says of an object. Raises what obstore raises.
+
+    The answer to HEAD has no body, so that a store which refuses a token that has expired says 400 there, and no more: it is
+    asked again in a way whose answer has one.
+    """
+    try:
+        return obstore.head(store, path)
+    except obstore_errors.BaseError as error:
+        if not _says_400_alone(error):
+            raise
+        return obstore.get(store, path).meta
+
+
 def list_objects(
     store: obstore.store.ObjectStore, folder: str | None, borders: Sequence[str] = (), expected: int = 0
 ) -> Iterator[obstore.ObjectMeta]:
@@ -239,12 +253,15 @@ _EACH_TIME_ANOTHER = re.compile(
     r"|,? (?:request_?id|x-amz-request-id)[:=] ?\S+",
     re.IGNORECASE,
 )
+#: As obstore and Lance say it, and as pyarrow does.
+_BARE_400: Final = re.compile(r"400 Bad Request: *$|HTTP status 400\) during \w+ operation: No response body")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|disk is full|\(os error (?:28|122)\)")
 _REFUSALS = (
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
     "AccessDenied",
     "ExpiredToken",
+    "InvalidToken",
     "401 Unauthorized",
     "403 Forbidden",
     "Read-only file system",
@@ -279,6 +296,12 @@ def translate_store_error(error: Exception, where: str, settings: SettingsPlace 
             f"the credentials of this prefix: {storage}" if local_path(where) is None else "the permissions of file and folder"
         )
         return NeedsChange(reasons.CREDENTIALS_REFUSED, f"the store refused access to {where}: {first_line}; check {remedy}")
+    if _says_400_alone(error):
+        return NeedsChange(
+            reasons.CREDENTIALS_REFUSED,
+            f"the store refused {where} without saying why ({first_line}), as for a token that has expired; check the "
+            f"credentials of this prefix: {storage}",
+        )
     if "NoSuchBucket" in first_line:
         return NeedsChange(reasons.STORE_UNAVAILABLE, f"the bucket of {where} does not exist; make it, or correct the URI")
     if local_path(where) is not None:
@@ -289,6 +312,10 @@ def translate_store_error(error: Exception, where: str, settings: SettingsPlace 
         reasons.STORE_UNAVAILABLE,
         f"the store did not answer for {where}: {first_line}; check its endpoint ({storage}) and the network",
     )
+
+
+def _says_400_alone(error: Exception) -> bool:
+    return _BARE_400.search(_gist(error)) is not None
 
 
 def _gist(error: Exception) -> str:

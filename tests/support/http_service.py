@@ -19,12 +19,13 @@ class Service:
     """Answers GET /<id> with the id. May be asked by many at once; each request is counted when it comes.
 
     `answer` gives the status of an answer, by the number of the request; `held_after`: so many requests are answered, and the
-    others when it is opened.
+    others when it is opened. `headers`: of each answer.
     """
 
     latency_s: float = 0.02
     answer: Callable[[int], int] = lambda number: 200
     held_after: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
     asked: Counter[int] = field(default_factory=Counter)
     most_at_once: int = 0
     url: str = ""
@@ -47,7 +48,7 @@ class Service:
                 await self._opened.wait()
         finally:
             self._at_once -= 1
-        return web.Response(status=self.answer(number), text=request.match_info["row"])
+        return web.Response(status=self.answer(number), text=request.match_info["row"], headers=self.headers)
 
     async def serve(self, began: threading.Event, ended: asyncio.Event) -> None:
         app = web.Application()

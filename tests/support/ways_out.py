@@ -264,6 +264,12 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "controller/test_trying_again.py::test_refused_credentials_are_named_and_tried_again_when_they_were_mended": (
         "the store refused access to {}: {}; check {}",
     ),
+    "unit/formats/test_refused_tokens.py::test_a_store_that_never_says_why_takes_a_new_token": (
+        "as for a token that has expired; check the credentials of this prefix",
+    ),
+    "unit/spark/test_spark_names.py::test_two_columns_of_one_name_are_refused_as_a_step_would_see_one": (
+        "what Spark gives to the steps has two columns {}; name them apart",
+    ),
     "contract/test_object_store.py::test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything": (
         "the store did not answer for {}: {}; check its endpoint",
     ),

@@ -22,7 +22,7 @@ from checkpoint_protocol.patterns import Pattern
 from checkpoint_protocol.settings_place import SettingsPlace
 from checkpoint_protocol.source_paths import Location, identity_of
 from checkpoint_protocol.storage import StorageSettings, entry_of, obstore_options, pyarrow_options
-from checkpoint_protocol.store import translate_store_error
+from checkpoint_protocol.store import head_object, translate_store_error
 
 _NOT_THERE: Final = (obstore_errors.NotFoundError, FileNotFoundError)
 _FAILURES: Final = (obstore_errors.BaseError, OSError)
@@ -46,7 +46,7 @@ class Buckets:
         if not location.key:
             return None
         try:
-            return self._found(location, obstore.head(self._store(location), location.key))
+            return self._found(location, head_object(self._store(location), location.key))
         except _NOT_THERE:
             return None
         except _FAILURES as error:

@@ -23,7 +23,7 @@ from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
 from checkpoint_protocol.records import ColumnRows, LanceTarget, StagedColumns
 from checkpoint_protocol.storage import StorageSettings, lance_options
-from checkpoint_protocol.store import disk_full, open_raw_store, translate_store_error
+from checkpoint_protocol.store import disk_full, head_object, open_raw_store, translate_store_error
 
 #: The name of the places in the files: an address is of a version of the dataset, and these files are of several.
 PLACE: Final = "_place"
@@ -79,7 +79,7 @@ class LanceColumnsStager:
     def _end(self, writing: _File) -> StagedColumns:
         writing.close()
         try:
-            size_bytes = obstore.head(open_raw_store(self._uri, self._storage), writing.path)["size"]
+            size_bytes = head_object(open_raw_store(self._uri, self._storage), writing.path)["size"]
         except (obstore.exceptions.BaseError, OSError) as error:
             raise translate_store_error(error, f"{self._uri}/{writing.path}") from error
         return StagedColumns(path=writing.path, size_bytes=size_bytes, rows=writing.rows, parts=tuple(writing.parts))

@@ -22,7 +22,7 @@ from checkpoint_protocol.disk_removal import remove_below
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.storage import StorageSettings, disk_path
-from checkpoint_protocol.store import list_objects, open_raw_store, translate_store_error
+from checkpoint_protocol.store import head_object, list_objects, open_raw_store, translate_store_error
 
 _HEADS: Final = 32
 #: Whose connections are kept: those of the partitions that are written to in turn.
@@ -100,7 +100,7 @@ def _sizes_on_disk(folder: str, names: Sequence[str]) -> dict[str, int]:
 
 def _size(store: obstore.store.ObjectStore, name: str) -> int | None:
     try:
-        return obstore.head(store, name)["size"]
+        return head_object(store, name)["size"]
     except (obstore_errors.NotFoundError, FileNotFoundError):
         return None
 

@@ -6,6 +6,7 @@ The clients that people use are known by names, so that none of them need be ins
 from __future__ import annotations
 
 import email.utils
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
@@ -62,34 +63,51 @@ def is_passing(error: BaseException, also: Collection[str] = ()) -> bool:
 
 def status_of(error: BaseException) -> int | None:
     """Return the status code of HTTP that an exception of one of the usual clients carries."""
+    return next((int(found) for found in _candidates(error) if isinstance(found, int) and 100 <= found < 600), None)
+
+
+def _candidates(error: BaseException) -> Iterator[object]:
+    """Give what may be a status code, and ask for no more than is wanted: aiohttp warns of who asks for its `code`."""
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # botocore's
         metadata = response.get("ResponseMetadata")
         response = None
-        candidates: list[Any] = [metadata.get("HTTPStatusCode")] if isinstance(metadata, Mapping) else []
-    else:
-        candidates = []
-    candidates += [getattr(error, name, None) for name in ("status_code", "status", "code")]
-    candidates += [getattr(response, name, None) for name in ("status_code", "status")]
+        yield metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
+    for name in ("status_code", "status"):
+        yield getattr(error, name, None)
+    for name in ("status_code", "status"):
+        yield getattr(response, name, None)
     code = getattr(error, "code", None)
-    if callable(code) and getattr(_called(code), "name", None) in _PASSING_GRPC_CODES:
-        return 503
-    return next((int(found) for found in candidates if isinstance(found, int) and 100 <= found < 600), None)
+    yield 503 if callable(code) and getattr(_called(code), "name", None) in _PASSING_GRPC_CODES else code
 
 
 def retry_after_s(error: BaseException, now_s: float) -> float | None:
     """Return how long a service asks to wait (RFC 9110, 10.2.3), or the step does. `now_s`: since 1970."""
     said = getattr(error, "retry_after", None)
     if said is None:
-        headers = getattr(error, "headers", None)
-        if not isinstance(headers, Mapping):
-            headers = getattr(getattr(error, "response", None), "headers", None)
-        said = _header(headers, "retry-after") if isinstance(headers, Mapping) or hasattr(headers, "items") else None
+        pairs = itertools.chain.from_iterable(_headers_of(error))
+        said = next((value for key, value in pairs if str(key).lower() == "retry-after"), None)
     return _seconds_of(said, now_s)
 
 
-def _header(headers: Any, name: str) -> object:
-    return next((value for key, value in headers.items() if str(key).lower() == name), None)
+def _headers_of(error: BaseException) -> Iterator[list[tuple[Any, Any]]]:
+    """Give the headers that an exception of one of the usual clients carries. Not all of them have a Mapping (urllib)."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # botocore's
+        metadata = response.get("ResponseMetadata")
+        yield _pairs_of(metadata.get("HTTPHeaders") if isinstance(metadata, Mapping) else None)
+    for carrier in (error, response):
+        yield _pairs_of(getattr(carrier, "headers", None))
+    yield _pairs_of(_called(getattr(error, "trailing_metadata", None)))  # gRPC's
+
+
+def _pairs_of(headers: Any) -> list[tuple[Any, Any]]:
+    """Return headers as pairs: none where these are none."""
+    found: Any = _called(headers.items) if hasattr(headers, "items") else headers
+    try:
+        return [(key, value) for key, value in found or ()]
+    except (TypeError, ValueError):
+        return []
 
 
 def _seconds_of(said: object, now_s: float) -> float | None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import http.client
 import socket
 import urllib.error
+import urllib.request
+from collections.abc import Callable
 from email.message import Message
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import pytest
 import requests
 
 from checkpoint_spark.steps.service_errors import is_passing, retry_after_s, status_of
 from checkpointed_writes import Retryable, RetryAfter, RowError
+from tests.support.http_service import Service, serving
 
 
 def http_error(status: int, **headers: str) -> requests.HTTPError:
@@ -159,6 +164,58 @@ def test_a_status_code_can_be_named() -> None:
 )
 def test_the_service_says_how_long_to_wait(error: BaseException, seconds: float | None) -> None:
     assert retry_after_s(error, now_s=1_795_478_400.0) == seconds
+
+
+def _by_urllib(url: str) -> None:
+    try:
+        urllib.request.urlopen(url, timeout=30).close()  # noqa: S310 it is on loopback
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
+
+
+def _by_requests(url: str) -> None:
+    requests.get(url, timeout=30).raise_for_status()
+
+
+def _by_aiohttp(url: str) -> None:
+    async def ask() -> None:
+        async with aiohttp.ClientSession(raise_for_status=True) as session, session.get(url):
+            pass
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("ask", [_by_urllib, _by_requests, _by_aiohttp])
+def test_each_client_tells_how_long_a_service_asks_to_wait(ask: Callable[[str], None]) -> None:
+    refusing = Service(latency_s=0, answer=lambda _: 429, headers={"Retry-After": "7"})
+    with serving(refusing) as service, pytest.raises(Exception, match="429") as raised:
+        ask(f"{service.url}/1")
+
+    assert is_passing(raised.value)
+    assert retry_after_s(raised.value, now_s=0) == 7.0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Coded(response={"ResponseMetadata": {"HTTPStatusCode": 429, "HTTPHeaders": {"retry-after": "7"}}}),
+        Coded(response=SimpleNamespace(headers=Message())),
+        Coded(trailing_metadata=lambda: (("x", "y"), ("retry-after", "7"))),
+        Coded(headers=[("Retry-After", "7")]),
+    ],
+    ids=["boto", "a message", "gRPC", "pairs"],
+)
+def test_headers_are_found_wherever_a_client_has_them(error: Any) -> None:
+    if isinstance(getattr(getattr(error, "response", None), "headers", None), Message):
+        error.response.headers["Retry-After"] = "7"
+
+    assert retry_after_s(error, now_s=0) == 7.0
+
+
+@pytest.mark.parametrize("headers", [None, 7, "text", [1], {"a": 1}])
+def test_what_are_no_headers_say_nothing(headers: object) -> None:
+    assert retry_after_s(Coded(headers=headers, trailing_metadata=7), now_s=0) is None
 
 
 def test_of_an_exception_without_one_there_is_no_status() -> None:

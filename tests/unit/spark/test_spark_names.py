@@ -14,6 +14,8 @@ def test_two_columns_of_one_name_are_refused_as_a_step_would_see_one() -> None:
         refuse_repeated(["order.id", "text", "order.id"])
     assert caught.value.reason == reasons.OUTPUT_SCHEMA_WRONG
 
+    refuse_repeated(["order.id", "text", "other"])
+
 
 def test_names_that_differ_in_case_are_two() -> None:
     refuse_repeated(["id", "ID", "`id`"])

@@ -106,7 +106,7 @@ def test_a_hostile_archive_ends_the_run_before_any_attempt(lance_place: Place, t
 
     code, output = command.run()
 
-    assert code == 1
+    assert code == 2
     assert "CodeMissing" in output
     assert "../evil.py" in output
     ledger = command.ledger()
@@ -122,7 +122,7 @@ def test_an_archive_that_is_not_there_is_named(name: str, tmp_path: Path, reques
 
     code, output = CommandLine(tmp_path / "cli", place, manifest).run()
 
-    assert code == 1
+    assert code == 2
     assert "CodeMissing" in output
     assert uri in output
 

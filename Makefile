@@ -9,6 +9,9 @@ IN_PARALLEL = --numprocesses=$$($(BIN)/python -m devtools.testing.workers)
 IN_ORDER := --dist=loadscope --no-loadscope-reorder
 RUN_TESTS = $(BIN)/python -m devtools.testing $(IN_PARALLEL) $(IN_ORDER) --durations=20 --durations-min=5
 
+# A run of the tests starts some hundred Python processes. Without bytecode on disk, each compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run run-lance run-answers run-images docs lint check test test-all test-changed test-slow-machine test-cluster bench format prefetch pin sbom clean cluster cluster-down images
 

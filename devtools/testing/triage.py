@@ -7,6 +7,7 @@ SOMETIMES       it depends on luck
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -43,8 +44,10 @@ def _verdict(passed: Sequence[bool]) -> str:
 def run_alone(name: str, seconds: float) -> tuple[bool, str]:
     """Run a test in a process of its own; one that has not ended in time has not passed."""
     command = [sys.executable, "-m", "pytest", "--quiet", "--numprocesses=0", name]
+    # Options meant for the whole run, such as a file for its report, would write over what that run wrote.
+    environment = {variable: value for variable, value in os.environ.items() if variable != "PYTEST_ADDOPTS"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         return False, f"it did not end within {seconds:.0f} s"
     return done.returncode == 0, done.stdout

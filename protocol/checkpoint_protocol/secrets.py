@@ -45,9 +45,9 @@ class Secrets:
         return _USER_INFO.sub(rf"\g<1>{MASK}\g<2>", text)
 
 
-def secrets_of(settings: BaseModel | None, environment: Mapping[str, str]) -> Secrets:
-    """Return what these settings and an environment hold of secrets. One that cannot be read now is not known."""
-    declared = {text for text in _texts_in(settings) if len(text) >= _LEAST_DECLARED}
+def secrets_of(settings: BaseModel | None, environment: Mapping[str, str], others: Iterable[str] = ()) -> Secrets:
+    """Return what these settings and an environment hold of secrets, and the others. One that cannot be read now is not known."""
+    declared = {text for text in (*_texts_in(settings), *others) if len(text) >= _LEAST_DECLARED}
     named = {
         value
         for name, value in environment.items()

@@ -23,7 +23,7 @@ from checkpoint_protocol.tables.iceberg import IcebergTableName
 from checkpoint_protocol.tables.lance import LanceDatasetPlace
 
 #: In an option's name these say that its value is a secret, ...
-SECRET_WORDS: Final = ("password", "secret", "token", "credential")
+SECRET_WORDS: Final = ("password", "passwd", "passphrase", "pwd", "secret", "token", "credential", "apikey", "api_key", "api.key")
 #: ... which is then the name of a variable of the driver's environment, and stands in no manifest and no record.
 VARIABLE_PATTERN: Final = r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"
 #: What CSV took for NULL in the first release where the manifest said nothing.

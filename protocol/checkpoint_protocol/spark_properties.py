@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 #: In a property's name these say that its value is a secret, ...
-SECRET_NAME: Final = r"(?i)(password|secret|token|credential|(access|account|private)\.?key)"  # noqa: S105 a pattern or a word, no secret
+SECRET_NAME: Final = r"(?i)(pass(word|wd|phrase)|pwd|secret|token|credential|(access|account|private|api)[._-]?key)"  # noqa: S105 a pattern or a word, no secret
 #: ... but for what only says how, or where, one is got.
 NO_SECRET_NAME: Final = r"(?i)(provider|enabled|bitlength|file|path|class|interval|ratio|use_ip|type)$"  # noqa: S105 a pattern or a word, no secret
 SECRET_VALUE: Final = r"^(\$\{env:[^}]+\}|true|false)$"  # noqa: S105 a pattern or a word, no secret
 #: A password in a text: after its name, or in a URL.
-HIDDEN_SECRET: Final = r"(?i)(password=[^$]|://[^/@:$]*:[^/@$]+@)"  # noqa: S105 a pattern or a word, no secret
+HIDDEN_SECRET: Final = r"(?i)((password|passwd|pwd|api_?key)=[^$]|://[^/@:$]*:[^/@$]+@)"  # noqa: S105 a pattern or a word, no secret
 
 
 @dataclass(frozen=True, slots=True)

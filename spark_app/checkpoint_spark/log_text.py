@@ -11,6 +11,7 @@ from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.printable import printable
 from checkpoint_protocol.secrets import Secrets, secrets_of
 from checkpoint_spark.process_settings import storage_settings
+from checkpoint_spark.record_keys import record_keys
 
 
 def masked(text: str) -> str:
@@ -35,4 +36,8 @@ def _secrets(environment: tuple[tuple[str, str], ...]) -> Secrets:
         storage = storage_settings()
     except CheckpointError:  # said where they are needed
         storage = None
-    return secrets_of(storage, dict(environment))
+    try:
+        keys = record_keys()
+    except CheckpointError:
+        keys = None
+    return secrets_of(storage, dict(environment), keys.keys.values() if keys is not None else ())

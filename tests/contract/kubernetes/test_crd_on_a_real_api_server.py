@@ -15,7 +15,7 @@ from kubernetes import client, config
 from checkpoint_operator.crd import GROUP, PLURAL, VERSION
 from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, EpochStatus, Status
 from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
-from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
+from devtools.kubernetes.api_server_only import ApiServer
 from devtools.kubernetes.kube_client import CommandFailed
 from tests.support.corrected_manifests import CORRECTIONS, Correction
 from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, manifest
@@ -34,11 +34,10 @@ Api = Any
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    with start_api_server_only(tmp_path_factory.mktemp("crd")) as server:
-        server.kubectl("apply", "--server-side", "-f", str(CRDS))
-        server.wait_for_kinds()
-        yield server
+def server(api_server: ApiServer) -> ApiServer:
+    api_server.kubectl("apply", "--server-side", "-f", str(CRDS))
+    api_server.wait_for_kinds()
+    return api_server
 
 
 @pytest.fixture(scope="module")

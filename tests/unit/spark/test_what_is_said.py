@@ -16,8 +16,10 @@ from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark import pod
 from checkpoint_spark.driver import EXIT_FAILED, Orders, drive
+from checkpoint_spark.log_text import masked
 from checkpoint_spark.process_settings import STORAGE_VARIABLE
 from checkpoint_spark.quarantine import describe
+from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE
 from checkpoint_spark.steps.failures import code_failed
 from tests.support.records import KEY
 
@@ -75,3 +77,12 @@ def test_last_words_are_printable_and_masked(capsys: pytest.CaptureFixture[str])
     pod._tell(f"CodeFailed: \x1b]52;c;ZXZpbA==\x07 {SECRET}")
 
     assert capsys.readouterr().err == "CodeFailed: \\x1b]52;c;ZXZpbA==\\x07 ***\n"
+
+
+def test_the_keys_of_the_writes_records_are_masked_whole_and_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "ab" * 32
+    keys = json.dumps({"current": "k1", "keys": {"k1": key}})
+    monkeypatch.setenv(RECORD_KEYS_VARIABLE, keys)
+
+    assert masked(f"signed with {key}") == "signed with ***"
+    assert key not in masked(f"the environment is {keys}")

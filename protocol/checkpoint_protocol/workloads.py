@@ -5,6 +5,7 @@ One machine uses `code.path`, `code.uri` and the driver's memory; the rest is fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
@@ -19,15 +20,52 @@ _GPU_RESOURCE_PATTERN: Final = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9]([a-z0-
 
 #: What a pod template has. Kubernetes checks what is inside when the pod is made.
 POD_TEMPLATE_KEYS: Final = ("metadata", "spec")
+#: Lists in a pod whose items are merged with ours one by one, and the field that tells items apart.
+MERGED_LISTS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "imagePullSecrets": "name",
+    "ports": "name",
+}
+#: Those whose items may lack it.
+_MAY_LACK_IT: Final = frozenset({"ports"})
+_MAPPINGS: Final = frozenset({"labels", "annotations", "resources", "limits", "requests", "securityContext", "nodeSelector"})
 
 
 def check_pod_template(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Refuse what cannot be merged with the pods that we make. ValueError names the field."""
     for key, value in template.items():
         if key not in POD_TEMPLATE_KEYS:
             raise ValueError(f"unknown field {key!r}; known here: {', '.join(POD_TEMPLATE_KEYS)}")
         if not isinstance(value, dict):
             raise ValueError(f"{key}: a mapping is expected")
+        _check_fields(value, key)
     return template
+
+
+def _check_fields(fields: Mapping[str, JsonValue], where: str) -> None:
+    for name, value in fields.items():
+        place = f"{where}.{name}"
+        if name in _MAPPINGS and not isinstance(value, dict | None):
+            raise ValueError(f"{place}: a mapping is expected")
+        if name in MERGED_LISTS and value is not None:
+            _check_items(value, place, MERGED_LISTS[name], must_have_it=name not in _MAY_LACK_IT)
+        elif isinstance(value, dict):
+            _check_fields(value, place)
+
+
+def _check_items(value: JsonValue, place: str, key: str, *, must_have_it: bool) -> None:
+    if not isinstance(value, list):
+        raise ValueError(f"{place}: a list is expected")
+    for number, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise ValueError(f"{place}.{number}: a mapping is expected")
+        if not isinstance(item.get(key), str) and (must_have_it or key in item):
+            raise ValueError(f"{place}.{number}: the field {key} is missing, or no text")
+        _check_fields(item, f"{place}.{number}")
 
 
 PodTemplate = Annotated[dict[str, JsonValue], AfterValidator(check_pod_template)]

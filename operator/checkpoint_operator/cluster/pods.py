@@ -26,6 +26,7 @@ from checkpoint_operator.driver_digest import digest_for_attempts, keep_argument
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.macs import WriteKeys
 from checkpoint_protocol.manifest import API_VERSION, KIND, Spec
+from checkpoint_protocol.workloads import MERGED_LISTS
 
 DRIVER_CONTAINER: Final = "driver"
 EXECUTOR_CONTAINER: Final = "executor"
@@ -48,17 +49,6 @@ _SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own # noqa: S108
 
 #: Less input than this is not worth the seconds in which an executor starts, unless the manifest asks for executors.
 _SMALL_INPUT_BYTES: Final = 64 << 20
-
-#: Lists in a pod whose items are merged one by one, and the field that tells items apart.
-_MERGED_LISTS: Final = {
-    "containers": "name",
-    "initContainers": "name",
-    "env": "name",
-    "volumes": "name",
-    "volumeMounts": "mountPath",
-    "imagePullSecrets": "name",
-    "ports": "name",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +271,7 @@ def _owner_reference(owner: Owner) -> dict[str, Any]:
 
 
 def merge(ours: Any, theirs: Any) -> Any:
-    """Return ours with theirs laid over: mappings by key, _MERGED_LISTS by item, tolerations added, the rest replaced."""
+    """Return ours with theirs laid over: mappings by key, MERGED_LISTS by item, tolerations added, the rest replaced."""
     if not isinstance(ours, dict) or not isinstance(theirs, Mapping):
         return theirs
     merged = dict(ours)
@@ -289,8 +279,8 @@ def merge(ours: Any, theirs: Any) -> Any:
         if value is None:  # an empty `labels:` does not mean that none of ours are wanted
             continue
         current = merged.get(name)
-        if name in _MERGED_LISTS and isinstance(current, list) and isinstance(value, list):
-            merged[name] = _merge_items(current, value, _MERGED_LISTS[name])
+        if name in MERGED_LISTS and isinstance(current, list) and isinstance(value, list):
+            merged[name] = _merge_items(current, value, MERGED_LISTS[name])
         elif name == "tolerations" and isinstance(current, list) and isinstance(value, list):
             merged[name] = [*current, *value]
         else:

@@ -301,6 +301,35 @@ def test_a_pod_template_has_metadata_and_spec_and_says_so() -> None:
     assert line == "spec.executor.template: spec: a mapping is expected"
 
 
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ({"metadata": {"labels": 5}}, "metadata.labels: a mapping is expected"),
+        ({"spec": {"containers": 7}}, "spec.containers: a list is expected"),
+        ({"spec": {"containers": [5]}}, "spec.containers.0: a mapping is expected"),
+        ({"spec": {"containers": [{"image": "x"}]}}, "spec.containers.0: the field name is missing, or no text"),
+        ({"spec": {"containers": [{"name": "a", "env": {"A": "b"}}]}}, "spec.containers.0.env: a list is expected"),
+        ({"spec": {"containers": [{"name": "a", "resources": 1}]}}, "spec.containers.0.resources: a mapping is expected"),
+        (
+            {"spec": {"containers": [{"name": "a", "ports": [{"name": 1}]}]}},
+            "spec.containers.0.ports.0: the field name is missing, or no text",
+        ),
+        ({"spec": {"securityContext": []}}, "spec.securityContext: a mapping is expected"),
+        ({"spec": {"volumes": [{"emptyDir": {}}]}}, "spec.volumes.0: the field name is missing, or no text"),
+    ],
+)
+def test_what_cannot_be_merged_with_a_pod_is_refused_with_its_place(template: dict[str, Any], line: str) -> None:
+    assert problems(manifest(spec__driver={"template": template})) == (f"spec.driver.template: {line}",)
+
+
+def test_ports_without_names_and_empty_fields_are_taken() -> None:
+    template = {
+        "metadata": {"labels": None},
+        "spec": {"containers": [{"name": "driver", "ports": [{"containerPort": 1}], "env": None}]},
+    }
+    assert parse_manifest(manifest(spec__driver={"template": template})).spec.driver.template == template
+
+
 def test_a_name_leaves_room_for_what_the_names_of_its_pods_add() -> None:
     assert parse_manifest(manifest(metadata__name="a" * 45)).metadata.name == "a" * 45
     (line,) = problems(manifest(metadata__name="a" * 46))

@@ -107,11 +107,12 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
     # JSON
     "make lines of it, e.g. with jq": (json('[{"a": 1}, {"a": 2}]'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
     "write each object on a line of its own": (json('{"a": 1}{"a": 2}\n'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
-    "mend the file, name the field's type by source.files.types, or set onRowError: Quarantine": (
+    "mend the file, name the field's type by source.files.types (string holds any value, as its JSON text), or set onRowError": (
         json(f'{{"a": {"9" * 39}}}\n{{"a": 1}}\n'),
         [
             (json('{"a": 9}\n{"a": 1}\n'), 2),
             (json(f'{{"a": {"9" * 39}}}\n{{"a": 1}}\n', types={"a": "double"}), 2),
+            (json('{"a": 1}\n{"a": "x"}\n', types={"a": "string"}), 2),
             (json('{"a": 1}\n{"a": "x"}\n', types={"a": "int64"}, sets_apart=True), 1),
             (json('{"a": 1}\nno json\n', sets_apart=True), 1),
         ],

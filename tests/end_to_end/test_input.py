@@ -98,6 +98,34 @@ def test_files_without_rows_make_no_table_of_what_only_the_steps_know(disk_place
     assert "show rows" not in output
 
 
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_folders_are_columns_of_the_table_and_epochs_go_on_by_them(disk_place: Place, tmp_path: Path, format: str) -> None:
+    def put(country: str, number: int) -> None:
+        folder = tmp_path / "in" / "year=2025" / f"country={country}"
+        folder.mkdir(parents=True)
+        if format == "parquet":
+            pq.write_table(pa.table({"id": [number]}), folder / "x.parquet")
+        else:
+            (folder / "x.csv").write_text(f"id\n{number}\n")
+
+    put("NO", 1)
+    put("__HIVE_DEFAULT_PARTITION__", 2)
+    spec = {"files": {"format": format}, "sink": {**disk_place.sink(), "create": True}}
+    source = tmp_path / "in" / "**" / f"*.{format}"
+    ended, _ = finish(disk_place, source, **spec)
+    assert isinstance(ended.outcome, Finish), ended.outcome  # type: ignore[attr-defined]
+
+    put("SE", 3)
+    ended, _ = finish(disk_place, source, **spec, runNonce="2")
+    assert isinstance(ended.outcome, Finish), ended.outcome  # type: ignore[attr-defined]
+
+    assert sorted(disk_place.rows(), key=lambda row: row["id"]) == [
+        {"id": 1, "year": 2025, "country": "NO"},
+        {"id": 2, "year": 2025, "country": None},
+        {"id": 3, "year": 2025, "country": "SE"},
+    ]
+
+
 def test_one_row_among_empty_files_is_committed(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in", files=3, rows=0)

@@ -104,6 +104,10 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         csv('n,text\n1,"say \\"hi\\""\n'),
         [(csv('n,text\n1,"say \\"hi\\""\n', csv={"escape": "\\"}), 1)],
     ),
+    "remove the line, or write a missing value as a text that source.files.csv.nullValues names (NA)": (
+        csv("a\n1\n\n2\n"),
+        [(csv("a\n1\n2\n"), 2), (csv("a\n1\nNA\n2\n", csv={"nullValues": ["NA"]}), 3)],
+    ),
     # JSON
     "make lines of it, e.g. with jq": (json('[{"a": 1}, {"a": 2}]'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
     "write each object on a line of its own": (json('{"a": 1}{"a": 2}\n'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),

@@ -12,6 +12,7 @@ from checkpoint_formats.files.binary.reader import BinaryReader
 from checkpoint_formats.files.csv.reader import CsvReader
 from checkpoint_formats.files.json.reader import JsonReader
 from checkpoint_formats.files.parquet.reader import ParquetReader
+from checkpoint_formats.files.partitioned import PartitionedReader
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import Chunk, FileReader, Reader
 from checkpoint_formats.selecting import SelectingReader, Selection, selection_of
@@ -23,6 +24,7 @@ from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import Output, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
 from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.where import Condition
 
 _Pinned = TypeVar("_Pinned", PinnedIceberg, PinnedLance)
 
@@ -56,17 +58,23 @@ def file_reader_for(
 ) -> FileReader:
     """Return the reader of a source of files, which finds them too, but none in these outputs of the write."""
     files, columns = SourceFiles(storage, outputs), selection.columns_to_read
-    match source.format:
-        case "parquet":
-            return ParquetReader(source, columns, files, selection.condition)
-        case "csv":
-            return CsvReader(source, columns, files, sets_apart=sets_apart)
-        case "json":
-            return JsonReader(source, columns, files, sets_apart=sets_apart)
-        case "binary":
-            return BinaryReader(columns, files, selection.condition)
-        case other:
-            assert_never(other)
+
+    def make(source: FilesSource, condition: Condition | None) -> FileReader:
+        match source.format:
+            case "parquet":
+                return ParquetReader(source, columns, files, condition)
+            case "csv":
+                return CsvReader(source, columns, files, sets_apart=sets_apart)
+            case "json":
+                return JsonReader(source, columns, files, sets_apart=sets_apart)
+            case "binary":
+                return BinaryReader(columns, files, condition)
+            case other:
+                assert_never(other)
+
+    if source.partitions == "Ignore":
+        return make(source, selection.condition)
+    return PartitionedReader(source, columns, selection.condition, make)
 
 
 def _reader_of(

@@ -87,8 +87,8 @@ class FilesSource(Section):
     types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
         max_length=2048,
-        description="CSV and JSON: the type of a column where the inferred one is not right, e.g. int64, string, "
-        "timestamp[us], decimal(10,2).",
+        description="CSV and JSON, and columns of folders: the type of a column where the inferred one is not right, e.g. int64, "
+        "string, timestamp[us], decimal(10,2).",
     )
     schema_rule: Literal["Unite", "Same"] = Field(
         default="Unite",
@@ -96,13 +96,18 @@ class FilesSource(Section):
         description="Files with different columns: Unite them by name, as Spark's mergeSchema does (a column that a file does "
         "not have is NULL there, and a narrower type becomes the wider one), or refuse what is not the Same.",
     )
+    partitions: Literal["Auto", "Ignore"] = Field(
+        default="Auto",
+        description="Folders key=value on the path of a file: Auto makes columns of them, of the types that CSV would infer; "
+        "Ignore does not.",
+    )
     split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split.")
 
     @model_validator(mode="after")
     def _says_of_text_what_is_of_text(self) -> FilesSource:
         if self.csv is not None and self.format != "csv":
             raise ValueError(f"csv belongs to format: csv, and the format is {self.format}; leave it out")
-        if not self.is_text and self.types:
+        if not self.is_text and self.types and self.partitions == "Ignore":
             raise ValueError(
                 "types belong to CSV and JSON: Parquet files have types of their own, and so have the columns of binary files; "
                 "leave them out, or cast in a step"

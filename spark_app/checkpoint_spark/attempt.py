@@ -113,11 +113,13 @@ def run_attempt(
         plan = _plan(ledger, launch, input_record, planned, parallelism)
     if small is not None and attempt == 1 and _is_small(plan, input_record, small.most_bytes):
         plan, run_tasks = plan.model_copy(update={"in_driver": True}), small.run_tasks
+    careful = must_be_careful(ledger, launch)
     if not plan.tasks:
+        if launch.target is None and _tells_columns_without_rows(launch, input_record):
+            await_target(ledger, attempt, _output_schema(launch, input_record, reader, careful))
         ledger.plans.put_plan(plan)
         return
     _refuse_changed_files(plan, input_record, reader)
-    careful = must_be_careful(ledger, launch)
     target = launch.target or await_target(ledger, launch.attempt, _output_schema(launch, input_record, reader, careful))
     later = later_columns(ledger, launch, target)
     # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
@@ -191,6 +193,19 @@ def _is_small(plan: PlanRecord, input_record: Input, most_bytes: int) -> bool:
     if any(file.fragment is not None and file.size_bytes == 0 for file in files):
         return False
     return sum(file.size_bytes for file in files) < most_bytes
+
+
+def _tells_columns_without_rows(launch: LaunchRecord, input_record: Input) -> bool:
+    """Whether the columns of a new table are known though there is nothing to read: declared, or those of the source.
+
+    Else the first epoch with rows makes the table: an input without rows is no reason to run steps, or to stop the write.
+    """
+    if declared_output(launch.steps) is not None:
+        return True
+    kafka = launch.source.kafka
+    is_told_by_values = kafka is not None and kafka.format == "json"
+    has_types = all(not pa.types.is_null(kind) for kind in schema_of_input(launch, input_record).types)
+    return not launch.steps and not is_told_by_values and has_types
 
 
 def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingReader, careful: bool) -> pa.Schema:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store import open_store
 from tests.support.checks import assert_exactly_once
+from tests.support.command_line import CommandLine
 from tests.support.direct_drivers import DirectDrivers, Killed
-from tests.support.places import Place
+from tests.support.places import IcebergPlace, Place
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -41,6 +44,11 @@ def finish(place: Place, source: Path, /, **spec: object) -> tuple[object, Direc
     return ended, reconciler.observer.drivers
 
 
+def columns_of(place: Place) -> list[str]:
+    schema = place.table().schema().as_arrow() if isinstance(place, IcebergPlace) else place.dataset().schema  # type: ignore[attr-defined]
+    return [f"{field.name}: {str(field.type).removeprefix('large_')}" for field in schema]
+
+
 def test_no_rows_end_as_committed_and_make_no_version(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in", files=3, rows=0)
@@ -51,6 +59,71 @@ def test_no_rows_end_as_committed_and_make_no_version(disk_place: Place, tmp_pat
     assert ended.commit.commit_id is None  # type: ignore[attr-defined]
     assert disk_place.keys() == []
     assert disk_place.rows() == []
+
+
+@pytest.mark.parametrize(("name", "data"), [("in.csv", b"id,text\n"), ("in.csv.gz", gzip.compress(b"id,text\n"))])
+def test_a_header_without_rows_makes_the_table_of_its_columns(place: Place, tmp_path: Path, name: str, data: bytes) -> None:
+    source = tmp_path / name
+    source.write_bytes(data)
+    files = {"format": "csv", "types": {"id": "int64"}}
+
+    ended, _ = finish(place, source, files=files, sink={**place.sink(), "create": True})
+
+    assert isinstance(ended.outcome, Finish), ended.outcome  # type: ignore[attr-defined]
+    assert columns_of(place) == ["id: int64", "text: string"]
+    assert place.rows() == []
+
+
+def test_files_without_rows_make_the_table_that_steps_declare(disk_place: Place, tmp_path: Path) -> None:
+    source = write_inputs(tmp_path / "in", files=1, rows=0)
+    steps = [{"call": "unused:unused", "input": "row", "output": {"n": "int64"}}]
+
+    ended, _ = finish(disk_place, source, steps=steps, sink={**disk_place.sink(), "create": True})
+
+    assert isinstance(ended.outcome, Finish), ended.outcome  # type: ignore[attr-defined]
+    assert columns_of(disk_place) == ["n: int64"]
+
+
+def test_files_without_rows_make_no_table_of_what_only_the_steps_know(disk_place: Place, tmp_path: Path) -> None:
+    source = write_inputs(tmp_path / "in", files=1, rows=0)
+    manifest = manifest_for(
+        disk_place, source, steps=[{"call": "json:dumps", "input": "row"}], sink={**disk_place.sink(), "create": True}
+    )
+    ended = drive(reconciler_for(manifest, disk_place))
+
+    assert isinstance(ended.outcome, Finish), ended.outcome
+    code, output = CommandLine(tmp_path / "cli", disk_place, manifest).run()
+    assert code == 0, output
+    assert "no table yet" in output
+    assert "show rows" not in output
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_folders_are_columns_of_the_table_and_epochs_go_on_by_them(disk_place: Place, tmp_path: Path, format: str) -> None:
+    def put(country: str, number: int) -> None:
+        folder = tmp_path / "in" / "year=2025" / f"country={country}"
+        folder.mkdir(parents=True)
+        if format == "parquet":
+            pq.write_table(pa.table({"id": [number]}), folder / "x.parquet")
+        else:
+            (folder / "x.csv").write_text(f"id\n{number}\n")
+
+    put("NO", 1)
+    put("__HIVE_DEFAULT_PARTITION__", 2)
+    spec = {"files": {"format": format}, "sink": {**disk_place.sink(), "create": True}}
+    source = tmp_path / "in" / "**" / f"*.{format}"
+    ended, _ = finish(disk_place, source, **spec)
+    assert isinstance(ended.outcome, Finish), ended.outcome  # type: ignore[attr-defined]
+
+    put("SE", 3)
+    ended, _ = finish(disk_place, source, **spec, runNonce="2")
+    assert isinstance(ended.outcome, Finish), ended.outcome  # type: ignore[attr-defined]
+
+    assert sorted(disk_place.rows(), key=lambda row: row["id"]) == [
+        {"id": 1, "year": 2025, "country": "NO"},
+        {"id": 2, "year": 2025, "country": None},
+        {"id": 3, "year": 2025, "country": "SE"},
+    ]
 
 
 def test_one_row_among_empty_files_is_committed(disk_place: Place, tmp_path: Path) -> None:

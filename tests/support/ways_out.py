@@ -658,7 +658,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "it had the id {} when its offsets were taken, and {}; start a new write for it",
     ),
     "contract/test_kafka_reader.py::test_values_and_an_entry_that_are_corrected_as_the_message_says_are_read": (
-        "name the types by source.kafka.types, or set onRowError: Quarantine to set apart values",
+        "name the types by source.kafka.types (string holds any value, as its JSON text), or set onRowError: Quarantine",
         "the values have a field {} themselves; leave it out of the metadata",
         ", or give a field that the first values do not have a type by source.kafka.types",
         "no client of the Kafka cluster {} can be made: {}; correct its entry",

@@ -43,6 +43,13 @@ class Lines:
         starts_blank = self.begin == self.end or self.data[self.begin] in b"\r\n"
         return starts_blank and self._count(b"\n") + self._count(b"\r") == self.size_bytes
 
+    @property
+    def has_blank(self) -> bool:
+        """Whether some line is blank."""
+        if self.begin < self.end and self.data[self.begin] in b"\r\n":
+            return True
+        return any(self.data.find(pair, self.begin, self.end) >= 0 for pair in (b"\n\n", b"\n\r", b"\r\r"))
+
     def are_as_many_as(self, rows: int, *, spaces_are_blank: bool) -> bool:
         """Whether a parser that found so many rows, and finds none in blank lines, found one in every other line.
 

@@ -159,7 +159,8 @@ def _columns(source: KafkaSource, values: Sequence[bytes | None], *, sets_apart:
         raise NeedsChange(
             reasons.SOURCE_UNREADABLE,
             f"source: the first values have no fields with common types: {one_line(error)}; name the types by "
-            "source.kafka.types, or set onRowError: Quarantine to set apart values that are no JSON object",
+            "source.kafka.types (string holds any value, as its JSON text), or set onRowError: Quarantine to set apart values "
+            "that are no JSON object",
         ) from error
     for name, kind in given.items():
         index = found.get_field_index(name)

@@ -14,8 +14,9 @@ from checkpoint_protocol import reasons
 
 _EXPECTED: Final = "one JSON object is expected, with the fields that the first values have"
 WAY_OUT: Final = (
-    f"{_EXPECTED}; set onRowError: Quarantine to set such records apart and go on, or name the field, or a type that holds all "
-    "its values, by source.kafka.types (steps and table have to take it); what is sealed stays"
+    f"{_EXPECTED}; set onRowError: Quarantine to set such records apart and go on, or name the field, or a type that holds "
+    "all its values (string holds any, as its JSON text), by source.kafka.types (steps and table have to take it); what is "
+    "sealed stays"
 )
 #: A record without a value, as those that mark a key as deleted, is a row of NULLs.
 _NOTHING: Final = b"{}"

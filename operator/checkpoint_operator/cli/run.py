@@ -348,5 +348,8 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
         )
     for name, value in rows:
         out.print(f"  {name:<9} {value}", markup=False)
-    if (hint := sink.how_to_read(runner.settings)) is not None:
+    hint = sink.how_to_read(runner.settings)
+    if hint is not None and commit_record.commit_id is None and sink.examine(runner.settings).exists is False:
+        out.print("no table yet: which columns the steps give is not known without rows; the first epoch that has some makes it")
+    elif hint is not None:
         out.print(f"show rows: {hint}", markup=False)

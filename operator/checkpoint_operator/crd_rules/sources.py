@@ -19,7 +19,7 @@ _SOURCES: Final = ("files", "iceberg", "lance", "kafka", "spark", "program", "un
 _IN_UNIONS: Final = ("files", "iceberg", "lance")
 #: What may be edited while a write runs: how text is read, and into splits of which size rows are cut.
 _FIXED_FIELDS: Final = {
-    "files": (("format", "paths", "compression"), ()),
+    "files": (("format", "paths", "compression", "partitions"), ()),
     "iceberg": (("catalog", "table"), ("snapshotId", "branch")),
     "lance": (("uri",), ("version",)),
     "kafka": (("startingOffsets", "format", "metadata"), ("topics", "pattern")),
@@ -111,7 +111,7 @@ SOURCE_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     source.FilesSource: (
         Rule(f"!{is_given('csv')} || self.format == 'csv'", "csv belongs to format: csv; leave it out", "csv"),
         Rule(
-            "self.format in ['csv', 'json'] || self.types.size() == 0",
+            "self.format in ['csv', 'json'] || self.partitions == 'Auto' || self.types.size() == 0",
             "types belong to CSV and JSON: Parquet files have types of their own, and so have the columns of binary files; "
             "leave them out, or cast in a step",
             "types",

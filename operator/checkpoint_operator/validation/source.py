@@ -226,7 +226,7 @@ def _check_files(
         names_are_open=source.format == "json",
         may_come_later=source.format == "json",
         rows=None if is_text or unopened else sum(file.end or 0 for file in described.files),
-        read=read_columns(source, reader, opened, described) if is_text else (),
+        read=read_columns(source, reader, opened, described),
         schema=None if is_text else described.schema,
         place=described.place,
     )

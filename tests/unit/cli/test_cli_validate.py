@@ -656,6 +656,35 @@ def test_the_types_of_csv_columns_are_told_with_the_texts_that_decided(ground: G
     ]
 
 
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_the_types_of_folders_are_told_with_the_folders_that_decided(ground: Ground, format: str) -> None:
+    for folder in ("year=2024/zip=007/code=1/none=", "year=2025/zip=12/code=2/none=__HIVE_DEFAULT_PARTITION__"):
+        (ground.folder / "rows" / folder).mkdir(parents=True)
+        file = ground.folder / "rows" / folder / f"x.{format}"
+        if format == "csv":
+            file.write_text("id,text\n1,x\n")
+        else:
+            pq.write_table(pa.table({"id": [1], "text": ["x"]}), file)
+    ground.spec["source"] = {"files": {"format": format, "paths": ["rows/"], "types": {"code": "string"}}}
+
+    assert [column for column in read_columns(ground) if column[0] not in ("id", "text")] == [
+        ("year", "int64", "the folder year=2024 is one"),
+        ("zip", "string", "the folder zip=007 is no number that can be written back as it stands"),
+        ("code", "string", "source.files.types says so"),
+        ("none", "string", "every folder means NULL"),
+    ]
+
+
+def test_files_in_folders_of_other_keys_are_told_with_both_paths(ground: Ground) -> None:
+    for folder in ("year=2024", "month=1"):
+        (ground.folder / "rows" / folder).mkdir(parents=True)
+        (ground.folder / "rows" / folder / "x.csv").write_text("id,text\n1,x\n")
+    ground.spec["source"] = {"files": {"format": "csv", "paths": ["rows/"]}}
+
+    for part in ("year=2024/x.csv", "month=1/x.csv", "source.files.partitions: Ignore"):
+        assert part in ground.only_problem()[1]
+
+
 def test_the_types_of_json_fields_are_told_with_values_that_have_them(ground: Ground) -> None:
     rows = [
         '{"id": 1, "price": 2, "name": null, "big": 1}',

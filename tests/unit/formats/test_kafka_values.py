@@ -54,6 +54,16 @@ def test_a_value_may_be_written_over_several_lines_and_a_missing_one_is_a_row_of
     ]
 
 
+def test_any_value_of_a_field_that_is_to_be_text_is_read_as_it_is_written() -> None:
+    values: list[bytes | None] = [b'{"id": 1, "text": 7.10}', b'{"id": 2, "text": "seven"}', b'{"id": 3, "text": {"a": [1]}}']
+    given_types = {"text": pa.string()}
+
+    assert infer_fields(values, given_types, sets_apart=False).field("text").type == pa.string()
+    ((_, _, rows),) = parse_values(values, SCHEMA, "error", given_types)
+    assert not isinstance(rows, BadLine)
+    assert rows.column("text").to_pylist() == ["7.10", "seven", '{"a": [1]}']
+
+
 def test_what_is_wrong_with_a_value_is_said() -> None:
     ((_, _, found),) = parse_values([b'{"late": 1}'], SCHEMA, "error", {})
     assert isinstance(found, BadLine)

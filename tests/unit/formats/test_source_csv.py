@@ -42,6 +42,35 @@ PATIENT = settings(deadline=None)
 TEXT_ONLY = {"nullValues": ()}
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "multi.csv"])
+@pytest.mark.parametrize("sets_apart", [False, True])
+@pytest.mark.parametrize("rows", ["1\n\n2\n", "1\n\n", "\n1\n", "1\r\n\r\n2", "\n", "1\n\n\n\n2\n"])
+def test_an_empty_line_of_one_column_is_refused_as_it_may_be_a_missing_value(
+    tmp_path: Path, name: str, sets_apart: bool, rows: str
+) -> None:
+    path = tmp_path / name
+    data = f"n\n{rows}".encode()
+    path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    reader = open_reader("csv", sets_apart=sets_apart, options={"multiLine": name == "multi.csv"})
+
+    with pytest.raises(NeedsChange, match="is empty, which in a file of one column may be a missing value") as refused:
+        reader.describe([str(path)])
+
+    assert refused.value.reason == reasons.SOURCE_UNREADABLE
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "multi.csv"])
+def test_empty_lines_of_several_columns_and_before_the_header_are_no_rows(tmp_path: Path, name: str) -> None:
+    for header, row, expected in (("a,b", "1,2", [{"a": 1, "b": 2}]), ("a", "1", [{"a": 1}])):
+        path = tmp_path / name
+        between = "\n" if "," in header else ""
+        data = f"\n\n{header}\n{between}{row}\n{between}".encode()
+        path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        reader = open_reader("csv", options={"multiLine": name == "multi.csv"})
+        files, schema = reader.describe([str(path)])
+        assert read_whole(reader, files, schema) == expected
+
+
 def put(folder: Path, name: str, data: bytes | str) -> str:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)

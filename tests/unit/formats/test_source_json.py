@@ -356,3 +356,57 @@ def test_a_later_whole_number_that_no_double_holds_is_refused(
     assert f"line at byte {start_of_line}" in refused.message
     if path_of_it == "n":
         assert [row["n"] for row in read(path, types={"n": "double"})] == [1.5, 1e300, 9007199254740992.0, 2.0]
+
+
+#: Values of one field that have no common type, with the text that each is as `string`.
+_OF_ALL_KINDS: dict[str, str | None] = {
+    "7": "7",
+    "7.10": "7.10",
+    "-1e400": "-1e400",
+    "9" * 5000: "9" * 5000,
+    "NaN": "NaN",
+    "true": "true",
+    "null": None,
+    '"seven \\n \\u00e9"': "seven \n é",
+    '{"b": [1, "x", null], "c": "\\n"}': '{"b": [1, "x", null], "c": "\\n"}',
+    '["é", {}]': '["é", {}]',
+}
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1])
+@pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
+def test_any_value_of_a_field_that_is_to_be_text_is_read_as_it_is_written(tmp_path: Path, name: str, scale: float) -> None:
+    lines = [f' {{"n" : {number},"a":{value}, "z": "{number}"}}' for number, value in enumerate(_OF_ALL_KINDS)]
+    data = "\n\n".join([*lines, "{}", ""]).encode()
+    path = put(tmp_path, name, gzip.compress(data) if name.endswith("gz") else data)
+    texts = [*_OF_ALL_KINDS.values(), None]
+    expected = [{"n": number, "a": text, "z": str(number)} for number, text in enumerate(texts[:-1])]
+    reader = open_reader("json", types={"a": "string"})
+    [file], schema = reader.describe([path])
+    chunks = chunks_of(reader, file, whole(file), schema, (scale,))
+    assert rows_of(chunks) == [*expected, {"n": None, "a": None, "z": None}]
+
+
+@pytest.mark.parametrize(
+    "values", [["7", '"seven"'], ["7", "8"], ['"seven"', "7"], ['{"b": 7}', '{"b": "seven"}'], ["true", "[]"]]
+)
+def test_what_is_told_of_values_without_a_common_type_is_a_way_out(tmp_path: Path, values: list[str]) -> None:
+    path = put(tmp_path, "x.json", "".join(f'{{"a": {value}, "n": 1}}\n' for value in values))
+    assert [row["a"] for row in read(path, types={"a": "string"})] == [value.strip('"') for value in values]
+    assert [row["a"] for row in read(path, types={"a": "string"}, columns=["a"])] == [value.strip('"') for value in values]
+
+
+def test_a_field_of_text_is_the_one_at_the_top_and_others_stay_what_they_are(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.json", '{"a": 7, "o": {"a": 8}, "l": [{"a": 9}]}\n')
+    assert read(path, types={"a": "string"}) == [{"a": "7", "o": {"a": 8}, "l": [{"a": 9}]}]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ['{"a": 7 8}', '{"a": 7} {"a": 8}', '{"a": 7', '{"a": 7, "a": "x"}', '{"a": 7, "n": "x"}', "7", '{"a": [7}', '{"a" 7}'],
+)
+def test_a_line_that_is_no_object_is_refused_beside_a_field_of_text_too(tmp_path: Path, bad: str) -> None:
+    path = put(tmp_path, "x.json", f'{{"a": 7, "n": 1}}\n{bad}\n{{"a": "seven", "n": 3}}\n')
+    error = refusal(path, types={"a": "string"})
+    assert error.reason == reasons.SOURCE_UNREADABLE
+    assert "line at byte 17" in str(error)

@@ -104,14 +104,19 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         csv('n,text\n1,"say \\"hi\\""\n'),
         [(csv('n,text\n1,"say \\"hi\\""\n', csv={"escape": "\\"}), 1)],
     ),
+    "remove the line, or write a missing value as a text that source.files.csv.nullValues names (NA)": (
+        csv("a\n1\n\n2\n"),
+        [(csv("a\n1\n2\n"), 2), (csv("a\n1\nNA\n2\n", csv={"nullValues": ["NA"]}), 3)],
+    ),
     # JSON
     "make lines of it, e.g. with jq": (json('[{"a": 1}, {"a": 2}]'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
     "write each object on a line of its own": (json('{"a": 1}{"a": 2}\n'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
-    "mend the file, name the field's type by source.files.types, or set onRowError: Quarantine": (
+    "mend the file, name the field's type by source.files.types (string holds any value, as its JSON text), or set onRowError": (
         json(f'{{"a": {"9" * 39}}}\n{{"a": 1}}\n'),
         [
             (json('{"a": 9}\n{"a": 1}\n'), 2),
             (json(f'{{"a": {"9" * 39}}}\n{{"a": 1}}\n', types={"a": "double"}), 2),
+            (json('{"a": 1}\n{"a": "x"}\n', types={"a": "string"}), 2),
             (json('{"a": 1}\n{"a": "x"}\n', types={"a": "int64"}, sets_apart=True), 1),
             (json('{"a": 1}\nno json\n', sets_apart=True), 1),
         ],
@@ -136,6 +141,43 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
     "rename one of them": (
         folder(parquet_of(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))),
         [(folder(parquet(a=[1], b=[2])), 1)],
+    ),
+    # folders key=value
+    "rename the folder, or set source.files.partitions: Ignore if folders are no columns": (
+        Source({"y=%ff/a.parquet": NUMBERS}, {"format": "parquet"}),
+        [
+            (Source({"y=ff/a.parquet": NUMBERS}, {"format": "parquet"}), 2),
+            (Source({"y=%ff/a.parquet": NUMBERS}, {"format": "parquet", "partitions": "Ignore"}), 2),
+        ],
+    ),
+    "move one of them, or set source.files.partitions: Ignore if their folders are no columns": (
+        Source({"y=1/a.parquet": NUMBERS, "b.parquet": NUMBERS}, {"format": "parquet"}),
+        [
+            (Source({"y=1/a.parquet": NUMBERS, "y=2/b.parquet": NUMBERS}, {"format": "parquet"}), 4),
+            (Source({"y=1/a.parquet": NUMBERS, "b.parquet": NUMBERS}, {"format": "parquet", "partitions": "Ignore"}), 4),
+        ],
+    ),
+    "set source.files.partitions: Ignore to take the file's own, or rename the folder": (
+        Source({"a=1/a.parquet": NUMBERS}, {"format": "parquet"}),
+        [
+            (Source({"a=1/a.parquet": NUMBERS}, {"format": "parquet", "partitions": "Ignore"}), 2),
+            (Source({"b=1/a.parquet": NUMBERS}, {"format": "parquet"}), 2),
+        ],
+    ),
+    "and rows of text are found by columns of their own; add one of {}": (
+        Source({"y=1/a.csv": b"a\n1\n"}, {"format": "csv", "columns": ["y"]}),
+        [(Source({"y=1/a.csv": b"a\n1\n"}, {"format": "csv", "columns": ["y", "a"]}), 1)],
+    ),
+    "files have types of their own; leave it out, or cast in a step": (
+        Source({"a.parquet": NUMBERS}, {"format": "parquet", "types": {"a": "string"}}),
+        [(Source({"a.parquet": NUMBERS}, {"format": "parquet"}), 2)],
+    ),
+    "give the column a type that holds all its values by source.files.types, or rename the folder": (
+        Source({"y=x/a.parquet": NUMBERS}, {"format": "parquet", "types": {"y": "date"}}),
+        [
+            (Source({"y=x/a.parquet": NUMBERS}, {"format": "parquet", "types": {"y": "string"}}), 2),
+            (Source({"y=2025-01-05/a.parquet": NUMBERS}, {"format": "parquet", "types": {"y": "date"}}), 2),
+        ],
     ),
     # any file
     "(names that start with _ or . are passed over in folders and patterns); correct the path": (
@@ -204,6 +246,7 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
 def rows_in(place: Path, source: Source) -> list[Row]:
     place.mkdir()
     for name, data in source.files.items():
+        (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_bytes(data)
     says = dict(source.says)
     reader = open_reader(says.pop("format"), sets_apart=source.sets_apart, **_options(says))

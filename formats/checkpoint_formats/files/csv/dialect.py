@@ -37,6 +37,11 @@ _BREAK_WAY_OUT: Final = (
 )
 
 
+#: pyarrow writes a NULL of a single column so, DuckDB and polars read it so, and Spark and pandas pass such lines over.
+EMPTY_LINE: Final = "it is empty, which in a file of one column may be a missing value as well as no row"
+EMPTY_LINE_WAY_OUT: Final = "remove the line, or write a missing value as a text that source.files.csv.nullValues names (NA)"
+
+
 class CsvDialect:
     """Splits text into fields and converts them to fixed types."""
 
@@ -104,7 +109,8 @@ class CsvDialect:
         self, lines: Lines, names: Sequence[str], types: Mapping[str, pa.DataType], columns: Sequence[str] | None
     ) -> pa.Table:
         """As `parse`, but with types taken from the values where none is given."""
-        if lines.is_blank:
+        may_lose_a_row = len(names) == 1 and lines.has_blank
+        if lines.is_blank and not may_lose_a_row:
             chosen = names if columns is None else columns
             return pa.schema([(name, types.get(name, pa.null())) for name in chosen]).empty_table()
         self.quotes.check(lines.data, lines.begin, lines.end)
@@ -116,6 +122,8 @@ class CsvDialect:
         if not lines.are_as_many_as(table.num_rows, spaces_are_blank=False):
             raise NotOneRowALine(_BREAK_IN_FIELD, _BREAK_WAY_OUT)
         self._check_is_closed(lines, names)
+        if may_lose_a_row:  # last: in quotes it is no line
+            raise NotOneRowALine(EMPTY_LINE, EMPTY_LINE_WAY_OUT)
         return table
 
     def parse_records(

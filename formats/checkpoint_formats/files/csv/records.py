@@ -35,6 +35,14 @@ class Records(Lines):
     def rows(self) -> int:
         return len(self._row_ends())
 
+    @property
+    def blank_places(self) -> Any:
+        """Where blank records begin, in the data."""
+        first, last = np.searchsorted(self.ends, (self.begin, self.end), side="right")
+        begins = np.concatenate(([self.begin], self.ends[first:last][:-1]))
+        beginnings = np.frombuffer(self.data, np.uint8)[begins]
+        return begins[(beginnings == _NEWLINE) | (beginnings == _RETURN)]
+
     def line_end_near_the_middle(self) -> int | None:
         """Return where the records can be cut in two; None for a single one."""
         after = int(np.searchsorted(self.ends, (self.begin + self.end) // 2, side="right"))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from checkpoint_formats.failures import explain, reading, unreadable
-from checkpoint_formats.files.csv.dialect import FIRST_WAY_OUT, WAY_OUT, CsvDialect, name_columns
+from checkpoint_formats.files.csv.dialect import EMPTY_LINE, EMPTY_LINE_WAY_OUT, FIRST_WAY_OUT, WAY_OUT, CsvDialect, name_columns
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
 from checkpoint_formats.files.csv.quotes import Quotes
 from checkpoint_formats.files.csv.records import Records, RecordSplitter, too_long, without_end
@@ -72,6 +72,7 @@ class CsvStream:
 
     def sample(self, path: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table | None:
         """Return the columns of the first rows that have types; None if there are none."""
+        self._refuse_empty_lines(path, names)
         convert = self._dialect.convert_options(types, tuple(types))
         block_bytes = _SAMPLE_BLOCK_BYTES
         while True:
@@ -94,6 +95,7 @@ class CsvStream:
 
     def read(self, path: str, names: Sequence[str], columns: InferredColumns) -> Iterator[pa.RecordBatch | BadLine]:
         """Give all rows. NeedsChange(SourceUnreadable) says near which row the file is wrong."""
+        self._refuse_empty_lines(path, names)
         schema = columns.parsed
         types = {field.name: field.type for field in schema}
         # The last column is read in any case: a field without an end is its last one.
@@ -149,6 +151,20 @@ class CsvStream:
                 if rows > skipped:
                     yield records.cut_at_row(skipped)[1]
                 skipped = max(0, skipped - rows)
+
+    def _refuse_empty_lines(self, path: str, names: Sequence[str]) -> None:
+        """Refuse an empty line after the first line of a file of one column: pyarrow passes it over, as any it may."""
+        if len(names) != 1:
+            return
+        first_row: int | None = None
+        with closing(self._text(path, b"")) as text:
+            for records in self._splitter.blocks(text.read, lambda: _RECORDS_BLOCK_BYTES, path):
+                for place in records.blank_places:
+                    if first_row is None and records.cut_at(int(place))[0].rows:
+                        first_row = records.position
+                    if first_row is not None:
+                        raise unreadable(path, f"line at byte {records.position + int(place)}: {EMPTY_LINE}", EMPTY_LINE_WAY_OUT)
+                first_row = records.position if first_row is None and records.rows else first_row
 
     def _text(self, path: str, tail: bytes = b"\n") -> QuotedText:
         # Without a line break at the end, a header and no rows would be nothing to pyarrow.

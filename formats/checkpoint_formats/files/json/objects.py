@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from checkpoint_formats.files.json.numbers import exact_type, has_large_doubles, refuse_rounded, written_rows
+from checkpoint_formats.files.json.values_as_text import with_texts
 from checkpoint_formats.files.lines import Lines
 from checkpoint_formats.files.parsing import NotOneRowALine
 
@@ -19,12 +20,12 @@ _EXPECTED: Final = "one JSON object a line is expected, with the fields that the
 #: What helps while rows are read. The file itself is fixed then: rows of it may be sealed.
 WAY_OUT: Final = (
     f"{_EXPECTED}; set onRowError: Quarantine to set such lines apart and go on, or name the field, or a type that holds all its "
-    "values, by source.files.types (steps and table have to take it); what is sealed stays"
+    "values (string holds any, as its JSON text), by source.files.types (steps and table have to take it); what is sealed stays"
 )
 #: What helps while the columns are inferred, before the input is fixed.
 FIRST_WAY_OUT: Final = (
-    f"{_EXPECTED}; mend the file, name the field's type by source.files.types, or set onRowError: Quarantine to set apart lines "
-    "that are no object, and those that do not fit source.files.types"
+    f"{_EXPECTED}; mend the file, name the field's type by source.files.types (string holds any value, as its JSON text), or set "
+    "onRowError: Quarantine to set apart lines that are no object, and those that do not fit source.files.types"
 )
 
 
@@ -42,12 +43,14 @@ def parse_objects(
 ) -> pa.RecordBatch:
     """Return a row for each line that is not blank. Missing fields are NULL; `others` are fields that the schema lacks.
 
-    The types of some columns are given, so that doubles there may round; elsewhere a whole number beyond 2^53 is an error.
+    The types of some columns are given, so that doubles there may round, and a string is the JSON text of any other value too;
+    elsewhere a whole number beyond 2^53, or a value of another type, is an error.
 
     ArrowInvalid or NotOneRowALine if the lines are not that. To ignore others is to ignore whole columns: a field that comes up
     inside of a column of the schema is an error in any case.
     """
-    table = _read(lines, pa.json.ParseOptions(explicit_schema=_as_read(schema), unexpected_field_behavior=others))
+    texts = [field.name for field in schema if field.name in given and pa.types.is_string(field.type)]
+    table = _read(lines, pa.json.ParseOptions(explicit_schema=_as_read(schema), unexpected_field_behavior=others), texts)
     if table is None:
         return pa.RecordBatch.from_pylist([], schema=schema)
     if others == "ignore" and (lost := _field_inside(lines, schema)) is not None:
@@ -71,8 +74,7 @@ def infer_schema(lines: Lines, given: Mapping[str, pa.DataType]) -> pa.Schema:
     except pa.ArrowInvalid:
         if not given:
             raise
-        explicit = _as_read(pa.schema(list(given.items())))
-        table = _read(lines, pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer"))
+        table = _read_given(lines, given)
     if table is None:
         return pa.schema([])
     try:
@@ -91,12 +93,27 @@ def infer_schema(lines: Lines, given: Mapping[str, pa.DataType]) -> pa.Schema:
 
 def check_objects(lines: Lines, given: Mapping[str, pa.DataType]) -> None:
     """Raise what `infer_schema` does of lines that are no objects, or do not fit the types that are given."""
-    explicit = _as_read(pa.schema(list(given.items())))
-    _read(lines, pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer"))
+    _read_given(lines, given)
 
 
-def _read(lines: Lines, options: Any) -> pa.Table | None:
-    """Return the rows, or None if there is nothing but space."""
+def _read_given(lines: Lines, given: Mapping[str, pa.DataType]) -> pa.Table | None:
+    """Return the rows, as `_read` does: some columns of the types that are given, the others of those that are inferred."""
+    options = pa.json.ParseOptions(explicit_schema=_as_read(pa.schema(list(given.items()))), unexpected_field_behavior="infer")
+    return _read(lines, options, [name for name, kind in given.items() if pa.types.is_string(kind)])
+
+
+def _read(lines: Lines, options: Any, texts: Collection[str] = ()) -> pa.Table | None:
+    """Return the rows, or None if there is nothing but space. Any value is read as text in the fields `texts`."""
+    try:
+        return _read_as_written(lines, options)
+    except pa.ArrowInvalid:
+        # Only here: most fields of text have nothing but strings, of which pyarrow reads a hundred times as many a second.
+        if not texts or (rewritten := with_texts(lines, texts)) is lines:
+            raise
+    return _read_as_written(rewritten, options)
+
+
+def _read_as_written(lines: Lines, options: Any) -> pa.Table | None:
     space = _SPACE.match(lines.data, lines.begin, lines.end)
     if space is None or space.end() == lines.end:
         return None

@@ -241,6 +241,7 @@ class Reconciler:
 
     def _record(self, ledger: Ledger, seen: Observation, action: RecordAttempt) -> None:
         assert seen.tables is not None
+        self.observer.register()
         write, spec, target = self.observer.write, self.observer.write.spec, seen.tables.target
         reads_source = write.stage is not None and not write.stage.reads
         if action.attempt == 1 and (reads_source or not ledger.key.stage):

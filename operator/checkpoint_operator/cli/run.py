@@ -23,6 +23,7 @@ from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.core.actions import BeginStage, Close, Commit, Finish, OpenEpoch, RecordAttempt, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.rules import progress_deadline_s
+from checkpoint_operator.local.another_spark import notice
 from checkpoint_operator.local.lock import Holder
 from checkpoint_operator.local.process_states import State
 from checkpoint_operator.local.runner import Report, Rival, Runner, state_folder
@@ -77,6 +78,8 @@ def run_write(
     manifest: CheckpointedWrite, settings: Settings, cores: int | None, console: Console, *, watch: bool = False
 ) -> Ran:
     """Run a write to its end, and show how far it is. Raises CheckpointError where nothing can be done from here."""
+    if (said := notice(os.environ)) is not None:
+        console.print(said, style="yellow", markup=False, soft_wrap=True)
     started = time.monotonic()
     with Display(console, manifest) as display:
         runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report, watch=watch)

@@ -34,6 +34,7 @@ from checkpoint_operator.core.actions import (
 from checkpoint_operator.core.observation import DriverState, Failure, Observation
 from checkpoint_operator.core.rules import decide
 from checkpoint_operator.keys_objects import compacting
+from checkpoint_operator.memos import remove_memos
 from checkpoint_operator.observing import Observer, driver_of
 from checkpoint_operator.pipelines.found import left_behind
 from checkpoint_operator.pipelines.pipeline import NextStage, next_stage
@@ -360,3 +361,5 @@ class Reconciler:
                 offsets=results.offsets,
             )
         )
+        if any(step.memo for step in self.observer.write.spec.last_part.steps):
+            remove_memos(ledger, results.attempts)

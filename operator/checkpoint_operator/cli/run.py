@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from checkpoint_operator.activity import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_operator.cli import committed, exits
-from checkpoint_operator.cli.printing import PrintableConsole
+from checkpoint_operator.cli.printing import answers, messages
 from checkpoint_operator.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.core.actions import BeginStage, Close, Commit, Finish, OpenEpoch, RecordAttempt, Stall, StartDriver, Wait
@@ -44,7 +43,7 @@ _SAID_AFTER_S: Final = 5.0
 
 def run_command(file: Path, settings_file: Path | None, cores: int | None, *, watch: bool = False) -> int:
     """Run the write and return the exit code."""
-    console = PrintableConsole(stderr=True, highlight=False)
+    console = messages()
     if (files := read_files(file, settings_file, console)) is None:
         return exits.MANIFEST_WRONG
     manifest, settings = files
@@ -297,14 +296,14 @@ def _conclude(console: Console, ran: Ran, file: Path) -> int:
         case _:
             found = ended.last_commit
             if found is None:
-                PrintableConsole(file=sys.stdout, highlight=False).print("up to date: the stream has had no rows by now")
+                answers().print("up to date: the stream has had no rows by now")
                 return exits.COMMITTED
             commit_record = found[1]
             commit = committed.recorded(*found)
             presence = committed.find_presence(commit, runner.manifest.spec.sink, runner.settings, console)
             if committed.say(presence, commit, file, console):
                 return exits.FAILED
-            _summarise(PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True), ran, commit_record)
+            _summarise(answers(), ran, commit_record)
             return exits.COMMITTED
 
 

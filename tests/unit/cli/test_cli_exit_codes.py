@@ -252,3 +252,11 @@ def test_ordinary_merges_are_taken(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["validate", str(path)])
 
     assert "CheckpointedWrite are expected" in result.stderr
+
+
+def test_what_a_run_says_is_not_broken_where_it_goes_to_a_file(tmp_path: Path) -> None:
+    environment = {"XDG_CONFIG_HOME": "/nonexistent", "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "40"}
+
+    result = CliRunner(env=environment).invoke(main, ["run", "--watch", str(StoredWrite(tmp_path).file)])
+
+    assert result.stderr.splitlines() == ["error: --watch goes by spec.trigger, and there is none; say every or cron there"]

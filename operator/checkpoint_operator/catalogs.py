@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sqlite3
 import threading
@@ -249,9 +250,26 @@ def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace
         if isinstance(cause, sqlite3.Error) and (told := _of_sqlite(cause, name, uri)) is not None:
             return told
         text = str(cause or type(error).__name__)
+    elif isinstance(error, OSError) and (told := _of_warehouse(error, name, settings)) is not None:
+        return told
     elif not isinstance(error, RequestException | OSError):
         text = f"{type(error).__name__}: {text}"
     return Retryable(reasons.CATALOG_UNAVAILABLE, f"the catalog {name!r} did not answer: {text}; check its address: {uri}")
+
+
+def _of_warehouse(error: OSError, name: str, settings: SettingsPlace) -> CheckpointError | None:
+    """Return what is said of a file of a table that the disk did not take: the catalog itself has answered. Else None."""
+    if isinstance(error, RequestException):
+        return None
+    if (full := disk_full(error, f"the warehouse of the catalog {name!r} ({one_line(error)})")) is not None:
+        return full
+    if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return None
+    return NeedsChange(
+        reasons.CREDENTIALS_REFUSED,
+        f"the warehouse of the catalog {name!r} cannot be written: {one_line(error)}; check the permissions of its folder, and "
+        f"whether its file system is read-only: {settings.name(f'catalogs.{name}.warehouse')}",
+    )
 
 
 def _of_sqlite(cause: sqlite3.Error, name: str, uri: str) -> CheckpointError | None:

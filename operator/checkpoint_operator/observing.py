@@ -90,6 +90,8 @@ class Observer:
     looks: Looks | None = None
     #: Whether it ends once a look finds nothing new.
     ends_up_to_date: bool = False
+    #: Records who the write is, or raises NeedsChange if that is another than it was. Called before an attempt is recorded.
+    register: Callable[[], None] = lambda: None
     #: Of what drivers are started with that may do the next epoch, too; None: they are not to wait for it.
     driver_digest: str | None = None
     #: Why the epoch was opened that has no attempt yet.

@@ -34,6 +34,7 @@ from checkpoint_operator.core.actions import (
 from checkpoint_operator.core.observation import DriverState, Failure, Observation
 from checkpoint_operator.core.rules import decide
 from checkpoint_operator.keys_objects import compacting
+from checkpoint_operator.memos import remove_memos
 from checkpoint_operator.observing import Observer, driver_of
 from checkpoint_operator.pipelines.found import left_behind
 from checkpoint_operator.pipelines.pipeline import NextStage, next_stage
@@ -241,6 +242,7 @@ class Reconciler:
 
     def _record(self, ledger: Ledger, seen: Observation, action: RecordAttempt) -> None:
         assert seen.tables is not None
+        self.observer.register()
         write, spec, target = self.observer.write, self.observer.write.spec, seen.tables.target
         reads_source = write.stage is not None and not write.stage.reads
         if action.attempt == 1 and (reads_source or not ledger.key.stage):
@@ -359,3 +361,5 @@ class Reconciler:
                 offsets=results.offsets,
             )
         )
+        if any(step.memo for step in self.observer.write.spec.last_part.steps):
+            remove_memos(ledger, results.attempts)

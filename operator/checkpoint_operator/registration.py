@@ -1,8 +1,13 @@
-"""A write makes itself known to its store, once; whoever comes under its uid later must be the same write."""
+"""A write makes itself known to its store, once; whoever comes under its uid later must be the same write.
+
+It is recorded with its first attempt: what is refused before, a person may mend by whatever part of the manifest.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
@@ -16,10 +21,20 @@ from checkpoint_protocol.source import FIRST_NULL_VALUES, Source, without_readin
 from checkpoint_protocol.store import ObjectStore
 
 
-def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> None:
-    """Put the write's record, or compare with the one that is there. Idempotent. NeedsChange if its identity has changed.
+def check_identity(store: ObjectStore, uid: str, spec: Spec, start_over: str = "") -> None:
+    """Compare with the write's record, if there is one. Puts nothing. NeedsChange if its identity has changed.
 
     `start_over`: how a person makes this name mean a new write, where that is possible.
+    """
+    registered = writes.read_write(store, uid)
+    if registered is not None:
+        _compare(store, registered, spec, start_over)
+
+
+def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> None:
+    """Put the write's record, and compare with the one that is there. Idempotent. NeedsChange if its identity has changed.
+
+    Two that begin a write at once are told apart here: only the one whose record is there goes on.
     """
     registered = writes.put_write(
         store,
@@ -32,6 +47,16 @@ def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec
             identity_digest=spec.identity_digest,
         ),
     )
+    _compare(store, registered, spec, start_over)
+
+
+def registering(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> Callable[[], None]:
+    """Return what registers the write when it is first called, and costs nothing later."""
+    return functools.cache(lambda: register(store, uid, namespace, name, spec, start_over))
+
+
+def _compare(store: ObjectStore, registered: WriteRecord, spec: Spec, start_over: str) -> None:
+    name = registered.name
     if _is_of_the_first_default(_source_of(store, registered), spec.source):
         raise NeedsChange(
             reasons.IDENTITY_CHANGED,

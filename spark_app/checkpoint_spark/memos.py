@@ -6,9 +6,9 @@ A later try takes a result from there instead of calling, if it is of the same c
 key) and the same content. So a segment may be as large as a good file is, and a crash costs the calls of a few moments. Only
 seals say which rows are done: a memo that is lost, or cannot be read, costs a call.
 
-Objects are put by a thread of their own, one after another: when so many calls have ended as the step makes at once, or after two
-seconds, and at most twenty in a second. They are removed when the segment behind theirs is sealed, when the task is done, and
-with the other staged objects of the attempt.
+Objects are put by a thread of their own, one after another: when so many calls have ended as the step makes at once, or after
+two seconds, and at most twenty in a second. They are removed when the segment behind theirs is sealed, and when the task is
+done; what a try that was killed has left, by the operator after the commit.
 """
 
 from __future__ import annotations

@@ -615,6 +615,17 @@ def test_a_dataset_that_was_made_again_is_replaced_although_all_else_fits(real: 
     assert found.reason == reasons.TABLE_REPLACED
 
 
+@pytest.mark.parametrize("replaced", [0, 1])
+def test_a_dataset_that_one_of_several_attempts_staged_for_is_replaced_whichever_that_is(real: RealWorld, replaced: int) -> None:
+    targets = [real.target(), real.target()]
+    targets[replaced] = targets[replaced].model_copy(update={"identity": "f" * 32})
+
+    found = real.port().find_incompatibility(real.loaded(), targets, appended(real.stage(1)))
+
+    assert isinstance(found, Rejected)
+    assert found.reason == reasons.TABLE_REPLACED
+
+
 def add_column(world: RealWorld) -> None:
     world.place.dataset().add_columns(pa.schema([("more", pa.string())]))
 

@@ -14,6 +14,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store import ObjectStore
 from checkpoint_protocol.store import open_store as open_any_store
+from checkpoint_protocol.writes import read_write
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
 from tests.support.writes import write_inputs
@@ -44,6 +45,30 @@ def test_a_write_is_committed_once_and_its_status_says_so(world: World, source: 
     assert status.attempts is not None
     assert status.attempts[0].cause == "Completed"
     assert not world.api.warnings, "events are for what a person acts on"
+
+
+def test_a_source_that_holds_the_table_is_refused_before_the_write_is_recorded(world: World, source: Path) -> None:
+    world.apply(source.parent)
+    world.until_stalled()
+    uid = world.body()["metadata"]["uid"]
+    assert "let each have a folder of its own" in (world.status.message or "")
+    assert read_write(world.store(), uid) is None
+
+    world.edit(source={"files": {"format": "parquet", "paths": [str(source)]}})
+    world.until_committed()
+
+    assert ids(world) == list(range(200))
+    assert read_write(world.store(), uid) is not None
+
+
+def test_a_checkpoint_folder_that_is_the_source_folder_is_left_as_it_was(world: World, source: Path) -> None:
+    before = sorted(source.rglob("*"))
+    world.apply(source, checkpoint={"uri": str(source)})
+
+    world.until_stalled()
+
+    assert "let each have a folder of its own" in (world.status.message or "")
+    assert sorted(source.rglob("*")) == before
 
 
 def test_a_life_costs_eight_writes_to_the_api_at_most(world: World, source: Path) -> None:

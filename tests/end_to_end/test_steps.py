@@ -285,3 +285,15 @@ def test_how_a_step_is_called_may_be_edited_in_the_middle_and_nothing_sealed_is_
     again = {number for number in computed if computed.count(number) > 1}
     assert 90 in again
     assert len(again) <= 20, "only what was not sealed: a segment of each task"
+
+
+def test_what_a_killed_try_has_kept_of_calls_is_gone_after_the_commit(disk_place: Place, tmp_path: Path, code: Any) -> None:
+    disk_place.create(SCHEMA)
+    module = code("def same(row):\n    return row\n")
+    step = {"call": f"{module}:same", "input": "row", "memo": True}
+    reconciler = reconciler_for(manifest_for(disk_place, write_inputs(tmp_path / "in"), steps=[step]), disk_place)
+    store, at = reconciler.observer.store, reconciler.current_ledger().at
+    store.put_if_absent(at.memo(1, 99, 0, "0" * 32), b"{}")
+
+    assert isinstance(drive(reconciler).outcome, Finish)
+    assert list(store.list(at.memos(1))) == []

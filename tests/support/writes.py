@@ -16,6 +16,7 @@ from checkpoint_operator.local.runner import identify
 from checkpoint_operator.observing import Observer
 from checkpoint_operator.ports import Sink, Write
 from checkpoint_operator.reconcile import Reconciler, Round
+from checkpoint_operator.registration import registering
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
 from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, Spec, parse_manifest
@@ -88,6 +89,7 @@ def reconciler_for(
             sink or open_sink(manifest.spec.sink, place.settings),
             pin_source=open_source(manifest.spec.source, place.settings),
             renew=lambda write: replace(write, code_digest=digest_of(write.spec)),
+            register=registering(store, uid, manifest.metadata.namespace, manifest.metadata.name, manifest.spec),
         )
     )
 

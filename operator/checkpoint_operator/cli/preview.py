@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from rich.text import Text
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem
 from checkpoint_operator.cli.reading import read_files, say_error
+from checkpoint_operator.local.another_spark import notice
 from checkpoint_operator.local.preview import Previewed
 from checkpoint_operator.local.preview import preview as run_steps
 from checkpoint_protocol.errors import CheckpointError
@@ -50,6 +52,8 @@ def preview_command(file: Path, settings_file: Path | None, output: str, rows: i
     if (files := read_files(file, settings_file, console)) is None:
         return exits.MANIFEST_WRONG
     manifest, settings = files
+    if (said := notice(os.environ)) is not None:
+        console.print(said, style="yellow", markup=False)
     try:
         found = run_steps(manifest, settings, rows)
     except CheckpointError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -17,12 +16,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from checkpoint_operator.activity import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_operator.cli import committed, exits
-from checkpoint_operator.cli.printing import PrintableConsole
+from checkpoint_operator.cli.printing import answers, messages
 from checkpoint_operator.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.core.actions import BeginStage, Close, Commit, Finish, OpenEpoch, RecordAttempt, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.rules import progress_deadline_s
+from checkpoint_operator.local.another_spark import notice
 from checkpoint_operator.local.lock import Holder
 from checkpoint_operator.local.process_states import State
 from checkpoint_operator.local.runner import Report, Rival, Runner, state_folder
@@ -43,7 +43,7 @@ _SAID_AFTER_S: Final = 5.0
 
 def run_command(file: Path, settings_file: Path | None, cores: int | None, *, watch: bool = False) -> int:
     """Run the write and return the exit code."""
-    console = PrintableConsole(stderr=True, highlight=False)
+    console = messages()
     if (files := read_files(file, settings_file, console)) is None:
         return exits.MANIFEST_WRONG
     manifest, settings = files
@@ -77,6 +77,8 @@ def run_write(
     manifest: CheckpointedWrite, settings: Settings, cores: int | None, console: Console, *, watch: bool = False
 ) -> Ran:
     """Run a write to its end, and show how far it is. Raises CheckpointError where nothing can be done from here."""
+    if (said := notice(os.environ)) is not None:
+        console.print(said, style="yellow", markup=False, soft_wrap=True)
     started = time.monotonic()
     with Display(console, manifest) as display:
         runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report, watch=watch)
@@ -294,14 +296,14 @@ def _conclude(console: Console, ran: Ran, file: Path) -> int:
         case _:
             found = ended.last_commit
             if found is None:
-                PrintableConsole(file=sys.stdout, highlight=False).print("up to date: the stream has had no rows by now")
+                answers().print("up to date: the stream has had no rows by now")
                 return exits.COMMITTED
             commit_record = found[1]
             commit = committed.recorded(*found)
             presence = committed.find_presence(commit, runner.manifest.spec.sink, runner.settings, console)
             if committed.say(presence, commit, file, console):
                 return exits.FAILED
-            _summarise(PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True), ran, commit_record)
+            _summarise(answers(), ran, commit_record)
             return exits.COMMITTED
 
 

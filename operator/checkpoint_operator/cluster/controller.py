@@ -42,6 +42,7 @@ from checkpoint_operator.progress import measure
 from checkpoint_operator.reconcile import Round
 from checkpoint_operator.recreation import write_of_object
 from checkpoint_operator.status_model import Status
+from checkpoint_operator.table_facts import refuse_own_outputs
 from checkpoint_protocol import reasons
 from checkpoint_protocol.authenticated_store import KeySource
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
@@ -182,6 +183,9 @@ class Controller:
         known = self._sessions.get(key)
         if known is not None and known.owner == owner:
             return known
+        sink = self.open_sink(key.namespace, spec.sink.verified_at_least(self.config.verify))
+        # Before anything is put into a store: it may be where the source lies.
+        refuse_own_outputs(sink, spec, None, spec.checkpoint.uri)
         store = self.open_store(key.namespace, spec.checkpoint.uri)
         uid = write_of_object(
             store,
@@ -214,7 +218,7 @@ class Controller:
             uid=uid,
             spec=spec,
             store=store,
-            sink=self.open_sink(key.namespace, spec.sink.verified_at_least(self.config.verify)),
+            sink=sink,
             drivers=drivers,
             resolve_code=lambda of: self.code_source.resolve(owner.namespace, uid, of, store),
             forgive=lambda numbers: _failed_before(status_of(body), owner, numbers),

@@ -17,7 +17,7 @@ from checkpoint_operator.looks import Looks
 from checkpoint_operator.observing import Observer
 from checkpoint_operator.ports import PinSource, Sink, Write
 from checkpoint_operator.reconcile import Reconciler, Round
-from checkpoint_operator.registration import register
+from checkpoint_operator.registration import check_identity, registering
 from checkpoint_protocol.identity import row_keys_of
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.store import ObjectStore
@@ -61,14 +61,14 @@ def open_session(
     queue_for_a_place: Callable[[], int | None],
     looks: Looks | None = None,
 ) -> Session:
-    """Register the write in its store and return its session. NeedsChange if it is not the write that the store knows.
+    """Return the session of a write. NeedsChange if it is not the write that its store knows.
 
     `uid` is the write's, which its object's name means.
     `resolve_code` gives the digest of a manifest's code, or a stage's, and that of its archive, if it has one, whenever an
     attempt may depend on it.
     """
     start_over = "" if uid == owner.uid else _START_OVER
-    register(store, uid, owner.namespace, owner.name, spec, start_over)
+    check_identity(store, uid, spec, start_over)
 
     def renew(write: Write) -> Write:
         digest, archive = resolve_code(write.spec)
@@ -92,5 +92,6 @@ def open_session(
         queue_for_a_place=queue_for_a_place,
         looks=looks,
         driver_digest=digest_of_kept(spec, drivers.workloads.model_dump_json()),
+        register=registering(store, uid, owner.namespace, owner.name, spec, start_over),
     )
     return Session(owner, spec, Reconciler(observer, commit_turn, announce))

@@ -25,6 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import TableUpdate
 
+from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
 from checkpoint_operator.catalogs import CatalogBook, refuse_unknown_type, translate_catalog_error
 from checkpoint_operator.commit import iceberg_append, iceberg_history, iceberg_snapshot, iceberg_upsert
@@ -40,9 +41,7 @@ from checkpoint_operator.commit.iceberg_snapshot import Said
 from checkpoint_operator.commit.iceberg_target import (
     cannot_be_made,
     find_change,
-    new_partition_spec,
-    new_schema,
-    refuse_keys,
+    new_table,
     refuse_operation,
     refuse_what_it_has_become,
     target_of,
@@ -158,9 +157,10 @@ class PyicebergTable:
         """Make the table (and its namespace) for rows of an Arrow schema; return it, also if another has made it just now."""
         catalog = self._catalog()
         # What is wrong with the output is none of the catalog's failures: all of it is found before the catalog is asked.
-        schema = new_schema(catalog, arrow_schema, self.title)
-        refuse_keys(schema, sink.upsert_keys or (), sink.order_by)
-        partition_spec = new_partition_spec(schema, sink)
+        try:
+            schema, partition_spec = new_table(decode_schema(arrow_schema), sink)
+        except NeedsChange as error:
+            raise error if error.reason == reasons.MANIFEST_INVALID else cannot_be_made(self.title, error) from error
         namespace = self._name.rsplit(".", 1)[0]
         try:
             with contextlib.suppress(NamespaceAlreadyExistsError):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import parse_transform
 
-from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.iceberg import write_properties
 from checkpoint_formats.iceberg.file_io import refuse_places_elsewhere
 from checkpoint_operator.commit.iceberg_support import (
@@ -27,7 +28,7 @@ from checkpoint_operator.commit.iceberg_support import (
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_operator.table_types import iceberg_schema
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.records import IcebergTarget, Operation
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.sink import Sink
@@ -95,12 +96,24 @@ def _refuse(problem: str | None, title: str) -> None:
         raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"the table {title} {problem}")
 
 
-def new_schema(catalog: Catalog, arrow_schema: str, title: str) -> Schema:
-    """Return the schema of a new table, with fresh ids. NeedsChange if Iceberg has no type for a column."""
+def new_table(given: pa.Schema, sink: Sink) -> tuple[Schema, PartitionSpec]:
+    """Return schema, with fresh ids, and partitions of a new table for rows of an Arrow schema. No catalog is asked.
+
+    NeedsChange says what no catalog would take: a type, names, a partition field.
+    """
     try:
-        return assign_fresh_schema_ids(catalog._convert_schema_if_needed(iceberg_schema(decode_schema(arrow_schema))))
+        schema = assign_fresh_schema_ids(Catalog._convert_schema_if_needed(iceberg_schema(given)))
+    except NeedsChange:
+        raise
     except Exception as error:  # pyiceberg's own for types is a bare Exception
-        raise cannot_be_made(title, error) from error
+        raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, one_line(error)) from error
+    refuse_keys(schema, sink.upsert_keys or (), sink.order_by)
+    partition_spec = new_partition_spec(schema, sink)
+    try:
+        new_table_metadata(schema, partition_spec, UNSORTED_SORT_ORDER, location="file:///nowhere")
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, one_line(error)) from error
+    return schema, partition_spec
 
 
 def cannot_be_made(title: str, error: Exception) -> NeedsChange:
@@ -128,6 +141,12 @@ def new_partition_spec(schema: Schema, sink: Sink) -> PartitionSpec:
         # As Spark names them: day_month, id_bucket, name_trunc.
         kind = wanted.transform.partition("[")[0].replace("truncate", "trunc")
         name = wanted.column if kind == "identity" else f"{wanted.column}_{kind}"
+        if kind != "identity" and name in schema.column_names:
+            raise NeedsChange(
+                reasons.MANIFEST_INVALID,
+                f"spec.sink.partitionBy.{number}: the partition field would have the name {name!r}, which is that of a column of "
+                "the output; rename the column in a step",
+            )
         fields.append(PartitionField(source_id=source.field_id, field_id=1000 + number, transform=transform, name=name))
     return PartitionSpec(*fields)
 

@@ -25,7 +25,11 @@ def schema_of_new(given: pa.Schema, create: NewLanceDataset | None) -> pa.Schema
     NeedsChange names each column that a Lance dataset cannot have, or not as the manifest wants it.
     """
     schema = lance_schema(given)
-    problems = []
+    problems = [
+        f"the column {name!r} has a dot in its name, which in Lance leads into a struct: rename it in a step, or leave it out"
+        for name in schema.names
+        if "." in name
+    ]
     for name in create.blob_columns if create is not None else ():
         if (at := schema.get_field_index(name)) < 0:
             problems.append(f"sink.lance.create.blobColumns names {name!r}, and the output has {', '.join(schema.names)}")

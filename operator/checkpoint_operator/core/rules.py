@@ -162,7 +162,11 @@ def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
         return None
     if last.driver is DriverState.GONE:
         has_ended = last.failure is not None and last.failure.reason == reasons.STREAM_ENDED
-        why = "its query has ended, and what it had is sealed" if has_ended else "its driver is gone"
+        cause = last.failure or last.problem
+        if has_ended:
+            why = "its query has ended, and what it had is sealed"
+        else:
+            why = f"its driver ended with {cause.reason}" if cause is not None else "its driver is gone"
         return (Close(last.number, why, last.problem),)
     # Too early only costs work, never rows; but what is sealed rarely, by its manifest, is not to be given up for that.
     if last.driver is DriverState.ELSEWHERE and last.idle_s > progress_deadline_s(seen):

@@ -15,6 +15,7 @@ from typing import Final
 from checkpoint_operator.code import code_folder
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_operator.driver_digest import keep_arguments
+from checkpoint_operator.local.another_spark import without_another_spark
 from checkpoint_operator.local.endings import how_it_ended
 from checkpoint_operator.local.java import check_java
 from checkpoint_protocol import reasons
@@ -122,7 +123,7 @@ class DriverProcesses:
 
 def environment_of(spec: Spec, storage_file: Path) -> dict[str, str]:
     """Return the environment of a process that runs the steps of a write."""
-    environment = dict(os.environ)
+    environment = without_another_spark(os.environ)
     folder = code_folder(spec)
     paths = [str(folder)] if folder else []
     if environment.get("PYTHONPATH"):

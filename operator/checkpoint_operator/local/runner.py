@@ -26,10 +26,11 @@ from checkpoint_operator.observing import Observer
 from checkpoint_operator.ports import Sink, Write
 from checkpoint_operator.progress import Progress, measure
 from checkpoint_operator.reconcile import Reconciler, Round
-from checkpoint_operator.registration import register
+from checkpoint_operator.registration import check_identity, registering
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_news import open_news
 from checkpoint_operator.source_tables import open_source
+from checkpoint_operator.table_facts import refuse_own_outputs
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token, new_uid
@@ -80,7 +81,7 @@ def identify(store: ObjectStore, manifest: CheckpointedWrite) -> str:
             f"the write {metadata.name!r} is being forgotten, or that was cut off: checkpointed-write forget ends it, and a run "
             "begins anew after that",
         )
-    register(store, uid, metadata.namespace, metadata.name, spec)
+    check_identity(store, uid, spec)
     return uid
 
 
@@ -154,10 +155,16 @@ class Runner:
         spec = self.manifest.spec
         for error in refusals(spec).values():
             raise error
+        if spec.trigger is not None:
+            check_schedule(spec.trigger)
+        sink = self.sink or open_sink(spec.sink, self.settings, written_by=title_of(self.manifest))
+        pin_source = open_source(spec.source, self.settings)
+        # Before a store is opened, which is a folder that is made: it may be the source's.
+        refuse_own_outputs(sink, spec, None, spec.checkpoint.uri)
+        archive = code_archive(spec, self.settings)
         store = self.store or open_store(spec.checkpoint.uri, self.settings)
         probe(store)
         uid = identify(store, self.manifest)
-        archive = code_archive(spec, self.settings)
         if archive is not None:
             put_archive(store, uid, archive)
         code = archive.digest if archive else None
@@ -172,11 +179,8 @@ class Runner:
             return replace(write, code_digest=digest)
 
         write = renew(Write(uid=uid, spec=spec, code_digest="", code=code, row_keys=self.manifest.row_keys))
-        sink = self.sink or open_sink(spec.sink, self.settings, written_by=title_of(self.manifest))
-        pin_source = open_source(spec.source, self.settings)
         looks: Looks | None = None
         if spec.trigger is not None:
-            check_schedule(spec.trigger)
             looks = Looks(spec, open_news(spec, self.settings), self.now, is_asked=not self.watch)
         observer = Observer(
             write,
@@ -190,6 +194,7 @@ class Runner:
             looks=looks,
             ends_up_to_date=not self.watch,
             driver_digest=digest_of_kept(spec),
+            register=registering(store, uid, self.manifest.metadata.namespace, self.manifest.metadata.name, spec),
         )
         reconciler = Reconciler(observer)
         lock = RunnerLock(folder / "runner.lock")

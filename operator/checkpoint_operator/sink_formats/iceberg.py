@@ -127,9 +127,9 @@ class IcebergFormat:
         )
 
     def check_schema(self, schema: pa.Schema) -> None:
-        from checkpoint_operator.table_types import iceberg_schema
+        from checkpoint_operator.commit.iceberg_target import new_table
 
-        iceberg_schema(schema)
+        new_table(schema, self.spec)
 
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
         from checkpoint_operator.commit import iceberg

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from checkpoint_operator.core.table_rules import gone_with_its_rows
+from checkpoint_operator.core.triggers import check_schedule
 from checkpoint_operator.former import warn_of_former
 from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.local.java import check_java
@@ -15,7 +17,7 @@ from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict, predict_keyed
-from checkpoint_operator.validation.options import check_type_names
+from checkpoint_operator.validation.options import check_type_names, parsed_types
 from checkpoint_operator.validation.report import Findings, Prediction, Report
 from checkpoint_operator.validation.source import SourceSeen, check_keyed_source, check_source
 from checkpoint_operator.validation.target import Giver, check_target, check_types, compare_columns
@@ -50,6 +52,11 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     spec = manifest.spec
     for field, error in refusals(spec).items():
         findings.error(field, error)
+    if spec.trigger is not None:
+        try:
+            check_schedule(spec.trigger)
+        except CheckpointError as error:
+            findings.error(error.message.partition(": ")[0], error)
     check_code(spec, settings, findings)
     by_spark = spec.source.keyed is not None or spec.source.stream is not None
     source = _source(spec, settings, findings)
@@ -66,18 +73,28 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     for place, step in spec.placed_steps():
         check_type_names(step.output or {}, f"spec.{place}.output", findings, nested=True)
     last = spec.last_step
-    if source is not None and source.columns is not None and last is None:
-        compare_columns(spec.sink, target, source.columns, _SOURCE, findings)
-        if source.schema is not None:
-            check_types(spec.sink, target, source.schema, findings)
+    if source is not None and last is None:
+        schema = source.schema if source.schema is not None else source.sampled
+        _check_output(spec, target, source.columns, schema, _SOURCE, findings)
     if last is not None and (declared := last[1].output) is not None:
         at = f"spec.{last[0]}.output"
         steps = Giver(f"the output of step {last[1].label!r}", at, at, "drop it in the step")
-        compare_columns(spec.sink, target, tuple(declared), steps, findings)
+        _check_output(spec, target, tuple(declared), parsed_types(declared, at), steps, findings)
     cores = os.cpu_count() or 1
     if by_spark:
         return predict_keyed(spec, target, checkpoint, cores)
     return None if source is None else predict(spec, source, target, checkpoint, cores)
+
+
+def _check_output(
+    spec: Spec, target: TargetSeen, names: Sequence[str] | None, schema: Any, giver: Giver, findings: Findings
+) -> None:
+    """Compare what the table is given with what it has, or what can be made. `names`, `schema`: None where they are not known."""
+    before = len(findings.problems)
+    if names is not None:
+        compare_columns(spec.sink, target, names, giver, findings)
+    if schema is not None and len(findings.problems) == before:
+        check_types(spec.sink, target, schema, giver, findings)
 
 
 # --- without settings, what lies on this machine can still be checked ---------------------------------------------------

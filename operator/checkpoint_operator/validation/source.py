@@ -55,6 +55,8 @@ class SourceSeen:
     read: tuple[ColumnType, ...] = ()
     #: The Arrow schema of these columns, where the source has types of its own.
     schema: Any | None = None
+    #: That of the columns which are read, where it is inferred of the first rows.
+    sampled: Any | None = None
 
     @property
     def files(self) -> tuple[SourceFile | FoundFile, ...]:
@@ -104,6 +106,7 @@ def check_source(source: Source, settings: Settings, findings: Findings, *, sets
         rows=None if condition is not None or any(one.rows is None for one in found) else sum(one.rows or 0 for one in found),
         read=tuple(column for one in found for column in one.read),
         schema=None if schema is None else pa.schema([schema.field(name) for name in chosen if name in schema.names]),
+        sampled=found[0].sampled if len(found) == 1 else None,
     )
 
 
@@ -125,6 +128,8 @@ class _MemberSeen:
     read: tuple[ColumnType, ...] = ()
     #: The Arrow schema of these columns, where the source has types of its own.
     schema: Any | None = None
+    #: That of the columns which are read, as it is inferred of the first rows; also a run makes a table of these.
+    sampled: Any | None = None
     place: str = ""
 
 
@@ -183,6 +188,7 @@ def _check_topics(source: KafkaSource, at: str, settings: Settings, findings: Fi
         may_come_later=is_json,
         rows=None,
         schema=None if is_json else described.schema,
+        sampled=described.schema if is_json else None,
         place=described.place,
     )
 
@@ -228,6 +234,7 @@ def _check_files(
         rows=None if is_text or unopened else sum(file.end or 0 for file in described.files),
         read=read_columns(source, reader, opened, described),
         schema=None if is_text else described.schema,
+        sampled=described.schema if is_text else None,
         place=described.place,
     )
 

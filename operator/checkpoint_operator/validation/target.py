@@ -9,6 +9,7 @@ from typing import Any, assert_never
 from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_operator.validation.report import Findings
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.settings import Settings
@@ -133,8 +134,8 @@ def compare_columns(sink: Sink, target: TargetSeen, given: Sequence[str], giver:
             findings.problem(SINK_FIELD, f"{giver.name} has no column {name!r} (it has {', '.join(given)})")
 
 
-def check_types(sink: Sink, target: TargetSeen, given: Any, findings: Findings) -> None:
-    """Check whether a table can be made of the columns (an Arrow schema) of a write without steps."""
+def check_types(sink: Sink, target: TargetSeen, given: Any, giver: Giver, findings: Findings) -> None:
+    """Check whether a table can be made of the columns (an Arrow schema) that are known before a run."""
     if target.exists is not False or not sink.create:
         return
     fmt = format_of(sink)
@@ -149,4 +150,9 @@ def check_types(sink: Sink, target: TargetSeen, given: Any, findings: Findings) 
     try:
         fmt.check_schema(given)
     except CheckpointError as error:
-        findings.problem("spec.source", f"no table {target.title} can be made: {error.message} by source.columns")
+        at, _, message = error.message.partition(": ")
+        if error.reason == reasons.MANIFEST_INVALID and at.startswith("spec."):
+            findings.problem(at, message)
+            return
+        how = " by source.columns" if giver.at == "spec.source" and error.message.endswith(" out") else ""
+        findings.problem(giver.at, f"no table {target.title} can be made: {error.message}{how}")

@@ -90,6 +90,44 @@ def test_a_type_that_nobody_knows_exits_with_2_before_any_attempt_begins(
     assert not list(write.uri.rglob("launch"))
 
 
+def test_a_source_that_holds_the_output_is_refused_before_anything_is_recorded_and_another_output_is_taken(
+    tmp_path: Path,
+) -> None:
+    write = StoredWrite(tmp_path)
+    manifest = yaml.safe_load(write.file.read_text())
+    source = {"files": {"format": "parquet", "paths": [str(tmp_path / "lake")]}}
+    manifest["spec"] |= {"source": source, "sink": {"lance": {"uri": str(tmp_path / "lake" / "rows")}}}
+    file = tmp_path / "write.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+
+    refused = run(tmp_path, "run", str(file))
+    manifest["spec"]["sink"]["lance"]["uri"] = str(tmp_path / "out" / "rows")
+    file.write_text(yaml.safe_dump(manifest))
+    mended = run(tmp_path, "status", str(file), "-o", "json")
+
+    assert refused.exit_code == exits.MANIFEST_WRONG, refused.output
+    assert "let each have a folder of its own" in refused.stderr
+    assert [path for path in write.uri.rglob("*") if path.is_file()] == []
+    assert yaml.safe_load(mended.stdout)["identityChanged"] == []
+
+
+def test_a_source_folder_that_is_the_checkpoint_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.parquet").write_bytes(b"")
+    manifest = yaml.safe_load(StoredWrite(tmp_path).file.read_text())
+    source = {"files": {"format": "parquet", "paths": [str(folder)]}}
+    manifest["spec"] |= {"source": source, "sink": {"none": {}}, "checkpoint": {"uri": str(folder)}}
+    file = tmp_path / "write.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+
+    refused = run(tmp_path, "run", str(file))
+
+    assert refused.exit_code == exits.MANIFEST_WRONG, refused.output
+    assert "let each have a folder of its own" in refused.stderr
+    assert [path.name for path in folder.iterdir()] == ["a.parquet"]
+
+
 @pytest.mark.parametrize("command", ["run", "validate", "status"])
 def test_a_checkpoint_uri_that_is_none_exits_with_2(tmp_path: Path, command: str) -> None:
     write = StoredWrite(tmp_path)
@@ -214,3 +252,11 @@ def test_ordinary_merges_are_taken(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["validate", str(path)])
 
     assert "CheckpointedWrite are expected" in result.stderr
+
+
+def test_what_a_run_says_is_not_broken_where_it_goes_to_a_file(tmp_path: Path) -> None:
+    environment = {"XDG_CONFIG_HOME": "/nonexistent", "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "40"}
+
+    result = CliRunner(env=environment).invoke(main, ["run", "--watch", str(StoredWrite(tmp_path).file)])
+
+    assert result.stderr.splitlines() == ["error: --watch goes by spec.trigger, and there is none; say every or cron there"]

@@ -1403,3 +1403,77 @@ def test_a_bucket_that_no_storage_entry_covers_is_told_without_asking_for_an_ide
 
     assert any("no storage entry covers s3://bucket" in message for message in problems), problems
     assert any("credentials: ambient" in message for message in problems)
+
+
+# --- what a run would find when it makes the table ------------------------------------------------------------------------
+
+_NEW_ICEBERG = {"iceberg": {"catalog": "lake", "table": "db.new"}, "create": True}
+_NEW_LANCE = {"lance": {"uri": "new.lance"}, "create": True}
+#: The output has these columns.
+_OUTPUTS: dict[str, dict[str, str]] = {
+    "a field that is taken": {"day": "date", "day_month": "int32"},
+    "a column with a dot": {"a.b": "int32"},
+    "an empty struct": {"id": "int32", "more": "struct<>"},
+}
+
+
+def given_as(form: str, ground: Ground, output: dict[str, str]) -> str:
+    """Have the source, or the last step, give these columns; return the field of the manifest to which problems belong."""
+    if form == "declared":
+        ground.write_step("def same(row):\n    return row\n")
+        ground.use_step("steps:same")
+        ground.spec["steps"][0] |= {"input": "row", "output": output}
+        return "spec.steps.0.output"
+    values = {"date": "2026-01-02", "int32": 1, "struct<>": {}}
+    row = {name: values[kind] for name, kind in output.items()}
+    if form == "csv":
+        ground.use_text(f"{','.join(row)}\n{','.join(str(value) for value in row.values())}\n")
+    else:
+        ground.use_text(json.dumps(row) + "\n", format="json", name="rows.json")
+        ground.files["types"] = {name: kind for name, kind in output.items() if kind == "date"}
+    return "spec.source"
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "declared"])
+def test_a_name_that_a_partition_field_would_have_and_a_column_has_is_told(bare_ground: Ground, form: str) -> None:
+    given_as(form, bare_ground, _OUTPUTS["a field that is taken"])
+    bare_ground.spec["sink"] = {**_NEW_ICEBERG, "partitionBy": [{"column": "day", "transform": "month"}]}
+
+    path, message = bare_ground.only_problem()
+    assert path == "spec.sink.partitionBy.0"
+    assert message.startswith(
+        "the partition field would have the name 'day_month', which is that of a column of the output; rename"
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "declared"])
+def test_a_dot_in_a_column_name_of_a_new_lance_dataset_is_told(bare_ground: Ground, form: str) -> None:
+    field = given_as(form, bare_ground, _OUTPUTS["a column with a dot"])
+    bare_ground.spec["sink"] = _NEW_LANCE
+
+    path, message = bare_ground.only_problem()
+    assert path == field
+    assert "the column 'a.b' has a dot in its name" in message
+    assert "rename it in a step, or leave it out" in message
+
+
+@pytest.mark.parametrize("sink", [_NEW_ICEBERG, _NEW_LANCE], ids=["iceberg", "lance"])
+def test_an_empty_object_in_json_which_no_table_takes_is_told(bare_ground: Ground, sink: dict[str, Any]) -> None:
+    given_as("json", bare_ground, _OUTPUTS["an empty struct"])
+    bare_ground.spec["sink"] = sink
+
+    path, message = bare_ground.only_problem()
+    assert path == "spec.source"
+    assert "the column 'more' has the type struct<>" in message
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "trigger"),
+    [("cron", "0 0 31 2 *", {}), ("timeZone", "Europe", {"cron": "0 3 * * *"})],
+)
+def test_a_schedule_that_never_comes_is_told(ground: Ground, field: str, value: str, trigger: dict[str, str]) -> None:
+    ground.spec["trigger"] = {**trigger, field: value}
+
+    path, message = ground.only_problem()
+    assert path == f"spec.trigger.{field}"
+    assert value in message

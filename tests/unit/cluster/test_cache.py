@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.cluster.cache import Cache, WriteName, write_of
 from checkpoint_operator.cluster.pods import ROLE_LABEL, WRITE_LABEL
 from checkpoint_protocol.manifest import API_VERSION, KIND
 
@@ -108,3 +108,19 @@ def test_a_driver_that_has_ended_is_at_work_no_more_though_a_container_beside_it
     cache.put_pod(pod | {"status": {"phase": "Running", "containerStatuses": containers}})
 
     assert cache.writes_at_work("n") == ({WriteName("n", "w")} if at_work else set())
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {"apiVersion": "batch/v1", "kind": "Job"},
+        {"apiVersion": "example.com/v1", "kind": KIND},
+        {"apiVersion": API_VERSION, "kind": "X"},
+    ],
+    ids=["another kind", "our kind of another group", "another kind of our group"],
+)
+def test_a_pod_with_our_label_that_belongs_to_something_else_is_no_writes(owner: dict[str, str]) -> None:
+    pod = body(1, labels={WRITE_LABEL: "w"}, ownerReferences=[{**owner, "name": "w", "uid": "u"}])
+
+    assert write_of(pod) is None
+    assert write_of(body(1, labels={WRITE_LABEL: "w"}, ownerReferences=[{"apiVersion": API_VERSION, "kind": KIND, "name": "w"}]))

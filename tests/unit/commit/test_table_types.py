@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 
 from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.iceberg.stager import IcebergStager
+from checkpoint_operator.commit.lance_columns import schema_of_new
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.table_types import finer_than_iceberg, iceberg_schema, lance_schema
 from checkpoint_protocol import reasons
@@ -291,3 +292,12 @@ def test_a_column_of_thirty_two_levels_has_a_table() -> None:
 
     assert lance_schema(given) == given
     assert iceberg_schema(given) == given
+
+
+def test_a_column_without_a_dot_in_its_name_has_a_lance_dataset() -> None:
+    with pytest.raises(NeedsChange, match=r"'a\.b' has a dot in its name.*: rename it in a step, or leave it out"):
+        schema_of_new(pa.schema([("a.b", pa.int64()), ("id", pa.int64())]), None)
+
+    for fields in ([("a_b", pa.int64()), ("id", pa.int64())], [("id", pa.int64())]):
+        schema = schema_of_new(pa.schema(fields), None)
+        assert lance.write_dataset(schema.empty_table(), "memory://new", schema=schema).schema == schema

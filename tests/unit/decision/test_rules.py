@@ -391,7 +391,12 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
     "what ended a driver that is gone is recorded": (
         "close_what_nobody_drives",
         seen(at_work(driver=GONE, problem=OUT_OF_MEMORY)),
-        (Close(1, "its driver is gone", OUT_OF_MEMORY),),
+        (Close(1, f"its driver ended with {OUT_OF_MEMORY.reason}", OUT_OF_MEMORY),),
+    ),
+    "of a driver that has said why it ended that is told": (
+        "close_what_nobody_drives",
+        seen(at_work(driver=GONE, failure=OUT_OF_MEMORY)),
+        (Close(1, f"its driver ended with {OUT_OF_MEMORY.reason}"),),
     ),
     # --- give_up_past_the_active_deadline, stall_past_the_active_deadline
     "past its active deadline an attempt is closed, its driver stopped": (

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.another_spark import notice
 from checkpoint_operator.local.endings import how_it_ended
-from checkpoint_operator.local.processes import DriverProcesses
+from checkpoint_operator.local.processes import DriverProcesses, environment_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.settings import Settings
@@ -79,3 +82,45 @@ def test_a_log_of_any_size_and_bytes_is_told_in_bounds(tmp_path: Path) -> None:
     log.write_bytes(b"\xff\xfe" * 1_000_000 + b"\n" + b"x" * 100_000)
 
     assert len(how_it_ended(1, log)) < 1_500
+
+
+#: Each is the environment of somebody who has another Spark, or works at a cluster.
+ELSEWHERE = {
+    "SPARK_HOME": "/opt/spark-3.5",
+    "SPARK_CONF_DIR": "/etc/spark/conf",
+    "SPARK_REMOTE": "sc://host",
+    "PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell",
+    "HADOOP_CONF_DIR": "/etc/hadoop/conf",
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_variable_that_leads_to_another_spark_is_kept_from_drivers_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, ELSEWHERE[name])
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/scratch")
+
+    seen = environment_of(spec(), tmp_path)
+
+    assert name not in seen
+    assert seen["SPARK_LOCAL_DIRS"] == "/scratch"
+    assert name in (notice({name: ELSEWHERE[name]}) or "")
+
+
+def test_python_packages_of_another_spark_are_kept_from_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "spark"
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(home / "python"), str(tmp_path / "mine")]))
+
+    seen = environment_of(spec(), tmp_path)
+
+    assert seen["PYTHONPATH"].split(os.pathsep)[-1] == str(tmp_path / "mine")
+    assert str(home) not in seen["PYTHONPATH"]
+
+
+def test_the_home_of_the_spark_that_is_used_is_not_told(tmp_path: Path) -> None:
+    home = str(distribution("pyspark").locate_file("pyspark"))
+
+    assert notice({"SPARK_HOME": home}) is None
+    assert notice({"PATH": "/bin"}) is None

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.placed import Placed
 from checkpoint_operator.catalogs import translate_catalog_error
+from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.target import check_target
 from checkpoint_operator.writable import why_not_writable
@@ -135,6 +137,43 @@ def test_an_sqlite_file_is_no_catalog_that_did_not_answer(said: str, reason: str
     assert word in told.message
     assert "'lake'" in told.message
     assert "did not answer" not in told.message
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "word"),
+    [
+        (OSError(errno.EROFS, "Failed to open local file '/w/db/00000.metadata.json'"), reasons.CREDENTIALS_REFUSED, "read-only"),
+        (PermissionError(errno.EACCES, "Cannot create directory '/w/db'"), reasons.CREDENTIALS_REFUSED, "permissions"),
+        (OSError(errno.ENOSPC, "Error writing bytes to file '/w/db/00000.metadata.json'"), reasons.DISK_FULL, "disk full"),
+    ],
+)
+def test_a_warehouse_that_cannot_be_written_is_no_catalog_that_did_not_answer(error: OSError, reason: str, word: str) -> None:
+    told = translate_catalog_error(error, "lake", SETTINGS_FILE)
+
+    assert told.reason == reason
+    assert word in told.message
+    assert "the warehouse of the catalog 'lake'" in told.message
+    assert "/w/db" in told.message
+    assert "did not answer" not in told.message
+
+
+def test_a_table_in_a_warehouse_that_is_read_only_is_made_once_the_permissions_are_others(ground: Path) -> None:
+    warehouse = ground / "warehouse"
+    warehouse.mkdir()
+    catalog = {"type": "sql", "uri": f"sqlite:///{ground}/catalog.db", "warehouse": f"file://{warehouse}"}
+    settings = Settings.model_validate({"catalogs": {"lake": catalog}})
+    sink = open_sink(spec_of({"iceberg": {"catalog": "lake", "table": "db.rows"}, "create": True}).sink, settings)
+    (ground / "catalog.db").touch(mode=0o666)
+    (ground / "catalog.db").chmod(0o666)
+    ground.chmod(0o777)
+
+    with closed(warehouse), pytest.raises(NeedsChange, match="check the permissions of its folder") as told:
+        sink.create(encode_schema(pa.schema([("id", pa.int64())])))
+
+    assert told.value.reason == reasons.CREDENTIALS_REFUSED
+    assert str(warehouse) in told.value.message
+    assert "the catalog 'lake' did not answer" not in told.value.message
+    assert sink.create(encode_schema(pa.schema([("id", pa.int64())]))) is not None
 
 
 # --- validate -------------------------------------------------------------------------------------------------------------

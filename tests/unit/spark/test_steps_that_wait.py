@@ -13,18 +13,28 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from checkpoint_formats.none.stager import NoStager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.positions import Range
 from checkpoint_protocol.steps import Step
 from checkpoint_spark.batches import Failed
 from checkpoint_spark.flow import Finished, Flow
+from checkpoint_spark.quarantine import Allowance
+from checkpoint_spark.rows_by_position import RowsByPosition
+from checkpoint_spark.segments import Task, run_task
 from checkpoint_spark.steps import event_loop
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failures import words_of
 from tests.support.batches import Rows, batches
+from tests.support.reading import open_reader
+from tests.support.stores import MemoryStore
 from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -517,6 +527,30 @@ def test_an_outage_sets_no_row_apart(code: Code, called: dict[str, Any]) -> None
 
     assert caught.value.reason == reasons.SERVICE_UNAVAILABLE
     assert set(may_be_sealed) == {0}
+
+
+def test_no_segment_ends_while_it_is_not_known_whose_fault_a_row_was(code: Code, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    pq.write_table(pa.table({"id": range(100)}, schema=SCHEMA), source / "a.parquet")
+    reader = open_reader("parquet")
+    files, schema = reader.describe([str(source)])
+    step = code("if row['id'] >= 40: raise ConnectionError('refused')\nreturn row", is_async=False)
+    ledger = Ledger(MemoryStore(), EpochKey("ab" * 16, 1))
+
+    with pytest.raises(Retryable, match="ConnectionError: refused"):
+        run_task(
+            Task(1, 0, "0" * 64, interval_s=1, minimum_bytes=0, allowance=Allowance(most_rows=10), maximum_rows=1),
+            RowsByPosition((Range(file=0, start=0, end=100),), files, schema, reader),
+            Pipeline([step], around=Surroundings(sets_apart=True, sleep=lambda _: None)),
+            NoStager(),
+            ledger,
+            itertools.count().__next__,
+        )
+
+    chain = ledger.chains.read_chain(1, 0)
+    assert sum(seal.rows_read for seal in chain) == 40
+    assert [seal.rows_quarantined for seal in chain] == [0] * len(chain)
 
 
 def test_a_row_that_the_service_cannot_digest_is_set_apart_while_it_answers_others(code: Code) -> None:

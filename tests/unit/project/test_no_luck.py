@@ -12,6 +12,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[3]
 _CLOCKS: Final = {"monotonic", "perf_counter", "time"}
+_MADE_OF_THE_TIME: Final = {"gzip.compress", "datetime.now", "datetime.datetime.now", "uuid.uuid4", "uuid4", "time.time"}
 
 #: By file: how many calls of a sleep or of a real clock it has, and why none of them decides whether a test passes.
 ALLOWED: Final[dict[str, tuple[int, str]]] = {
@@ -56,3 +57,20 @@ def test_sleeps_and_real_clocks_are_where_they_have_a_reason() -> None:
     assert found == {path: count for path, (count, _) in ALLOWED.items()}, (
         "wait with tests/support/waiting.py, or inject a clock; what cannot: name it in ALLOWED with its reason"
     )
+
+
+def test_no_parameter_of_a_test_is_made_of_the_time() -> None:
+    """The processes that share the tests collect them in different seconds, and must find the same ones."""
+    found = [
+        f"{path.relative_to(ROOT).as_posix()}:{call.lineno}"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef)
+        for decorator in function.decorator_list
+        for call in ast.walk(decorator)
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in _MADE_OF_THE_TIME
+        and "mtime" not in {k.arg for k in call.keywords}
+    ]
+
+    assert found == [], "gzip.compress(..., mtime=0); other values made of the time: an id of the parameter"

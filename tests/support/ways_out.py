@@ -705,6 +705,10 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "test_the_columns_that_are_asked_for_are_given_once_the_step_or_the_manifest_is_corrected": (
         "of sink.columns (it gives {}); correct the step, or sink.columns",
     ),
+    "unit/cli/test_cli_validate.py::"
+    "test_modules_of_the_code_folder_that_hide_what_the_driver_needs_are_named_until_they_are_renamed": (
+        "{} has modules that the driver would import instead of those it needs: {}{}; rename them, or leave out",
+    ),
     "contract/test_code_object.py::test_a_version_is_known_by_its_head_and_no_other_is_taken_for_it": (
         "{} are the most; put large files elsewhere, or into the image",
         "put the file into an object store (s3://, gs://, az://), or into the image and say code.path",

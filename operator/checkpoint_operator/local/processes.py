@@ -124,11 +124,9 @@ def environment_of(spec: Spec, storage_file: Path) -> dict[str, str]:
     """Return the environment of a process that runs the steps of a write."""
     environment = dict(os.environ)
     folder = code_folder(spec)
-    paths = [str(folder)] if folder else []
-    if environment.get("PYTHONPATH"):
-        paths.append(environment["PYTHONPATH"])
     return environment | {
-        "PYTHONPATH": os.pathsep.join(paths),
+        # Not PYTHONPATH, which the driver would be made of: it looks at the folder first, and then puts it in front.
+        "CHECKPOINTED_WRITE_CODE_FOLDER": str(folder) if folder else "",
         # Else modules of the folder that the user happens to stand in come before those of code.path, unseen by the digest.
         "PYTHONSAFEPATH": "1",
         "PYSPARK_PYTHON": sys.executable,

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError as PydanticValidationError
@@ -25,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
 from checkpoint_operator.rest_catalog import CONNECT_WITHIN_S, BoundedRestCatalog
+from checkpoint_operator.sqlite_files import sqlite_file
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
 from checkpoint_protocol.setting_values import reveal
@@ -150,8 +150,8 @@ def open_catalog(
 
 def is_unmade(name: str, settings: Settings) -> bool:
     """Whether a catalog is a file of this machine that does not exist. To open it would make it."""
-    prefix, entry = "sqlite:///", settings.catalogs.get(name)
-    return entry is not None and entry.uri.startswith(prefix) and not Path(entry.uri.removeprefix(prefix)).exists()
+    entry = settings.catalogs.get(name)
+    return entry is not None and (file := sqlite_file(entry.uri)) is not None and not file.exists()
 
 
 @dataclass(slots=True)

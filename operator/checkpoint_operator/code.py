@@ -10,6 +10,7 @@ from pathlib import Path
 from checkpoint_operator.stages import NO_CODE
 from checkpoint_protocol import archives, reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.hiding import modules_in, refuse_hiding
 from checkpoint_protocol.manifest import Spec
 from checkpoint_protocol.pipelines import StagePart
 from checkpoint_protocol.store import local_path
@@ -99,12 +100,13 @@ def _is_of(path: str, module: str) -> bool:
 
 
 def code_folder(spec: Spec) -> Path | None:
-    """Return the folder of code.path. NeedsChange if it is not a folder on this machine."""
+    """Return the folder of code.path. NeedsChange if it is not a folder on this machine, or hides modules of the driver."""
     if spec.code.path is None:
         return None
     folder = local_path(spec.code.path)
     if folder is None or not folder.is_dir():
         raise NeedsChange(reasons.CODE_MISSING, f"spec.code.path: {spec.code.path} is not a folder on this machine")
+    refuse_hiding(modules_in(folder), f"spec.code.path: {spec.code.path}")
     return folder.resolve()
 
 

@@ -18,6 +18,7 @@ import obstore.exceptions as obstore_errors
 from checkpoint_protocol import archives, layout, reasons
 from checkpoint_protocol.archives import ArchiveRefused
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.hiding import refuse_hiding
 from checkpoint_protocol.put_once import put_object
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObjectStore, head_object, local_path, open_raw_store, read_to_end, translate_store_error
@@ -47,7 +48,7 @@ def archive_of_files(files: Mapping[str, bytes]) -> CodeArchive:
             "spec.code.configMap: the ConfigMap has no files; its keys are to be files, e.g. kubectl create configmap NAME "
             "--from-file=steps.py",
         )
-    return _checked(archives.pack(files), "spec.code.configMap: the ConfigMap cannot be used")
+    return _checked(archives.pack(files), "spec.code.configMap: the ConfigMap")
 
 
 def archive_of_object(uri: str, data: bytes) -> CodeArchive:
@@ -59,7 +60,7 @@ def archive_of_object(uri: str, data: bytes) -> CodeArchive:
                 reasons.CODE_MISSING, f"spec.code.uri: {name!r} cannot be imported under that name; give it the name of a module"
             )
         data = archives.pack({name: data})
-    return _checked(data, f"spec.code.uri: {uri} cannot be used")
+    return _checked(data, f"spec.code.uri: {uri}")
 
 
 def fetch_uri(uri: str, settings: StorageSettings, may_be_local: bool = False) -> CodeArchive:
@@ -119,13 +120,15 @@ def has_archive(store: ObjectStore, uid: str, digest: str, size_bytes: int) -> b
     return any(stored.path == path and stored.size_bytes == size_bytes for stored in store.list(layout.code_folder(uid)))
 
 
-def _checked(data: bytes, what: str) -> CodeArchive:
+def _checked(data: bytes, where: str) -> CodeArchive:
     try:
-        archives.check(data)
+        files = archives.check(data)
     except ArchiveRefused as error:
         raise NeedsChange(
-            reasons.CODE_MISSING, f"{what}: {error}; make it anew, e.g. with python -m zipfile -c code.zip package/"
+            reasons.CODE_MISSING,
+            f"{where} cannot be used: {error}; make it anew, e.g. with python -m zipfile -c code.zip package/",
         ) from error
+    refuse_hiding(files, where)
     return CodeArchive(hashlib.sha256(data).hexdigest(), data)
 
 

@@ -55,10 +55,10 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def check(data: bytes) -> None:
-    """Refuse what could not, or must not, be unpacked. ArchiveRefused says why."""
+def check(data: bytes) -> list[PurePosixPath]:
+    """Return the paths of the files. ArchiveRefused says why they could not, or must not, be unpacked."""
     with _opened(data) as archive:
-        _files_in(archive)
+        return list(_files_in(archive))
 
 
 def contents(data: bytes) -> Iterator[tuple[str, Iterator[bytes]]]:

@@ -1,4 +1,6 @@
-"""The steps' code from the write's store: unpacked once per host, and put in front of the import path once per process.
+"""The steps' code, put in front of the import path once per process: a folder, or an archive in the write's store.
+
+An archive is unpacked once per host.
 
 Called by the driver before it loads the steps, and by each executor process before its first task.
 """
@@ -20,7 +22,11 @@ from typing import Final
 from checkpoint_protocol import archives, layout, reasons
 from checkpoint_protocol.archives import ArchiveRefused
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.hiding import modules_in, refuse_hiding
 from checkpoint_protocol.store import ObjectStore
+
+#: The code folder: what spec.code.path says.
+FOLDER_VARIABLE: Final = "CHECKPOINTED_WRITE_CODE_FOLDER"
 
 #: What lies in the folder of a digest: the files, and their sizes.
 _FILES: Final = "files"
@@ -31,21 +37,42 @@ _in_use: str | None = None
 
 
 def use_code(store: ObjectStore, uid: str, digest: str | None) -> None:
-    """Have the modules of the archive with this digest come before all others in this process. None: nothing is to be done.
+    """Have the modules of the archive with this digest come before all others in this process. None: those of the code folder.
 
-    Retryable if the archive is not in the store, Corrupt if it is not what its name says, NeedsChange if it is not taken.
+    Retryable if the archive is not in the store, Corrupt if it is not what its name says, NeedsChange if it is not taken or
+    hides modules that this process needs.
     """
     global _in_use
     with _lock:
-        if digest is None or digest == _in_use:
+        if digest is None:
+            _use_folder()
+            return
+        if digest == _in_use:
             return
         if _in_use is not None:
             raise Retryable(
                 reasons.DRIVER_FAILED, f"this process runs the code {_in_use[:12]} already; {digest[:12]} needs another"
             )
-        sys.path.insert(0, str(have_code(store, uid, digest, private_folder())))
-        importlib.invalidate_caches()
+        _put_first(have_code(store, uid, digest, private_folder()), "the archive of the steps' code")
         _in_use = digest
+
+
+def _use_folder() -> None:
+    """Have the modules of the folder come first, here and in the Python processes that this one starts.
+
+    Nobody has put it on PYTHONPATH: this process, and Spark, would be made of what is in it before anybody could look.
+    """
+    named = os.environ.get(FOLDER_VARIABLE)
+    if not named or (folder := str(Path(named))) in sys.path:
+        return
+    _put_first(Path(folder), f"spec.code.path: {folder}")
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _put_first(folder: Path, where: str) -> None:
+    refuse_hiding(modules_in(folder), where)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
 
 
 def private_folder() -> Path:

@@ -715,6 +715,20 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "test_the_columns_that_are_asked_for_are_given_once_the_step_or_the_manifest_is_corrected": (
         "of sink.columns (it gives {}); correct the step, or sink.columns",
     ),
+    "unit/cli/test_cli_validate.py::"
+    "test_modules_of_the_code_folder_that_hide_what_the_driver_needs_are_named_until_they_are_renamed": (
+        "{} has modules that the driver would import instead of those it needs: {}{}; rename them, or leave out",
+    ),
+    "unit/cli/test_names_of_local_files.py::test_a_warehouse_that_pyiceberg_would_take_for_another_is_refused_by_name": (
+        "{} stands in {}, and begins no name for pyiceberg; use a folder without it",
+    ),
+    "unit/cli/test_names_of_local_files.py::"
+    "test_a_question_mark_that_sqlalchemy_would_take_for_options_is_refused_until_it_is_quoted": (
+        "what follows a ? is taken for options (name=value); write %3F for a ? in the name of a file or folder",
+    ),
+    "unit/formats/test_lance_stager.py::test_rows_that_lance_does_not_take_need_a_change_of_the_step_or_of_the_table": (
+        "Lance does not take the rows for {}: {}; correct the step that gives it, or the type in the table",
+    ),
     "contract/test_code_object.py::test_a_version_is_known_by_its_head_and_no_other_is_taken_for_it": (
         "{} are the most; put large files elsewhere, or into the image",
         "put the file into an object store (s3://, gs://, az://), or into the image and say code.path",

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance.file import LanceFileWriter
 
 from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.lance.datasets import rows_refused
 from checkpoint_formats.pieces import cut
 from checkpoint_formats.row_addresses import ADDRESS_FIELD, ROW_ADDRESS, fragments_of, places_of, without_addresses
 from checkpoint_protocol import reasons
@@ -138,4 +139,6 @@ class _File:
     def _translated(self, error: Exception) -> Exception:
         if (full := disk_full(error, self._where)) is not None:
             return full
+        if (refused := rows_refused(error, self._where)) is not None:
+            return refused
         return Retryable(reasons.STORE_UNAVAILABLE, f"{self._where} could not be written: {one_line(error)}")

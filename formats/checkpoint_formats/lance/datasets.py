@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from checkpoint_protocol.storage import StorageSettings, entry_of, lance_options
 
 #: How Lance words it that a dataset, or a version of it, is not there; it has no exception of its own for that.
 _NOT_FOUND: Final = "not found"
+#: How it words it that it does not take rows, whoever brings them and how often: all of these are OSErrors, as those of a store.
+_ROWS_REFUSED: Final = re.compile(r"Invalid user input|LanceError\((?:Schema\)|Arrow\): (?:Invalid argument|Schema) error)")
 
 
 def open_dataset(uri: str, storage: StorageSettings, version: int | None = None) -> Any | None:
@@ -38,6 +41,16 @@ def open_dataset(uri: str, storage: StorageSettings, version: int | None = None)
 def is_not_found(error: Exception) -> bool:
     """Whether an error of Lance says that an object of a dataset is not there."""
     return _NOT_FOUND in str(error).lower()
+
+
+def rows_refused(error: BaseException, where: str) -> NeedsChange | None:
+    """Return what is said of rows that Lance does not write, with the column, which it names; None for any other error."""
+    if not _ROWS_REFUSED.search(str(error)):
+        return None
+    return NeedsChange(
+        reasons.OUTPUT_SCHEMA_WRONG,
+        f"Lance does not take the rows for {where}: {one_line(error)}; correct the step that gives it, or the type in the table",
+    )
 
 
 def plain_of(fragment: Any) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import lance
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import decode_schema
-from checkpoint_formats.lance.datasets import open_dataset
+from checkpoint_formats.lance.datasets import open_dataset, rows_refused
 from checkpoint_formats.pieces import cut
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
 from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
 from checkpoint_protocol.storage import StorageSettings, lance_options
@@ -82,6 +82,7 @@ class Writing:
         self._gave_up = False
         self._fragments: list[Any] = []
         self._error: BaseException | None = None
+        self._where = f"the Lance dataset {dataset.uri}"
         self._arguments = {
             "dataset_uri": dataset,
             "mode": "append",
@@ -127,7 +128,7 @@ class Writing:
         if self._thread.is_alive():
             try:
                 self.put(None)
-            except Retryable:
+            except CheckpointError:
                 return
         self._thread.join()
 
@@ -135,6 +136,8 @@ class Writing:
         assert self._error is not None
         if disk_full(self._error, "") is not None:
             raise self._error  # Whoever knows the place tells it.
+        if (refused := rows_refused(self._error, self._where)) is not None:
+            raise refused from self._error
         raise Retryable(reasons.STORE_UNAVAILABLE, f"writing a Lance fragment failed: {self._error}") from self._error
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 from checkpoint_operator.cli.allowed import claims_of, is_allowed, user_folder
+from checkpoint_operator.sqlite_files import sqlite_file, why_no_file, with_file
 from checkpoint_operator.yaml_documents import parse_documents
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -147,14 +148,25 @@ def _settings_absolute(settings: Settings, folder: Path) -> Settings:
     for name, catalog in settings.catalogs.items():
         update = {}
         if catalog.warehouse and catalog.type == "sql" and local_path(catalog.warehouse) is not None:
-            update["warehouse"] = f"file://{_absolute_uri(catalog.warehouse, folder)}"
-        prefix = "sqlite:///"
-        if catalog.uri.startswith(prefix):
-            file = Path(_absolute_uri(catalog.uri.removeprefix(prefix), folder))
+            update["warehouse"] = f"file://{_warehouse(name, _absolute_uri(catalog.warehouse, folder))}"
+        if (named := sqlite_file(catalog.uri)) is not None:
+            if (why := why_no_file(catalog.uri)) is not None:
+                raise NeedsChange(reasons.MANIFEST_INVALID, f"catalogs.{name}.uri: {why}")
+            file = Path(os.path.normpath(folder / named))
             if not file.parent.is_dir():
                 raise NeedsChange(
                     reasons.MANIFEST_INVALID, f"catalogs.{name}.uri: the folder {file.parent} does not exist; make it"
                 )
-            update["uri"] = f"{prefix}{file}"
+            update["uri"] = with_file(catalog.uri, file)
         catalogs[name] = catalog.model_copy(update=update)
     return settings.model_copy(update={"catalogs": catalogs})
+
+
+def _warehouse(name: str, path: str) -> str:
+    """Return a folder as it is. NeedsChange where pyiceberg, which parses it as a URI of the web, would write beside it."""
+    if (found := next((character for character in path if character in "?#"), None)) is not None:
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"catalogs.{name}.warehouse: {found!r} stands in {path}, and begins no name for pyiceberg; use a folder without it",
+        )
+    return path

@@ -44,6 +44,7 @@ EDIT_ANNOTATION: Final = "checkpointed.dev/spec-digest"
 STORAGE_KEY: Final = "storage.json"
 _STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
 _RECORD_KEYS_VARIABLE: Final = "CHECKPOINTED_WRITE_RECORD_KEYS"
+_CODE_FOLDER_VARIABLE: Final = "CHECKPOINTED_WRITE_CODE_FOLDER"
 _TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
 _SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own # noqa: S108
 
@@ -98,6 +99,8 @@ def driver_pod(
     executor_template = _executor_template(spec, workloads, keys)
     environment = [
         *_common_environment(spec, workloads),
+        # The driver looks at the folder before it imports from it; its executors start afterwards.
+        *_code_folder(spec, _CODE_FOLDER_VARIABLE),
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
@@ -214,7 +217,11 @@ def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys: WriteKeys 
             "containers": [
                 {
                     "name": EXECUTOR_CONTAINER,
-                    "env": [*_common_environment(spec, workloads), *gpu_environment(spec)],
+                    "env": [
+                        *_common_environment(spec, workloads),
+                        *_code_folder(spec, "PYTHONPATH"),
+                        *gpu_environment(spec),
+                    ],
                     "securityContext": _container_security(),
                     "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}],
                 }
@@ -236,14 +243,16 @@ def _set_variable(container: dict[str, Any], name: str, value: str | None) -> No
 
 def _common_environment(spec: Spec, workloads: WorkloadDefaults) -> list[dict[str, Any]]:
     environment: list[dict[str, Any]] = [{"name": "PYTHONUNBUFFERED", "value": "1"}, {"name": "HOME", "value": _SCRATCH}]
-    if spec.code.path is not None:
-        environment.append({"name": "PYTHONPATH", "value": spec.code.path})
     secret = spec.storage_secret_name or workloads.storage_secret_name
     if secret is not None:
         # By reference in the environment, not as a volume: a Secret that is missing then shows in the pod's status by its name.
         reference = {"secretKeyRef": {"name": secret, "key": STORAGE_KEY}}
         environment.append({"name": _STORAGE_VARIABLE, "valueFrom": reference})
     return environment
+
+
+def _code_folder(spec: Spec, variable: str) -> list[dict[str, Any]]:
+    return [{"name": variable, "value": spec.code.path}] if spec.code.path is not None else []
 
 
 def _pod_security() -> dict[str, Any]:

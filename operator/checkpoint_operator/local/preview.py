@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from checkpoint_operator.code_archive import put_archive
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.local.java import check_java
+from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.local.processes import conf_arguments, environment_of, write_storage_file
 from checkpoint_operator.local.runner import code_archive, identify, refusals
 from checkpoint_operator.observing import Observer
@@ -128,11 +130,12 @@ class _NoDrivers:
 def _run(spec: Spec, uid: str, rows: int, folder: Path, storage_file: Path) -> None:
     command = [sys.executable, "-m", "checkpoint_spark.preview", "--uri", spec.checkpoint.uri, "--uid", uid]
     command += ["--rows", str(rows), "--folder", str(folder), "--master", "local[1]", *conf_arguments(spec)]
+    mark = f"{os.getpid()} preview of {uid} in {folder}"
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=_STDERR,
-        env=environment_of(spec, storage_file),
+        env={**environment_of(spec, storage_file), MARK_VARIABLE: mark},
         start_new_session=True,  # Ctrl-C is for us, who end it
     )
     try:
@@ -146,6 +149,7 @@ def _run(spec: Spec, uid: str, rows: int, folder: Path, storage_file: Path) -> N
     finally:
         if process.stdin is not None:
             process.stdin.close()
+        end_leftovers(process.pid, mark)
     if not (folder / PREVIEW_NAME).exists():
         how = f"with exit code {code}" if code >= 0 else f"by signal {-code}"
         raise NeedsChange(

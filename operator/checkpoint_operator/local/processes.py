@@ -18,6 +18,7 @@ from checkpoint_operator.driver_digest import keep_arguments
 from checkpoint_operator.local.another_spark import without_another_spark
 from checkpoint_operator.local.endings import how_it_ended
 from checkpoint_operator.local.java import check_java
+from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import Spec
@@ -34,7 +35,7 @@ class DriverProcesses:
     """The driver port over processes.
 
     Each driver holds the reading end of a pipe of ours: when this process is gone, also by kill -9, the pipe closes and the
-    driver ends. It may linger for a moment as a zombie, and harms nobody.
+    driver ends. It may linger for a moment as a zombie, and harms nobody. What a driver has started ends with it, too.
     """
 
     spec: Spec
@@ -46,6 +47,7 @@ class DriverProcesses:
     extra_environment: Mapping[str, str] = field(default_factory=dict)
     _started: dict[tuple[EpochKey, int], subprocess.Popen[bytes]] = field(default_factory=dict)
     _recorded: set[tuple[EpochKey, int]] = field(default_factory=set)
+    _cleared: set[tuple[EpochKey, int]] = field(default_factory=set)
     _storage_file: Path | None = None
 
     def expect(self, key: EpochKey, attempt: int) -> None:
@@ -57,6 +59,7 @@ class DriverProcesses:
         if process is not None:
             if (code := process.poll()) is None:
                 return DriverObservation(DriverState.RUNNING)
+            self._end_leftovers(key, attempt)
             # Recorded only where the driver has not said by itself why it ended.
             problem = Failure("Retryable", reasons.DRIVER_FAILED, how_it_ended(code, self.log_of(key, attempt)))
             return DriverObservation(DriverState.GONE, problem)
@@ -73,7 +76,7 @@ class DriverProcesses:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=self._environment(),
+                env={**self._environment(), MARK_VARIABLE: mark_of(key, launch.attempt)},
                 # Ctrl-C is for the runner, which ends its driver itself.
                 start_new_session=True,
             )
@@ -99,10 +102,18 @@ class DriverProcesses:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for key, attempt in self._started:
+            self._end_leftovers(key, attempt)
         if self._storage_file is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._storage_file.unlink()
             self._storage_file = None
+
+    def _end_leftovers(self, key: EpochKey, attempt: int) -> None:
+        """End what an ended driver has left, once: the next attempt needs the memory, and nobody the processes."""
+        if (key, attempt) not in self._cleared:
+            self._cleared.add((key, attempt))
+            end_leftovers(self._started[key, attempt].pid, mark_of(key, attempt))
 
     def log_of(self, key: EpochKey, attempt: int) -> Path:
         """Return the file that the driver's output goes to."""
@@ -121,15 +132,18 @@ class DriverProcesses:
         return {**environment_of(self.spec, self._storage_file), **self.extra_environment}
 
 
+def mark_of(key: EpochKey, attempt: int) -> str:
+    """Return what a driver of this runner, and all that it starts, is known by among the processes of this machine."""
+    return f"{os.getpid()} {key} {attempt}"
+
+
 def environment_of(spec: Spec, storage_file: Path) -> dict[str, str]:
     """Return the environment of a process that runs the steps of a write."""
     environment = without_another_spark(os.environ)
     folder = code_folder(spec)
-    paths = [str(folder)] if folder else []
-    if environment.get("PYTHONPATH"):
-        paths.append(environment["PYTHONPATH"])
     return environment | {
-        "PYTHONPATH": os.pathsep.join(paths),
+        # Not PYTHONPATH, which the driver would be made of: it looks at the folder first, and then puts it in front.
+        "CHECKPOINTED_WRITE_CODE_FOLDER": str(folder) if folder else "",
         # Else modules of the folder that the user happens to stand in come before those of code.path, unseen by the digest.
         "PYTHONSAFEPATH": "1",
         "PYSPARK_PYTHON": sys.executable,

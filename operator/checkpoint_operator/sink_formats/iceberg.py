@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from checkpoint_operator.commit.presence import Former, Presence
 from checkpoint_operator.ports import Sink
 from checkpoint_operator.sink_formats.port import SinkFormat
 from checkpoint_operator.sink_formats.seen import TargetSeen, folder_problems
 from checkpoint_operator.sink_formats.table_sink import TableSink
+from checkpoint_operator.sqlite_files import sqlite_file
 from checkpoint_operator.writable import why_not_writable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from checkpoint_operator.commit.iceberg_table import PyicebergTable
 
 _TableT = TypeVar("_TableT", bound="PyicebergTable")
-
-_SQLITE: Final = "sqlite:///"
 
 
 def format_of(spec: SinkSpec, named: IcebergSink) -> SinkFormat:
@@ -62,7 +60,7 @@ class IcebergFormat:
     def examine(self, settings: Settings) -> TargetSeen:
         of_catalog = "spec.sink.iceberg.catalog"
         entry = settings.catalogs.get(self.named.catalog)
-        file = Path(entry.uri.removeprefix(_SQLITE)) if entry is not None and entry.uri.startswith(_SQLITE) else None
+        file = sqlite_file(entry.uri) if entry is not None else None
         if file is not None and (why := why_not_writable(file) or why_not_writable(file.parent)) is not None:
             problem = f"the SQLite file {file} of the catalog {self.named.catalog!r} cannot be used: {why}"
             return TargetSeen(self.title, exists=None, problems=((of_catalog, problem),))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from checkpoint_operator.sqlite_files import sqlite_file
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.errors import CheckpointError, one_line
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.source import IcebergSource, LanceSource
-
-_SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class TableSeen:
 def examine_iceberg(source: IcebergSource, path: str, settings: Settings, findings: Findings) -> TableSeen | None:
     """Examine a source table, which stands at `path` in the manifest; None, with a problem, if it cannot be read."""
     entry = settings.catalogs.get(source.catalog)
-    if entry is not None and entry.uri.startswith(_SQLITE) and not Path(entry.uri.removeprefix(_SQLITE)).exists():
+    if entry is not None and (file := sqlite_file(entry.uri)) is not None and not file.exists():
         # Opening it would make it.
         findings.problem(f"{path}.catalog", f"the file of the catalog {source.catalog!r} does not exist, so it has no tables")
         return None

@@ -11,7 +11,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.steps import Step
 from checkpoint_spark.new_table_types import TypesByName
 from checkpoint_spark.schema_cast import DECLARE, ValueMismatch, fit_array, said_of
-from checkpoint_spark.steps.columns import declared_by, refuse_left_out, refuse_surplus
+from checkpoint_spark.steps.columns import declared_by, refuse_left_out, refuse_names, refuse_surplus
 from checkpoint_spark.steps.inferring import holds_a_map, with_whole_times
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_steps import Row
@@ -40,6 +40,7 @@ def to_arrow(
     schema = schema if declared is None else declared
     # A key that only a later row has must not be lost, so the columns are those of all rows.
     names = dict.fromkeys(declared.names if declared is not None else (name for row in rows for name in row))
+    refuse_names(given, label, place)
     if schema is not None:
         refuse_surplus(given, step, schema.names, place)
         if declared is None:
@@ -53,7 +54,9 @@ def to_arrow(
         values = [row.get(name) for row in rows]
         try:
             array = _array(values, wanted)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # also what the values' own code raises, which pyarrow calls
             expected = f"values of type {wanted}" if wanted is not None else "values of one type"
             remedy = DECLARE if declared is None else "correct the step, or what it declares"
             what = _said_of_incompatibility(values, wanted, given, place)
@@ -78,7 +81,7 @@ def _said_of_incompatibility(values: list[Any], wanted: pa.DataType | None, give
     for index, value in enumerate(values):
         try:
             _array([value], wanted)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        except Exception:
             return said_of(value, None if place is None else place.of_given(index, given[index][1]))
     return "" if place is None else f" in {place.of_rows(len(values))}"
 

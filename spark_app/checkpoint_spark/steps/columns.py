@@ -56,6 +56,24 @@ def refuse_surplus(given: list[Row], step: Step | None, known: Sequence[str], pl
     raise _incompatibility(rows, given, place, f"step {label!r} gives column {surplus!r}", f", which {problem}; {remedy}")
 
 
+def refuse_names(given: list[Row], label: str, place: Place | None) -> None:
+    """Refuse keys of rows that cannot be names of columns: numbers, None, text that is no Unicode. As `refuse_surplus` does."""
+    names = dict.fromkeys(name for row, _ in given for name in row)
+    for name in names:
+        if not _may_be_a_name(name):
+            rows = [name in row for row, _ in given]
+            raise _incompatibility(
+                rows, given, place, f"step {label!r} gives a row with the key {name!r}", ", and columns are named by text (str)"
+            )
+
+
+def _may_be_a_name(name: object) -> bool:
+    try:
+        return isinstance(name, str) and bool(name.encode() or True)
+    except UnicodeEncodeError:
+        return False
+
+
 def refuse_left_out(given: list[Row], label: str, known: Sequence[str], place: Place | None) -> None:
     """Refuse rows without one of the known columns. ValueMismatch, with the first such row, if only some rows lack it."""
     for name in known:

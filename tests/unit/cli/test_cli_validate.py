@@ -457,6 +457,23 @@ def test_a_code_folder_that_is_not_there_is_a_problem_of_code_path(ground: Groun
     assert ground.only_problem()[0] == "spec.code.path"
 
 
+def test_modules_of_the_code_folder_that_hide_what_the_driver_needs_are_named_until_they_are_renamed(ground: Ground) -> None:
+    ground.write_step("def clean(rows): return rows\n")
+    ground.use_step("steps:clean")
+    (ground.code / "email.py").touch()
+    (ground.code / "pandas").mkdir()
+    (ground.code / "pandas" / "__init__.py").touch()
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.code.path"
+    assert "email.py hides 'email' of Python's standard library" in message
+    assert "pandas/__init__.py hides the installed package 'pandas'" in message
+    (ground.code / "email.py").rename(ground.code / "mails.py")
+    (ground.code / "pandas" / "__init__.py").unlink()
+    assert ground.problems() == []
+
+
 # --- the source ---------------------------------------------------------------------------------------------------------------
 
 
@@ -1318,6 +1335,18 @@ def test_an_archive_that_cannot_be_used_is_a_problem_of_code_uri(ground: Ground,
 
     assert path == "spec.code.uri"
     assert HOSTILE[kind][1] in message
+
+
+@pytest.mark.parametrize("name", ["queue.py", "code.zip"])
+def test_an_archive_with_a_module_that_hides_what_the_driver_needs_is_a_problem_of_code_uri(ground: Ground, name: str) -> None:
+    (ground.folder / name).write_bytes(b"def clean(rows): ..." if name == "queue.py" else zip_of({"queue.py": "", "a.py": ""}))
+    ground.use_step("queue:clean")
+    ground.spec["code"] = {"uri": name}
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.code.uri"
+    assert "queue.py hides 'queue' of Python's standard library" in message
 
 
 def test_what_only_a_cluster_has_is_a_problem_with_a_way_out(ground: Ground) -> None:

@@ -46,6 +46,14 @@ def test_a_config_map_without_files_is_told() -> None:
     assert caught.value.reason == reasons.CODE_MISSING
 
 
+def test_files_of_a_config_map_that_hide_what_the_driver_needs_are_refused() -> None:
+    with pytest.raises(
+        NeedsChange, match=r"spec\.code\.configMap: the ConfigMap has modules .*: email\.py hides 'email'"
+    ) as caught:
+        archive_of_files({**FILES, "email.py": b""})
+    assert caught.value.reason == reasons.CODE_MISSING
+
+
 def test_a_module_becomes_an_archive_and_an_archive_stays_as_it_is() -> None:
     zipped = zip_of({"package/__init__.py": ""})
 

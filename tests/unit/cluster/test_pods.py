@@ -12,6 +12,7 @@ from checkpoint_operator.cluster.config import WorkloadDefaults
 from checkpoint_operator.cluster.pods import EDIT_ANNOTATION, Owner, driver_pod, merge, pod_name
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest
+from checkpoint_spark.code import FOLDER_VARIABLE
 
 OWNER = Owner("team", "daily", "0b8c3f6e-8d0a-4c55-9f3e-0a4a7e1d2c3b", 7)
 KEY = EpochKey(OWNER.uid, 2)
@@ -213,10 +214,11 @@ def test_an_executor_template_is_merged_into_ours() -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_code_in_the_image_is_put_on_the_import_path_of_all() -> None:
+def test_code_in_the_image_is_named_to_the_driver_that_looks_at_it_first_and_on_the_import_path_of_executors() -> None:
     pod = pod_of(code={"path": "/opt/code"})
 
-    assert environment_of(driver_of(pod))["PYTHONPATH"] == "/opt/code"
+    assert environment_of(driver_of(pod))[FOLDER_VARIABLE] == "/opt/code"
+    assert "PYTHONPATH" not in environment_of(driver_of(pod))
     assert environment_of(executor_template_of(pod)["spec"]["containers"][0])["PYTHONPATH"] == "/opt/code"
 
 

@@ -7,16 +7,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import distributions
+from importlib.metadata import distribution, distributions, packages_distributions
 from pathlib import Path
 from typing import Final
 
 import pytest
+from packaging.requirements import Requirement
+
+from checkpoint_protocol.hiding import LIBRARIES
 
 ROOT: Final = Path(__file__).parents[3]
 #: Each entry begins a line; what belongs to it is indented.
 ENTRIES: Final = re.findall(r"^([^\s#]\S*==[^\n]*(?:\n[ \t]+[^\n]*)*)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
 HASH: Final = re.compile(r"--hash=sha256:[0-9a-f]{64}\b")
+_DRIVER: Final = Requirement("checkpointed-writes[spark]")
 #: Of the environment itself: what Python makes it with, and the project.
 _NOT_PINNED: Final = {"pip", "setuptools", "wheel", "checkpointed-writes"}
 
@@ -128,3 +132,21 @@ def test_the_example_installs_the_uv_of_the_project_by_the_same_hashes() -> None
 
     assert text.partition("\n")[2].strip() == pinned_uv.strip()
     assert "--require-hashes --requirement=/context/uv.txt" in (ROOT / "examples" / "image" / "Dockerfile").read_text()
+
+
+def needed_by(requirement: Requirement, known: set[str]) -> set[str]:
+    """Return the names of a distribution and of all that it depends on here; `known` are followed already."""
+    found = {normalized(requirement.name)}
+    for text in distribution(requirement.name).requires or ():
+        other = Requirement(text)
+        extras = [{"extra": extra} for extra in ("", *requirement.extras)]
+        is_needed = other.marker is None or any(other.marker.evaluate(extra) for extra in extras)
+        if is_needed and normalized(other.name) not in known | found:
+            found |= needed_by(other, known | found)
+    return found
+
+
+def test_code_may_hide_no_module_of_a_package_that_drivers_are_made_of() -> None:
+    needed = needed_by(_DRIVER, set()) - {"checkpointed-writes"}
+
+    assert {name for name, of in packages_distributions().items() if needed & set(map(normalized, of))} == LIBRARIES

@@ -588,3 +588,42 @@ def test_without_rows_a_row_step_cannot_tell_its_columns(code: Write) -> None:
         with pytest.raises(NeedsChange, match="create the table yourself") as caught:
             Pipeline([step(f"{module}:work")]).schema_of(batch, PLACE)
         assert caught.value.reason == reasons.OUTPUT_SCHEMA_WRONG
+
+
+# --- what pyarrow cannot take ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "said"), [("7", "7"), ("None", "None"), ("('a', 1)", "('a', 1)"), ("'\\ud800'", r"'\ud800'")])
+@pytest.mark.parametrize("schema", [None, TABLE], ids=["a new table", "a table"])
+def test_a_row_with_a_key_that_is_no_text_is_named_with_its_step(
+    code: Write, key: str, said: str, schema: pa.Schema | None
+) -> None:
+    module = code(f"def work(row):\n    return {{**row, {key}: 1}} if row['id'] == 3 else row\n")
+
+    message = refusal(step(f"{module}:work"), reason=reasons.OUTPUT_SCHEMA_WRONG, schema=schema)
+
+    for part in (f"{module}:work", said, "row 103 of /in/größe.parquet"):
+        assert part in message
+
+
+def test_a_key_that_is_no_text_is_named_also_before_a_batch_step(code: Write) -> None:
+    module = code("def number(row): return {7: row['id']}\ndef work(batch): return batch\n")
+
+    message = refusal(step(f"{module}:number"), step(f"{module}:work", "arrow"), reason=reasons.OUTPUT_SCHEMA_WRONG)
+
+    assert "gives a row with the key 7 in row 100" in message
+
+
+def test_what_a_value_raises_that_pyarrow_asks_is_named_with_the_column_and_the_row(code: Write) -> None:
+    module = code(
+        "import datetime\n"
+        "class Zone(datetime.tzinfo):\n"
+        "    def utcoffset(self, when): raise KeyError('no such zone')\n"
+        "def work(row):\n"
+        "    return {**row, 'at': datetime.datetime(2026, 1, 1, tzinfo=Zone() if row['id'] == 3 else datetime.UTC)}\n"
+    )
+
+    message = refusal(step(f"{module}:work"), reason=reasons.OUTPUT_SCHEMA_WRONG, schema=None)
+
+    for part in (f"{module}:work", "'at'", "row 103", "no such zone"):
+        assert part in message

@@ -17,7 +17,7 @@ from checkpoint_protocol import archives, layout
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import ObstoreStore, open_store
-from checkpoint_spark.code import have_code, private_folder
+from checkpoint_spark.code import FOLDER_VARIABLE, have_code, private_folder, use_code
 from tests.support.archives import HOSTILE, zip_of
 
 PACKAGE = zip_of({"shape/__init__.py": "import json", "shape/data.txt": "größe", "shape/deep/__init__.py": ""})
@@ -169,10 +169,9 @@ use_code(store, "u", None)
 before = list(sys.path)
 use_code(store, "u", digest); use_code(store, "u", digest)
 assert sys.path[1:] == before, sys.path
-import shape, colorsys
+import shape
 from importlib.resources import files
 assert files(shape).joinpath("data.txt").read_text(encoding="utf-8") == "größe"
-assert colorsys.ours
 try:
     use_code(store, "u", other)
 except Retryable as error:
@@ -181,7 +180,7 @@ except Retryable as error:
 
 
 def test_a_process_imports_from_it_before_all_else_and_uses_one_only(store: Counting, temp: Path) -> None:
-    files = {"shape/__init__.py": "", "shape/data.txt": "größe", "colorsys.py": "ours = True"}
+    files = {"shape/__init__.py": "", "shape/data.txt": "größe", "colour.py": "ours = True"}
     digest, other = put(store, zip_of({**files})), put(store, PACKAGE)
 
     done = subprocess.run(
@@ -194,3 +193,55 @@ def test_a_process_imports_from_it_before_all_else_and_uses_one_only(store: Coun
 
     assert done.returncode == 0, done.stderr
     assert "refused" in done.stdout
+
+
+FOLDER = """
+import os, sys
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.store import open_store
+from checkpoint_spark.code import use_code
+uri, folder = sys.argv[1:]
+store = open_store(uri, StorageSettings())
+try:
+    use_code(store, "u", None); use_code(store, "u", None)
+except NeedsChange as error:
+    assert folder not in sys.path and "PYTHONPATH" not in os.environ
+    import email.message
+    print("refused:", error.message)
+else:
+    assert sys.path.count(folder) == 1 and sys.path[0] == folder and os.environ["PYTHONPATH"] == folder
+    import shape
+    print("imported")
+"""
+
+
+@pytest.mark.parametrize(("module", "said"), [("shape.py", "imported"), ("email.py", "email.py hides 'email'")])
+def test_a_code_folder_comes_first_unless_it_hides_what_the_process_needs(
+    store: Counting, tmp_path: Path, module: str, said: str
+) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / module).write_text("")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FOLDER, store.uri, str(folder)],
+        env={**environment, FOLDER_VARIABLE: f"{folder}/"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
+def test_an_archive_that_hides_what_the_process_needs_is_refused(store: Counting, temp: Path) -> None:
+    digest = put(store, zip_of({"queue.py": ""}))
+    before = list(sys.path)
+
+    with pytest.raises(NeedsChange, match=r"queue\.py hides 'queue' of Python's standard library"):
+        use_code(store, "u", digest)
+
+    assert sys.path == before

@@ -14,8 +14,8 @@ SECRET_NAME: Final = r"(?i)(pass(word|wd|phrase)|pwd|secret|token|credential|(ac
 #: ... but for what only says how, or where, one is got.
 NO_SECRET_NAME: Final = r"(?i)(provider|enabled|bitlength|file|path|class|interval|ratio|use_ip|type)$"  # noqa: S105 a pattern or a word, no secret
 SECRET_VALUE: Final = r"^(\$\{env:[^}]+\}|true|false)$"  # noqa: S105 a pattern or a word, no secret
-#: A password in a text: after its name, or in a URL.
-HIDDEN_SECRET: Final = r"(?i)((password|passwd|pwd|api_?key)=[^$]|://[^/@:$]*:[^/@$]+@)"  # noqa: S105 a pattern or a word, no secret
+#: A password in a text: after its name (password, passwd, pwd), or in a URL.
+HIDDEN_SECRET: Final = r"(?i)p(ass)?wo?r?d=[^$]|://[^/@:$]*:[^/@$]+@"  # noqa: S105 a pattern or a word, no secret
 
 
 @dataclass(frozen=True, slots=True)

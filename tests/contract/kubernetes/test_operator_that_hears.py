@@ -158,6 +158,7 @@ def test_where_the_kind_vanishes_the_process_ends_and_the_next_one_sees_the_writ
     until(lambda: operator.has_seen(ONE, "after") and operator.has_seen(OTHER, "after"))
 
 
+@pytest.mark.slow
 def test_the_log_of_an_operator_that_begins_when_its_kind_was_installed_just_now_has_no_error(operator: Operator) -> None:
     operator.process.stop()
     operator.delete_crd()
@@ -199,6 +200,7 @@ def test_a_namespace_that_comes_back_is_watched_again_by_the_same_process(operat
     assert operator.process.exit_code() is None
 
 
+@pytest.mark.slow
 def test_rights_that_are_taken_and_given_back_leave_no_write_unseen(operator: Operator) -> None:
     operator.apply(ONE, "before")
     until(lambda: operator.has_seen(ONE, "before"))
@@ -214,6 +216,7 @@ def test_rights_that_are_taken_and_given_back_leave_no_write_unseen(operator: Op
     assert operator.process.exit_code() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["process", "etcd"])
 def test_an_api_server_or_etcd_that_pauses_is_watched_afterwards_by_the_same_process(operator: Operator, who: str) -> None:
     paused: ServerProcess = getattr(operator.server, who)

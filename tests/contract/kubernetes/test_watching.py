@@ -275,6 +275,7 @@ def test_an_object_that_is_nested_too_deep_or_has_too_many_values_is_refused_alo
     world.server.kubectl("patch", "checkpointedwrite", "beside", "-n", OTHER, "--type=merge", "-p", unheld)
 
 
+@pytest.mark.slow
 def test_an_api_server_that_is_down_for_long_and_comes_back_goes_on_being_watched(world: World, watching: Watching) -> None:
     world.apply(ONE, "before")
     until(lambda: watching.knows(ONE, "before"))

@@ -180,7 +180,7 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         ],
     ),
     # any file
-    "(names that start with _ or . are passed over in folders and patterns); correct the path": (
+    "{} ({}); correct the path": (
         Source({"_a.parquet": NUMBERS}, {"format": "parquet"}),
         [(Source({"_a.parquet": NUMBERS}, {"format": "parquet"}, ("_a.parquet",)), 2)],
     ),

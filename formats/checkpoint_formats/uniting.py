@@ -67,7 +67,8 @@ class UnitedColumns:
                     place,
                     f"{_has(field.name, field.type)}, and {known[1]} {_has(field.name, known[0])}, which cannot be united "
                     "without changing values",
-                    f"rewrite one of them, leave the column out by source.columns, {self._cast_hint}{_ONE_WRITE_EACH}",
+                    "rewrite one of them, leave the column out by source.columns (as long as nothing is sealed), "
+                    f"{self._cast_hint}{_ONE_WRITE_EACH}",
                 )
             if kind != known[0]:
                 self._types[field.name] = (kind, place)
@@ -82,7 +83,8 @@ class UnitedColumns:
                     place,
                     f"has a column {name!r}, and {self._types[other][1]} has {other!r}: Spark takes names that differ by "
                     "case only for one, and reads no table that has both",
-                    f"rewrite one of them, leave one of the columns out by source.columns, {_ONE_WRITE_EACH}",
+                    "rewrite one of them, leave one of the columns out by source.columns (as long as nothing is sealed), "
+                    f"{_ONE_WRITE_EACH}",
                 )
 
     def _check_same(self, place: str, schema: pa.Schema) -> None:
@@ -93,7 +95,8 @@ class UnitedColumns:
                 raise _different(
                     place,
                     f"{_has(name, here)}, and {self._first} {_has(name, there)}; the source says schema: Same",
-                    f"rewrite one of them, leave the column out by source.columns, say schema: Unite, {_ONE_WRITE_EACH}",
+                    "rewrite one of them, leave the column out by source.columns (as long as nothing is sealed), "
+                    f"say schema: Unite, {_ONE_WRITE_EACH}",
                 )
 
 
@@ -131,7 +134,7 @@ def refuse_extensions(place: str, schema: pa.Schema, asked: Sequence[str] | None
             raise NeedsChange(
                 reasons.SOURCE_UNREADABLE,
                 f"{place} has the extension type {name!r} in the column {field.name!r}, whose values would lose their meaning "
-                "here; leave the column out by source.columns, or store it as a plain type",
+                "here; leave the column out by source.columns (as long as nothing is sealed), or store it as a plain type",
             )
 
 

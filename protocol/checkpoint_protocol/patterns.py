@@ -1,7 +1,8 @@
 """Paths with wildcards: * and ? within one name, ** for any number of folders.
 
 Names that start with _ or . are markers and leftovers of other programs (_SUCCESS, .crc, _temporary): a wildcard or a folder
-takes them only where the pattern itself spells that first character.
+takes them only where the pattern itself spells that first character. With = in it (_year=2025) a name that starts with _ is a
+column's folder, as for Spark (HadoopFSUtils.shouldFilterOutPathName), and hides nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ State = frozenset[int]
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith(("_", "."))
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 @lru_cache(256)

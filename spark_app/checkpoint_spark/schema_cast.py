@@ -193,7 +193,7 @@ def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:
             raise NeedsChange(
                 reasons.OUTPUT_SCHEMA_WRONG,
                 f"the steps give the column {field.name!r}, which the table does not have (it has {', '.join(wanted.names)}); "
-                "drop it in a step (or by source.columns), or add it to the table",
+                "drop it in a step (or by source.columns, as long as nothing is sealed), or add it to the table",
             )
         expected = wanted.field(field.name).type
         if not _fits(field.type, expected):

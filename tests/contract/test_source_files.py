@@ -30,6 +30,8 @@ from devtools.s3_server import S3Server
 from tests.support.reading import check_exactly_once, chunks_of, open_reader, read_whole, rows_of, whole
 
 NAMES = ("a b/é#x%20y.csv", "a b/plain+&=?.csv", "q~/z|.csv", "[x]{y}.csv", "data/_SUCCESS", "data/day=1/x.csv", "data/empty.csv")
+#: Of a column whose name begins with _, and of another program's.
+UNDERSCORED = ("hive/_year=2025/x.csv", "hive/_year=2025/_SUCCESS", "hive/_temporary/x.csv", "hive/.year=2025/x.csv")
 
 
 class Bucket:
@@ -88,6 +90,13 @@ def test_folders_and_patterns(bucket: Bucket) -> None:
     assert bucket.found("data/*.csv") == ["data/empty.csv"]
     assert bucket.found("data/**/x.csv", "data/day=*", "*/x.csv") == ["data/day=1/x.csv", "database/x.csv"]
     assert bucket.found("data/_SUCCESS") == ["data/_SUCCESS"]
+
+
+@pytest.mark.parametrize("path", ["hive", "hive/", "hive/*", "hive/**", "hive/**/x.csv"])
+def test_a_folder_of_a_column_is_not_hidden_by_the_first_character_of_its_name(bucket: Bucket, path: str) -> None:
+    for name in UNDERSCORED:
+        bucket.put(name, b"x")
+    assert bucket.found(path) == ["hive/_year=2025/x.csv"]
 
 
 def test_folder_markers_are_no_files(bucket: Bucket) -> None:

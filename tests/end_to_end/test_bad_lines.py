@@ -174,6 +174,24 @@ def test_a_field_of_json_that_comes_up_late_may_be_named_by_types(disk_place: Pl
     assert [row["late"] for row in disk_place.rows() if row["late"] is not None] == [7]
 
 
+def test_a_late_field_that_the_table_lacks_is_named_and_then_dropped_by_a_step(
+    disk_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "without_late.py").write_text("def work(rows): return rows.drop_columns(['late'])")
+    monkeypatch.syspath_prepend(tmp_path)
+    disk_place.create(SCHEMA)
+    source = write_text(tmp_path / "in.json", f'{{"id": {BAD}, "text": "x", "late": 7}}')
+    assert f"{source}: line at byte " in (said := stopped(disk_place, source).message)
+    assert "unexpected field 'late'" in said
+    lacked = drive(prepared(disk_place, source, files={"types": {"late": "int64"}})).outcome
+    assert isinstance(lacked, Stall)
+    assert "drop it in a step (or by source.columns, as long as nothing is sealed)" in lacked.message
+
+    finished(disk_place, source, files={"types": {"late": "int64"}}, steps=[{"call": "without_late:work", "input": "arrow"}])
+
+    assert_exactly_once(disk_place, range(ROWS))
+
+
 def test_a_stray_quote_may_be_made_part_of_the_text_after_rows_are_sealed(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     source = write_text(tmp_path / "in.csv", f'{BAD},"5 inch')

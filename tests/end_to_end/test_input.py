@@ -101,7 +101,7 @@ def test_files_without_rows_make_no_table_of_what_only_the_steps_know(disk_place
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_folders_are_columns_of_the_table_and_epochs_go_on_by_them(disk_place: Place, tmp_path: Path, format: str) -> None:
     def put(country: str, number: int) -> None:
-        folder = tmp_path / "in" / "year=2025" / f"country={country}"
+        folder = tmp_path / "in" / "_year=2025" / f"country={country}"
         folder.mkdir(parents=True)
         if format == "parquet":
             pq.write_table(pa.table({"id": [number]}), folder / "x.parquet")
@@ -120,9 +120,9 @@ def test_folders_are_columns_of_the_table_and_epochs_go_on_by_them(disk_place: P
     assert isinstance(ended.outcome, Finish), ended.outcome  # type: ignore[attr-defined]
 
     assert sorted(disk_place.rows(), key=lambda row: row["id"]) == [
-        {"id": 1, "year": 2025, "country": "NO"},
-        {"id": 2, "year": 2025, "country": None},
-        {"id": 3, "year": 2025, "country": "SE"},
+        {"id": 1, "_year": 2025, "country": "NO"},
+        {"id": 2, "_year": 2025, "country": None},
+        {"id": 3, "_year": 2025, "country": "SE"},
     ]
 
 

@@ -156,11 +156,11 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _first_bad_line(lines: Lines, parse: Callable[[Lines], object], error: Exception) -> tuple[Lines, Exception]:
-    """Halve the lines until the one is left that fails while those before it do not."""
-    while True:
-        middle = lines.line_end_near_the_middle()
-        if middle is None:
-            return lines, error
+    """Halve the lines until the one is left that fails while those before it do not.
+
+    Returned with what is said of it alone, where it fails alone: of many lines less is known than of one.
+    """
+    while (middle := lines.line_end_near_the_middle()) is not None:
         first, rest = lines.cut_at(middle)
         try:
             parse(first)
@@ -168,3 +168,8 @@ def _first_bad_line(lines: Lines, parse: Callable[[Lines], object], error: Excep
             lines, error = first, earlier
         else:
             lines = rest
+    try:
+        parse(lines)
+    except (pa.ArrowException, ValueError) as alone:
+        error = alone
+    return lines, error

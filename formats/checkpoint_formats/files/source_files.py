@@ -176,4 +176,5 @@ def what_is_missing(path: str) -> str:
     """Say of a path that means no file what is wrong with it, and one way out."""
     is_pattern = "*" in path or "?" in path
     problem = "the pattern matches no file" if is_pattern else "there is no such file, and no folder with files"
-    return f"{problem} (names that start with _ or . are passed over in folders and patterns); correct the path"
+    passed_over = "in folders and patterns, names that start with . or _ are passed over, but not _key=value"
+    return f"{problem} ({passed_over}); correct the path"

@@ -60,6 +60,37 @@ def test_an_empty_line_of_one_column_is_refused_as_it_may_be_a_missing_value(
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "multi.csv"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("rows", [b"\n1\n2\n", b"\r\n\r\n1\r\n", b"1\n\n2\n", b"\n", b"\n\n"])
+def test_an_empty_line_of_one_column_without_a_header_is_refused_wherever_it_is(
+    tmp_path: Path, name: str, mark: bytes, rows: bytes
+) -> None:
+    for file, data in ((f"1{name}", b"7\n"), (f"2{name}", mark + rows)):
+        (tmp_path / file).write_bytes(gzip.compress(data) if file.endswith("gz") else data)
+    reader = open_reader("csv", options={"header": False, "multiLine": name == "multi.csv"})
+
+    def read_all() -> None:
+        files, schema = reader.describe([str(tmp_path)])
+        read_whole(reader, files, schema)
+
+    with pytest.raises(NeedsChange, match=rf"2{name}: line at byte .* is empty") as refused:
+        read_all()
+
+    assert refused.value.reason == reasons.SOURCE_UNREADABLE
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "multi.csv"])
+def test_files_without_any_byte_beside_one_column_without_a_header_have_no_rows(tmp_path: Path, name: str) -> None:
+    for file, data in ((f"1{name}", b"7\n"), (f"2{name}", b""), (f"3{name}", b"\xef\xbb\xbf")):
+        (tmp_path / file).write_bytes(gzip.compress(data) if file.endswith("gz") else data)
+    reader = open_reader("csv", options={"header": False, "multiLine": name == "multi.csv"})
+
+    files, schema = reader.describe([str(tmp_path)])
+
+    assert [list(row.values()) for row in read_whole(reader, files, schema)] == [[7]]
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "multi.csv"])
 def test_empty_lines_of_several_columns_and_before_the_header_are_no_rows(tmp_path: Path, name: str) -> None:
     for header, row, expected in (("a,b", "1,2", [{"a": 1, "b": 2}]), ("a", "1", [{"a": 1}])):
         path = tmp_path / name

@@ -253,10 +253,11 @@ def test_a_field_that_comes_up_late_is_passed_over_where_columns_are_chosen_and_
         ('{"u": {"v": [{"w": 1, "z": 2}]}}', "u.v.z"),
     ],
 )
-def test_a_field_that_comes_up_late_is_named_with_its_way_out(tmp_path: Path, late: str, name: str) -> None:
+@pytest.mark.parametrize("after", [0, 1, 1_000])
+def test_a_field_that_comes_up_late_is_named_with_its_way_out(tmp_path: Path, late: str, name: str, after: int) -> None:
     known = json.dumps({"a": 1, "u": {"x": 1, "v": [{"w": 1}]}, "pad": "x" * 1000}) + "\n"
 
-    refused = refusal(put(tmp_path, "a.json", known * 5_000 + late + "\n" + known))
+    refused = refusal(put(tmp_path, "a.json", known * 5_000 + late + "\n" + known * after))
 
     assert f"unexpected field {name!r}" in refused.message
     assert f"a.json: line at byte {5_000 * len(known)}" in refused.message

@@ -180,7 +180,7 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         ],
     ),
     # any file
-    "(names that start with _ or . are passed over in folders and patterns); correct the path": (
+    "{} ({}); correct the path": (
         Source({"_a.parquet": NUMBERS}, {"format": "parquet"}),
         [(Source({"_a.parquet": NUMBERS}, {"format": "parquet"}, ("_a.parquet",)), 2)],
     ),
@@ -208,14 +208,14 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         ],
     ),
     # columns that do not go together
-    "rewrite one of them, leave the column out by source.columns, {}{}": (
+    "rewrite one of them, leave the column out by source.columns (as long as nothing is sealed), {}{}": (
         folder(parquet(a=[1], b=[1]), parquet(a=["x"], b=[2])),
         [
             (folder(parquet(a=[1], b=[1]), parquet(a=[2], b=[2])), 2),
             (folder(parquet(a=[1], b=[1]), parquet(a=["x"], b=[2]), columns=["b"]), 2),
         ],
     ),
-    "rewrite one of them, leave the column out by source.columns, say schema: Unite, {}": (
+    "rewrite one of them, leave the column out by source.columns (as long as nothing is sealed), say schema: Unite, {}": (
         folder(parquet(a=[1]), parquet(a=[1], b=[1]), schema="Same"),
         [
             (folder(parquet(a=[1], b=[1]), parquet(a=[1], b=[1]), schema="Same"), 2),
@@ -228,7 +228,7 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         [(folder(NUMBERS), 2), (folder(OTHERS), 1), (folder(NUMBERS, parquet(a=[3], b=["y"])), 3)],
     ),
     "or use one write for each kind": (folder(NUMBERS, TEXTS), [(folder(NUMBERS), 2), (folder(TEXTS), 1)]),
-    "rewrite one of them, leave one of the columns out by source.columns, {}": (
+    "rewrite one of them, leave one of the columns out by source.columns (as long as nothing is sealed), {}": (
         folder(parquet(ID=[1], n=[1]), parquet(id=[2], n=[2])),
         [
             (folder(parquet(id=[1], n=[1]), parquet(id=[2], n=[2])), 2),

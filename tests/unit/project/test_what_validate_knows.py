@@ -37,6 +37,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_formats.files.buckets._store": _AT_OPENING,
     "checkpoint_formats.files.csv.dialect.__init__": _AT_OPENING,
     "checkpoint_formats.files.csv.reader.describe": _AT_OPENING,
+    "checkpoint_formats.files.partitioned.describe": _AT_OPENING,
     "checkpoint_formats.kafka.cluster._admin": _AT_OPENING,
     "checkpoint_formats.kafka.partitions._columns": _AT_OPENING,
     "checkpoint_formats.kafka.records._consumer": _AT_OPENING,

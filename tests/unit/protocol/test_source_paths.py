@@ -52,6 +52,10 @@ def found(folder: Path, *paths: str) -> list[str]:
         ("a/*.csv", ".x.csv", False),
         ("a/**/x.csv", "_temporary/x.csv", False),
         ("a/**/_x.csv", "b/_x.csv", True),
+        ("a/*", "_year=2025/x.csv", True),
+        ("a/**/*.csv", "b/_year=2025/x.csv", True),
+        ("a/*", "_year=2025/_SUCCESS", False),
+        ("a/*", ".year=2025/x.csv", False),
         ("a/*", "b/_SUCCESS", False),
         ("a/x[1]+*", "x[1]+.csv", True),
         ("a/x[1]*", "x1.csv", False),
@@ -108,7 +112,8 @@ def test_path_that_cannot_be_read_is_refused_before_any_store_is_asked(path: str
 
 def test_folder_means_all_files_below_but_hidden_ones(tmp_path: Path) -> None:
     make(tmp_path, "b.csv", "a/é #%20.csv", "a/b/c/d.csv", "_SUCCESS", ".crc", "_temporary/x.csv", "a/.hidden/x.csv")
-    assert found(tmp_path, "") == ["a/b/c/d.csv", "a/é #%20.csv", "b.csv"]
+    make(tmp_path, "a/_year=2025/x.csv", "a/.year=2025/x.csv", "a/_year=2025/_temporary/x.csv")
+    assert found(tmp_path, "") == ["a/_year=2025/x.csv", "a/b/c/d.csv", "a/é #%20.csv", "b.csv"]
 
 
 def test_hidden_file_that_is_named_is_taken(tmp_path: Path) -> None:

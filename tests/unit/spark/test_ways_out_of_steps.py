@@ -93,7 +93,7 @@ STEPS: Final[Mapping[str, tuple[Run, list[Run]]]] = {
         Run(_LETTERS),
         [Run(_PLAIN), Run(_PLAIN, output=_ALL)],
     ),
-    "which the table does not have (it has {}); drop it in a step (or by source.columns), or add it to the table": (
+    "which the table does not have (it has {}); drop it in a step (or by source.columns, as long as nothing is sealed)": (
         Run(_BATCH_MORE, "arrow"),
         [Run("def work(rows): return rows.select(['id', 'text'])", "arrow"), Run(_BATCH_MORE, "arrow", table=WIDER)],
     ),

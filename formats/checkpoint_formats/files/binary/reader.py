@@ -101,8 +101,8 @@ class BinaryReader:
             raise unreadable(
                 file.path,
                 f"it has {file.size_bytes:,} bytes, and a content may have {MOST_CONTENT_BYTES:,}",
-                f"leave it out (source.where: size <= {MOST_CONTENT_BYTES}), or read its path only (source.columns) and open the "
-                "file in a step",
+                "set onRowError: Quarantine to set it apart, or, as long as nothing is sealed, leave it out (source.where: "
+                f"size <= {MOST_CONTENT_BYTES}), or read its path only (source.columns) and open the file in a step",
             )
         content = self._files.read_range(file.path, 0, file.size_bytes)
         if len(content) != file.size_bytes:

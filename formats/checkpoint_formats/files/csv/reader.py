@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import explain, unreadable
-from checkpoint_formats.files.csv.dialect import FIRST_WAY_OUT, WAY_OUT, CsvDialect
+from checkpoint_formats.files.csv.dialect import EMPTY_LINE, EMPTY_LINE_WAY_OUT, FIRST_WAY_OUT, WAY_OUT, CsvDialect
 from checkpoint_formats.files.csv.inference import Sample, infer_types
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
 from checkpoint_formats.files.csv.stream import CsvStream, is_read_from_its_start
@@ -28,6 +28,7 @@ from checkpoint_formats.files.parsing import (
     without_bad_lines,
 )
 from checkpoint_formats.files.source_files import SourceFiles, for_each
+from checkpoint_formats.files.texts import MARK_BYTES, byte_order_mark
 from checkpoint_formats.plain_types import as_plain
 from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.type_names import parse_type
@@ -93,6 +94,9 @@ class CsvReader:
             )
         first = filled[0][0].path
         known = self._united_names(filled)
+        if not self._header:
+            for file in (file for file, names in examined if names is None):
+                self._refuse_empty_lines_alone(file, known)
         for name in self._types:
             if name not in known:
                 raise NeedsChange(
@@ -185,11 +189,22 @@ class CsvReader:
         except (pa.ArrowException, ValueError) as error:  # ValueError: not UTF-8 too
             remedy = error.remedy if isinstance(error, NotOneRowALine) else "mend the file, or convert it to UTF-8"
             raise unreadable(path, f"its first line: {explain(error)}", remedy) from error
+        if not self._header and len(names) == 1 and line.position > (begin := _after_mark(path, beginning)):
+            raise unreadable(path, f"line at byte {begin}: {EMPTY_LINE}", EMPTY_LINE_WAY_OUT)
         start, end = line.position + (line.size_bytes if self._header else 0), line.position + line.size_bytes
         # Without its line break the line may go on in another file.
         if beginning.endswith(b"\n", 0, end) and end <= len(beginning):
             self._last_header = _Header(beginning[:end], start, names)
         return start, names
+
+    def _refuse_empty_lines_alone(self, file: SourceFile, names: Sequence[str]) -> None:
+        """Refuse a file of empty lines and nothing else, where the other files have one column."""
+        if file.unit == "records":
+            self._stream.refuse_empty_lines(file.path, names)
+        elif len(names) == 1:
+            begin = _after_mark(file.path, read_beginning(self._files, file.path, file.size_bytes))
+            if file.size_bytes > begin:
+                raise unreadable(file.path, f"line at byte {begin}: {EMPTY_LINE}", EMPTY_LINE_WAY_OUT)
 
     def _columns_in(self, names: Sequence[str], schema: pa.Schema) -> InferredColumns:
         """Return those of the columns that a file has."""
@@ -235,6 +250,11 @@ class CsvReader:
         before = self._files.read_range(file.path, 0, lines.position).count(b"\n")
         text = lines.data[lines.begin : lines.end].splitlines()
         return before + 1 + next(islice((number for number, line in enumerate(text) if line), row, None))
+
+
+def _after_mark(path: str, beginning: bytes) -> int:
+    """Return where the text of a file begins."""
+    return byte_order_mark(path, beginning[:MARK_BYTES])
 
 
 def _filled(examined: Sequence[tuple[SourceFile, tuple[str, ...] | None]]) -> list[tuple[SourceFile, tuple[str, ...]]]:

@@ -72,7 +72,7 @@ class CsvStream:
 
     def sample(self, path: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table | None:
         """Return the columns of the first rows that have types; None if there are none."""
-        self._refuse_empty_lines(path, names)
+        self.refuse_empty_lines(path, names)
         convert = self._dialect.convert_options(types, tuple(types))
         block_bytes = _SAMPLE_BLOCK_BYTES
         while True:
@@ -95,7 +95,7 @@ class CsvStream:
 
     def read(self, path: str, names: Sequence[str], columns: InferredColumns) -> Iterator[pa.RecordBatch | BadLine]:
         """Give all rows. NeedsChange(SourceUnreadable) says near which row the file is wrong."""
-        self._refuse_empty_lines(path, names)
+        self.refuse_empty_lines(path, names)
         schema = columns.parsed
         types = {field.name: field.type for field in schema}
         # The last column is read in any case: a field without an end is its last one.
@@ -152,11 +152,11 @@ class CsvStream:
                     yield records.cut_at_row(skipped)[1]
                 skipped = max(0, skipped - rows)
 
-    def _refuse_empty_lines(self, path: str, names: Sequence[str]) -> None:
-        """Refuse an empty line after the first line of a file of one column: pyarrow passes it over, as any it may."""
+    def refuse_empty_lines(self, path: str, names: Sequence[str]) -> None:
+        """Refuse an empty line of a file of one column, but before its header: pyarrow passes it over, as any it may."""
         if len(names) != 1:
             return
-        first_row: int | None = None
+        first_row = None if self._options.header else 0
         with closing(self._text(path, b"")) as text:
             for records in self._splitter.blocks(text.read, lambda: _RECORDS_BLOCK_BYTES, path):
                 for place in records.blank_places:

@@ -8,7 +8,7 @@ above 2^53 they would be others. Strings beside numbers do not either: that is m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -35,12 +35,14 @@ class UnitedColumns:
         self._cast_hint = cast_hint
         self._first: str | None = None
         self._types: dict[str, tuple[pa.DataType, str]] = {}
+        #: What all that have a column say of it beside its type.
+        self._metadata: dict[str, Mapping[bytes, bytes] | None] = {}
         #: The first spelling of each name.
         self._spelled: dict[str, str] = {}
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([(name, kind) for name, (kind, _) in self._types.items()])
+        return pa.schema([pa.field(name, kind, metadata=self._metadata[name]) for name, (kind, _) in self._types.items()])
 
     def add(self, place: str, schema: pa.Schema) -> None:
         """Add the columns of a file or table. NeedsChange(SourceUnreadable) names it, and the one that it does not go with."""
@@ -60,7 +62,10 @@ class UnitedColumns:
             known = self._types.get(field.name)
             if known is None:
                 self._types[field.name] = (field.type, place)
+                self._metadata[field.name] = field.metadata
                 continue
+            if self._metadata[field.name] != field.metadata:
+                self._metadata[field.name] = None
             kind = united_type(known[0], field.type)
             if kind is None:
                 raise _different(

@@ -1506,3 +1506,24 @@ def test_a_schedule_that_never_comes_is_told(ground: Ground, field: str, value: 
     path, message = ground.only_problem()
     assert path == f"spec.trigger.{field}"
     assert value in message
+
+
+@pytest.mark.parametrize("sink", [{"iceberg": {"catalog": "lake", "table": "db.new"}}, {"lance": {"uri": "sink.lance"}}])
+def test_an_extension_type_that_a_new_table_does_not_keep_is_said_and_a_uuid_is_kept(
+    bare_ground: Ground, sink: dict[str, Any]
+) -> None:
+    columns = {
+        "kept": pa.array([bytes(16)], pa.uuid()),
+        "listed": pa.ListArray.from_arrays([0, 1], pa.array([bytes(16)], pa.uuid())),
+        "text": pa.array(["{}"], pa.json_()),
+    }
+    pq.write_table(pa.table(columns), bare_ground.folder / "extensions.parquet")
+    bare_ground.files["paths"] = ["extensions.parquet"]
+    bare_ground.spec["sink"] = {**sink, "create": True}
+
+    notes = [note for note in bare_ground.report()["notes"] if "in the source" in note]
+
+    assert notes == [
+        "the column 'listed' is arrow.uuid in the source, and list<item: fixed_size_binary[16]> in the new table",
+        "the column 'text' is arrow.json in the source, and string in the new table",
+    ]

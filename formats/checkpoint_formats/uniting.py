@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.plain_types import unknown_extension
 from checkpoint_formats.port import Described
 from checkpoint_formats.selecting import Selection
@@ -130,6 +131,21 @@ def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
                 f"{which} {has} {name!r} ({they} {', '.join(known)}); correct source.columns{more}",
             )
     return pa.schema([schema.field(name) for name in asked])
+
+
+def refuse_shared_files(there: Sequence[Sequence[FoundFile]]) -> None:
+    """NeedsChange(ManifestInvalid) if two members of a union have one file, under whatever name: its rows would come twice."""
+    taken: dict[tuple[str, str], tuple[int, str]] = {}
+    for number, files in enumerate(there):
+        for file in files:
+            before, path = taken.setdefault((file.identity, file.etag), (number, file.path))
+            if before != number:
+                same = "" if path == file.path else f" (the file {path})"
+                raise NeedsChange(
+                    reasons.MANIFEST_INVALID,
+                    f"spec.source.union: the sources {before} and {number} both have the file {file.path}{same}, so that its "
+                    "rows would come twice; name it in one of them",
+                )
 
 
 def refuse_extensions(place: str, schema: pa.Schema, asked: Sequence[str] | None) -> None:

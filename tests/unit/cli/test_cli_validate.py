@@ -1527,3 +1527,17 @@ def test_an_extension_type_that_a_new_table_does_not_keep_is_said_and_a_uuid_is_
         "the column 'listed' is arrow.uuid in the source, and list<item: fixed_size_binary[16]> in the new table",
         "the column 'text' is arrow.json in the source, and string in the new table",
     ]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "link.parquet"])
+def test_a_file_that_two_sources_of_a_union_find_is_refused_as_by_a_run(ground: Ground, name: str) -> None:
+    pq.write_table(rows_of([1]), ground.folder / "x.parquet")
+    (ground.folder / "link.parquet").symlink_to(ground.folder / "x.parquet")
+    once, again = ({"files": {"format": "parquet", "paths": [path]}} for path in ("x.parquet", name))
+    ground.spec["source"] = {"union": [once, {"files": {"format": "parquet", "paths": ["in"]}}, again]}
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.source.union"
+    assert message.startswith("the sources 0 and 2 both have the file")
+    assert "name it in one of them" in message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -14,6 +15,10 @@ _SAME_VALUES: Final = {
     # Its own storage are places in other files. The reader of Lance datasets asks for the bytes.
     "lance.blob.v2": pa.binary(),
 }
+
+
+#: In the metadata of a column of a plain schema: the extension types that its values have in the source, with commas.
+_CAME_AS: Final = b"checkpointed-write.extensions"
 
 
 def unknown_extension(kind: pa.DataType) -> str | None:
@@ -47,8 +52,43 @@ def plain_type(given: pa.DataType) -> pa.DataType:
 
 
 def plain_schema(given: pa.Schema) -> pa.Schema:
-    """Return the schema in plain types, without metadata, every column optional: a later file may have NULLs in it."""
-    return pa.schema([(field.name, plain_type(field.type)) for field in given])
+    """Return the schema in plain types, every column optional: a later file may have NULLs in it.
+
+    Of their metadata the columns keep none; they get what `came_as` tells, which says nothing of how they are read.
+    """
+    return pa.schema([plain_field(field) for field in given])
+
+
+def plain_field(given: pa.Field) -> pa.Field:
+    """Return a column as `plain_schema` does."""
+    names = ",".join(dict.fromkeys(_known_extensions(given.type)))
+    return pa.field(given.name, plain_type(given.type), metadata={_CAME_AS: names.encode()} if names else None)
+
+
+def _known_extensions(kind: pa.DataType) -> Iterator[str]:
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from [kind.extension_name] if kind.extension_name in _SAME_VALUES else []
+    elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        yield from _known_extensions(kind.value_type)
+    else:
+        for number in range(kind.num_fields):
+            yield from _known_extensions(kind.field(number).type)
+
+
+def came_as(field: pa.Field) -> tuple[str, ...]:
+    """Return the names of the extension types that a column of a plain schema has, or has in it, in the source."""
+    names = (field.metadata or {}).get(_CAME_AS, b"").decode()
+    return tuple(names.split(",")) if names else ()
+
+
+def type_of_new(field: pa.Field) -> pa.DataType:
+    """Return the type by which a new table is to keep a column of a plain schema: what is a UUID in the source stays one."""
+    return pa.uuid() if came_as(field) == ("arrow.uuid",) and field.type == pa.binary(16) else field.type
+
+
+def schema_of_new(given: pa.Schema) -> pa.Schema:
+    """Return the columns by which a new table is to keep those of a plain schema."""
+    return pa.schema([pa.field(field.name, type_of_new(field), field.nullable) for field in given])
 
 
 def as_plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

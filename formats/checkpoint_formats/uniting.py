@@ -8,11 +8,12 @@ above 2^53 they would be others. Strings beside numbers do not either: that is m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 
+from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.plain_types import unknown_extension
 from checkpoint_formats.port import Described
 from checkpoint_formats.selecting import Selection
@@ -35,12 +36,14 @@ class UnitedColumns:
         self._cast_hint = cast_hint
         self._first: str | None = None
         self._types: dict[str, tuple[pa.DataType, str]] = {}
+        #: What all that have a column say of it beside its type.
+        self._metadata: dict[str, Mapping[bytes, bytes] | None] = {}
         #: The first spelling of each name.
         self._spelled: dict[str, str] = {}
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([(name, kind) for name, (kind, _) in self._types.items()])
+        return pa.schema([pa.field(name, kind, metadata=self._metadata[name]) for name, (kind, _) in self._types.items()])
 
     def add(self, place: str, schema: pa.Schema) -> None:
         """Add the columns of a file or table. NeedsChange(SourceUnreadable) names it, and the one that it does not go with."""
@@ -60,7 +63,10 @@ class UnitedColumns:
             known = self._types.get(field.name)
             if known is None:
                 self._types[field.name] = (field.type, place)
+                self._metadata[field.name] = field.metadata
                 continue
+            if self._metadata[field.name] != field.metadata:
+                self._metadata[field.name] = None
             kind = united_type(known[0], field.type)
             if kind is None:
                 raise _different(
@@ -125,6 +131,21 @@ def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
                 f"{which} {has} {name!r} ({they} {', '.join(known)}); correct source.columns{more}",
             )
     return pa.schema([schema.field(name) for name in asked])
+
+
+def refuse_shared_files(there: Sequence[Sequence[FoundFile]]) -> None:
+    """NeedsChange(ManifestInvalid) if two members of a union have one file, under whatever name: its rows would come twice."""
+    taken: dict[tuple[str, str], tuple[int, str]] = {}
+    for number, files in enumerate(there):
+        for file in files:
+            before, path = taken.setdefault((file.identity, file.etag), (number, file.path))
+            if before != number:
+                same = "" if path == file.path else f" (the file {path})"
+                raise NeedsChange(
+                    reasons.MANIFEST_INVALID,
+                    f"spec.source.union: the sources {before} and {number} both have the file {file.path}{same}, so that its "
+                    "rows would come twice; name it in one of them",
+                )
 
 
 def refuse_extensions(place: str, schema: pa.Schema, asked: Sequence[str] | None) -> None:

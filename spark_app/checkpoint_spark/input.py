@@ -16,7 +16,7 @@ from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import Described, FileReader
 from checkpoint_formats.readers import file_reader_for
 from checkpoint_formats.selecting import Selection, selection_of
-from checkpoint_formats.uniting import unite
+from checkpoint_formats.uniting import refuse_shared_files, unite
 from checkpoint_formats.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.epoch_index import FileVersion, index_of
@@ -94,7 +94,7 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
     selection, members = selection_of(launch.source), launch.source.members
     files = SourceFiles(storage, outputs_of(launch.target, checkpoint_uri))
     there = [files.expand(member.paths) if isinstance(member, FilesSource) else () for member in members]
-    _refuse_shared_files(there)
+    refuse_shared_files(there)
     budget = Budget(launch, files.identify)
     found: list[Described] = []
     tables: list[PinnedTable | None] = []
@@ -177,21 +177,6 @@ def earlier_of(earlier: Earlier, number: int, launch: LaunchRecord) -> EarlierOf
     partitions = [one for one in earlier.partitions if one.source == number or not is_union]
     table = earlier.tables[number] if earlier.tables else None
     return EarlierOf(files, table, again, partitions, earlier.last_epoch)
-
-
-def _refuse_shared_files(there: Sequence[Sequence[FoundFile]]) -> None:
-    """NeedsChange(ManifestInvalid) if two members of a union have one file, under whatever name: its rows would come twice."""
-    taken: dict[tuple[str, str], tuple[int, str]] = {}
-    for number, files in enumerate(there):
-        for file in files:
-            before, path = taken.setdefault((file.identity, file.etag), (number, file.path))
-            if before != number:
-                same = "" if path == file.path else f" (the file {path})"
-                raise NeedsChange(
-                    reasons.MANIFEST_INVALID,
-                    f"source.union: the sources {before} and {number} both have the file {file.path}{same}, so that its rows "
-                    "would come twice; name it in one of them",
-                )
 
 
 def _of_all(found: Sequence[Described]) -> tuple[SourceFile, ...]:

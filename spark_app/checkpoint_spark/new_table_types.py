@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from checkpoint_formats.plain_types import schema_of_new
 from checkpoint_spark.schema_cast import encoded, fit_array
 
 _MOST_DIGITS: Final = 38
@@ -29,7 +30,7 @@ class TypesByName:
 
     def begin(self) -> None:
         """Begin before the first step, with the columns of the source."""
-        self.declare(self._source)
+        self.declare(schema_of_new(self._source))
 
     def get(self, name: str) -> pa.DataType | None:
         """Return the type that a column has before the step that comes next; None for a column that is new."""
@@ -60,13 +61,15 @@ class TypesByName:
 
     def of(self, made: pa.RecordBatch) -> pa.Schema:
         """Return the schema of a table for what the steps have made."""
-        return pa.schema([field.with_type(self._types.get(field.name, field.type)) for field in made.schema])
+        return pa.schema([pa.field(field.name, self._types.get(field.name, field.type), field.nullable) for field in made.schema])
 
 
 def type_of(found: pa.Array, before: pa.DataType | None) -> pa.DataType:
     """Return the type of a column whose values were inferred, and which had the type `before` until then (None: it is new)."""
     if found.type == before:
         return found.type
+    if isinstance(before, pa.UuidType) and _holds_all(before.storage_type, found):
+        return before
     if before is not None and (plain := encoded(before)) is not None:
         return type_of(found, plain)
     if before is not None and _holds_all(before, found):

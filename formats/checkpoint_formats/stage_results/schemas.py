@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from checkpoint_formats.plain_types import plain_field
+
 
 def stored_schema(given: pa.Schema) -> pa.Schema:
     """Return the columns under which a stage's output is stored: as the steps give them, without dictionaries.
 
-    A file has one dictionary for a column, and the batches of a task may each have one of their own.
+    A file has one dictionary for a column, and the batches of a task may each have one of their own. UUIDs are their sixteen
+    bytes, as those of any source, and a table that is made of them later has UUIDs.
     """
-    return pa.schema([_without_dictionaries(field) for field in given])
+    return pa.schema(
+        [plain_field(field) if isinstance(field.type, pa.UuidType) else _without_dictionaries(field) for field in given]
+    )
 
 
 def _without_dictionaries(field: pa.Field) -> pa.Field:

@@ -18,7 +18,7 @@ from checkpoint_formats.planning import Align
 from checkpoint_formats.port import FileReader
 from checkpoint_formats.readers import file_reader_for
 from checkpoint_formats.selecting import Selection
-from checkpoint_formats.uniting import UnitedColumns, refuse_extensions
+from checkpoint_formats.uniting import UnitedColumns, refuse_extensions, refuse_shared_files
 from checkpoint_operator.validation.options import check_options, check_type_names
 from checkpoint_operator.validation.report import ColumnType, Findings, say_of_files
 from checkpoint_operator.validation.tables import TableSeen, examine_iceberg, examine_lance
@@ -88,6 +88,7 @@ def check_source(source: Source, settings: Settings, findings: Findings, *, sets
                 seen.append(_check_topics(member, f"{at}.kafka", settings, findings, sets_apart))
             case other:
                 assert_never(other)
+    _check_shared_files(seen, findings)
     found = [one for one in seen if one is not None]
     if len(found) < len(seen):
         return None
@@ -120,6 +121,8 @@ class _MemberSeen:
 
     opened: tuple[SourceFile, ...]
     unopened: tuple[FoundFile, ...] = ()
+    #: All of its files, as they were listed.
+    listed: tuple[FoundFile, ...] = ()
     align: Align = lambda file, position, slack: position
     known: tuple[str, ...] = ()
     names_are_open: bool = False
@@ -131,6 +134,13 @@ class _MemberSeen:
     #: That of the columns which are read, as it is inferred of the first rows; also a run makes a table of these.
     sampled: Any | None = None
     place: str = ""
+
+
+def _check_shared_files(seen: Sequence[_MemberSeen | None], findings: Findings) -> None:
+    try:
+        refuse_shared_files([() if one is None else one.listed for one in seen])
+    except CheckpointError as error:
+        findings.error(f"{_WHERE_SOURCE}.union", error)
 
 
 def _parse(source: Source, findings: Findings) -> Condition | None:
@@ -222,11 +232,12 @@ def _check_files(
         # Each by itself, so that all that are wrong are named.
         wrong = [message for file in opened if (message := _what_is_wrong(reader, file)) is not None]
         say_of_files(wrong or [error.message], findings)
-        return _MemberSeen(opened=(), unopened=files, names_are_open=True)
+        return _MemberSeen(opened=(), unopened=files, listed=files, names_are_open=True)
     is_text = source.is_text
     return _MemberSeen(
         opened=described.files,
         unopened=unopened,
+        listed=files,
         align=reader.align,
         known=described.known,
         names_are_open=source.format == "json",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from checkpoint_formats.plain_types import came_as, schema_of_new, type_of_new
 from checkpoint_operator.sink_formats.registry import format_of
 from checkpoint_operator.sink_formats.seen import TargetSeen
 from checkpoint_operator.validation.report import Findings
@@ -145,6 +146,8 @@ def check_types(sink: Sink, target: TargetSeen, given: Any, giver: Giver, findin
                 check_where(parse_where(sink.where), {field.name: str(field.type) for field in given})
         except CheckpointError as error:
             findings.error(SINK_FIELD, error)
+    _note_conversions(given, findings)
+    given = schema_of_new(given)
     for note in fmt.notes_on(given):
         findings.note(note)
     try:
@@ -156,3 +159,10 @@ def check_types(sink: Sink, target: TargetSeen, given: Any, giver: Giver, findin
             return
         how = " by source.columns" if giver.at == "spec.source" and error.message.endswith(" out") else ""
         findings.problem(giver.at, f"no table {target.title} can be made: {error.message}{how}")
+
+
+def _note_conversions(given: Any, findings: Findings) -> None:
+    for field in given:
+        names = came_as(field)
+        if names and type_of_new(field) == field.type:
+            findings.note(f"the column {field.name!r} is {', '.join(names)} in the source, and {field.type} in the new table")

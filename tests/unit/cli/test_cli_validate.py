@@ -1506,3 +1506,38 @@ def test_a_schedule_that_never_comes_is_told(ground: Ground, field: str, value: 
     path, message = ground.only_problem()
     assert path == f"spec.trigger.{field}"
     assert value in message
+
+
+@pytest.mark.parametrize("sink", [{"iceberg": {"catalog": "lake", "table": "db.new"}}, {"lance": {"uri": "sink.lance"}}])
+def test_an_extension_type_that_a_new_table_does_not_keep_is_said_and_a_uuid_is_kept(
+    bare_ground: Ground, sink: dict[str, Any]
+) -> None:
+    columns = {
+        "kept": pa.array([bytes(16)], pa.uuid()),
+        "listed": pa.ListArray.from_arrays([0, 1], pa.array([bytes(16)], pa.uuid())),
+        "text": pa.array(["{}"], pa.json_()),
+    }
+    pq.write_table(pa.table(columns), bare_ground.folder / "extensions.parquet")
+    bare_ground.files["paths"] = ["extensions.parquet"]
+    bare_ground.spec["sink"] = {**sink, "create": True}
+
+    notes = [note for note in bare_ground.report()["notes"] if "in the source" in note]
+
+    assert notes == [
+        "the column 'listed' is arrow.uuid in the source, and list<item: fixed_size_binary[16]> in the new table",
+        "the column 'text' is arrow.json in the source, and string in the new table",
+    ]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "link.parquet"])
+def test_a_file_that_two_sources_of_a_union_find_is_refused_as_by_a_run(ground: Ground, name: str) -> None:
+    pq.write_table(rows_of([1]), ground.folder / "x.parquet")
+    (ground.folder / "link.parquet").symlink_to(ground.folder / "x.parquet")
+    once, again = ({"files": {"format": "parquet", "paths": [path]}} for path in ("x.parquet", name))
+    ground.spec["source"] = {"union": [once, {"files": {"format": "parquet", "paths": ["in"]}}, again]}
+
+    path, message = ground.only_problem()
+
+    assert path == "spec.source.union"
+    assert message.startswith("the sources 0 and 2 both have the file")
+    assert "name it in one of them" in message

@@ -35,8 +35,8 @@ class S3Server(Server):
         self.secret_key = secrets.token_hex(20)
         port = free_port(host)
         self.endpoint = f"http://{host}:{port}"
-        self._objects = directory / "objects"
-        self._objects.mkdir(parents=True, exist_ok=True)
+        self.objects = directory / "objects"
+        self.objects.mkdir(parents=True, exist_ok=True)
         self._binary = str(gateway_binary())
         # Never with `--keep-alive`: in this version the next request on a connection is then at times refused as malformed
         # (400 BadRequest), which pyarrow meets when it completes a multipart upload on a busy machine.
@@ -48,7 +48,7 @@ class S3Server(Server):
                 f"--health={HEALTH_PATH}",
                 "--quiet",
                 "posix",
-                str(self._objects),
+                str(self.objects),
             ],
             host=host,
             port=port,

@@ -31,9 +31,11 @@ Called by the cluster's controller, for an object that is deleted, and on one ma
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import Final, assert_never
 
 from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Rejected, TryLater, Unknown
@@ -45,10 +47,13 @@ from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.memory import reading
+from checkpoint_protocol.object_listing import NotListed, shown
 from checkpoint_protocol.parallel import Mapper, in_threads
 from checkpoint_protocol.put_once import read
 from checkpoint_protocol.records import CommitRecord, Seal, StagedFile, TakenRecord, Target
 from checkpoint_protocol.store import ObjectStore, StoredObject
+
+_log = logging.getLogger(__name__)
 
 #: Objects that are read or removed at a time, and bytes of them, which bounds the memory: a seal of many partitions takes
 #: megabytes. A larger one is a batch of its own.
@@ -130,8 +135,8 @@ def keep_from_landing(store: ObjectStore, uid: str, *, retain: bool) -> None:
     `retain`: of the last epoch only, where the write has committed an earlier one.
     """
     finished = EpochIndex(store, uid).newest()
-    last = writes.last_epoch(store, uid)
-    ledgers = [Ledger(store, EpochKey(uid, epoch)) for epoch in range(finished.epoch + 1, last + 1)]
+    epochs = (Ledger(store, EpochKey(uid, epoch)) for epoch in count(finished.epoch + 1))
+    ledgers = list(takewhile(_is_begun, epochs))
     if not (retain and (_committed_by(finished) or any(_has_commit(ledger) for ledger in ledgers))):
         writes.put_deleted(store, uid)
     elif ledgers and ledgers[-1].commits.read_commit() is None:
@@ -166,7 +171,7 @@ class _Deletion:
             layout.index_parts(self.uid),
             layout.stream_folder(self.uid),
         )
-        return Deleted(tuple(committed), data_files, self._clear(*folders))
+        return Deleted(tuple(committed), data_files, self._clear(folders, discardable))
 
     def retain(self, confirm: Callable[[], None]) -> DeletionOutcome:
         finished = EpochIndex(self.store, self.uid, self.pause).newest()
@@ -189,28 +194,21 @@ class _Deletion:
                 pass
         if not committed:
             return self.forget()
-        data_files = self._discard(f"{last.at.staged}/", self._with_stages(last, targets))
-        objects = self._clear(f"{last.at.staged}/")
+        discardable = self._with_stages(last, targets)
+        data_files = self._discard(f"{last.at.staged}/", discardable)
+        objects = self._clear([f"{last.at.staged}/"], discardable)
         last.commits.put_commit(_without_commit(last, self.sink.title))
         return Deleted(committed, data_files, objects)
 
     def _ledger(self, epoch: int) -> Ledger:
-        return Ledger(self.store, EpochKey(self.uid, epoch), self.pause, self.map_all)
+        return self._ledger_of(EpochKey(self.uid, epoch))
+
+    def _ledger_of(self, key: EpochKey) -> Ledger:
+        return Ledger(self.store, key, self.pause, self.map_all)
 
     def _ledgers(self, finished: int) -> Iterator[Ledger]:
-        """Give the ledger of every epoch after this one. They are numbered without gaps, and each begins with its first launch
-        record.
-
-        A listing is no snapshot: it is only where the search begins.
-        """
-        listed = writes.last_epoch(self.store, self.uid)
-        epoch = finished + 1
-        while True:
-            ledger = self._ledger(epoch)
-            if epoch > listed and ledger.attempts.read_launch(1) is None:
-                return
-            yield ledger
-            epoch += 1
+        """Give the ledger of every epoch after this one."""
+        return takewhile(_is_begun, map(self._ledger, count(finished + 1)))
 
     def _end_of(self, ledger: Ledger) -> Committed | Kept | tuple[Target, ...]:
         """See to it that an epoch has ended: with its commit, or so that none can land. Then return the tables whose staged files
@@ -244,13 +242,13 @@ class _Deletion:
         """Return the tables of an epoch that has ended without a commit, and of its stages, whose files nothing names then."""
         found = {ledger.key: targets}
         for key in writes.list_stages(self.store, ledger.key):
-            found[key] = _targets_in(Ledger(self.store, key, self.pause, self.map_all))
+            found[key] = _targets_in(self._ledger_of(key))
         return found
 
     def _discard(self, folder: str, targets_by_key: Mapping[EpochKey, Sequence[Target]]) -> int:
         """Remove the data files that seals of these epochs and stages name, whether they were counted or not."""
-        count = 0
-        for stored in _batched(self.store.list(folder)):
+        removed = 0
+        for stored in _batched(self._listed(folder, targets_by_key)):
             by_key: dict[EpochKey, list[str]] = {}
             for item in stored:
                 key = layout.key_of_seal(item.path, self.uid)
@@ -260,8 +258,8 @@ class _Deletion:
                 # What a batch of one large seal takes is held while its files are removed.
                 with reading():
                     files = [file for named in self._read_all(paths) for file in named]
-                    count += self.sink.discard(key, targets_by_key[key], files)
-        return count
+                    removed += self.sink.discard(key, targets_by_key[key], files)
+        return removed
 
     def _read_all(self, paths: Sequence[str]) -> list[Collection[StagedFile]]:
         return [self._files_named_by(paths[0])] if len(paths) == 1 else self.map_all(self._files_named_by, paths)
@@ -274,19 +272,48 @@ class _Deletion:
             return ()
         return seal.files if seal is not None else ()
 
-    def _clear(self, *folders: str) -> int:
-        """Remove everything in these folders."""
-        count = 0
+    def _listed(self, folder: str, keys: Iterable[EpochKey]) -> Iterator[StoredObject]:
+        """Give what lies in a folder. What a stranger's object hides there is looked for where attempts of these epochs and
+        stages put it; the rest stays, and the log names that object.
+        """
+        try:
+            yield from self.store.list(folder)
+        except NotListed:
+            for key in keys:
+                ledger = self._ledger_of(key)
+                for number in ledger.attempts.list_attempts():
+                    try:
+                        yield from self.store.list(f"{ledger.at.staged}/{number}/")
+                    except NotListed:
+                        yield from shown(self.store.list(ledger.at.seals(number)))
+
+    def _clear(self, folders: Iterable[str], keys: Collection[EpochKey]) -> int:
+        """Remove everything in these folders, as far as it is listed."""
+        removed = 0
         for folder in folders:
-            for stored in _batched(self.store.list(folder)):
+            for stored in _batched(self._listed(folder, keys)):
                 self.map_all(lambda item: self.store.delete([item.path]), stored)
-                count += len(stored)
-        return count
+                removed += len(stored)
+        return removed
 
 
 def _committed_by(finished: TakenRecord) -> list[int]:
     """Return the epochs that an index says are committed: all that it covers have ended."""
     return sorted({*range(1, finished.epoch + 1)} - {*finished.not_committed})
+
+
+def _is_begun(ledger: Ledger) -> bool:
+    """Whether an epoch has its first launch record: they are numbered without gaps, and each begins with that.
+
+    Where that is somebody else's, no driver has begun the epoch, unless it was written over: then there may be a claim.
+    """
+    try:
+        return ledger.attempts.read_launch(1) is not None
+    except Corrupt as error:
+        if error.reason != reasons.RECORD_FORGED:
+            raise
+        _log.warning("the deletion passes over an object: %s", error.message)
+        return ledger.commits.read_claim(0) is not None
 
 
 def _has_commit(ledger: Ledger) -> bool:
@@ -312,8 +339,21 @@ def _without_commit(ledger: Ledger, target: str) -> CommitRecord:
 
 
 def _targets_in(ledger: Ledger) -> tuple[Target, ...]:
-    """Return the tables that the epoch's attempts staged for, each as it was seen then."""
-    targets = [target for number in ledger.attempts.list_attempts() if (target := target_of(ledger, number)) is not None]
+    """Return the tables that the epoch's attempts staged for, each as it was seen then.
+
+    What nobody of this write has put is no record of an attempt: it is named in the log, and passed over.
+    """
+    targets = []
+    for number in ledger.attempts.list_attempts():
+        try:
+            target = target_of(ledger, number)
+        except Corrupt as error:
+            if error.reason != reasons.RECORD_FORGED:
+                raise
+            _log.warning("the deletion passes over an object: %s", error.message)
+            continue
+        if target is not None:
+            targets.append(target)
     return tuple({target.model_dump_json(): target for target in targets}.values())
 
 

@@ -25,6 +25,7 @@ from checkpoint_protocol.keys import add_key_sets, subtract_key_set
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.macs import without_mac
 from checkpoint_protocol.memory import reading
+from checkpoint_protocol.object_listing import shown
 from checkpoint_protocol.parts import Input, digest_of
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.put_once import put_once, read
@@ -170,7 +171,7 @@ class EpochIndex:
 
     def _listed(self) -> list[int]:
         folder = layout.index_folder(self.uid)
-        return [number for one in self.store.list(folder) if (number := layout.number_of(one.path, folder)) is not None]
+        return [number for one in shown(self.store.list(folder)) if (number := layout.number_of(one.path, folder)) is not None]
 
     def _in_parts(self, record: TakenRecord) -> TakenRecord:
         """Put the parts of an index that is too large for one object, and return it with those."""

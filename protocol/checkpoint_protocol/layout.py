@@ -381,4 +381,4 @@ def key_of_seal(path: str, uid: str) -> EpochKey | None:
 def stage_of(path: str, folder: str) -> str | None:
     """Return s of `<folder of stages><s>/...`, or None for any other object."""
     match = _STAGE.fullmatch(_below(path, folder))
-    return match[1] if match else None
+    return match[1] if match and is_stage(match[1]) else None

@@ -125,7 +125,8 @@ def mac_of(stored: bytes) -> Mac | None:
 
 
 def is_signed_with(key: str, path: str, stored: bytes, sha256: str) -> bool:
-    return hmac.compare_digest(_compute(key, path, without_mac(stored)), sha256)
+    # As bytes: of texts only ASCII is compared, and a stranger's may have any character.
+    return hmac.compare_digest(_compute(key, path, without_mac(stored)).encode(), sha256.encode())
 
 
 def _compute(key: str, path: str, data: bytes) -> str:

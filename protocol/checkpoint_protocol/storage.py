@@ -6,9 +6,11 @@ that this module needs none of the libraries.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlparse
 
 from pydantic import Field, PrivateAttr, SecretStr, field_serializer, model_validator
@@ -25,6 +27,18 @@ _MAX_CONNECT_S = 5
 _MAX_RETRY_S = 30
 #: Lance takes %2e for a dot.
 _READ_BY_LANCE = "?#%"
+#: The fields of keys that are complete.
+_KEYS: Final = {
+    "s3": ("access_key_id", "secret_access_key"),
+    "gs": ("service_account_file",),
+    "az": ("account_key",),
+}
+#: The variables that Lance takes a token from, in any case, also where keys are given: on Azure the token goes before them.
+_TOKENS_OF_LANCE: Final = {
+    "s3": ("aws_session_token", "aws_token", "session_token", "token"),
+    "gs": (),
+    "az": ("azure_storage_token", "bearer_token", "token"),
+}
 
 
 class StorageEntry(SettingsSection):
@@ -189,6 +203,13 @@ def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
             reasons.MANIFEST_INVALID,
             f"the storage entry {entry.prefix} ({place}), which covers {uri}, has neither keys nor credentials: give it {ways}",
         )
+    missing = [name for name in _KEYS[_scheme(uri)] if getattr(entry, name) is None] if entry.credentials is None else []
+    if missing:
+        # Libraries take what is missing from this process's variables, or the identity of this machine.
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"the storage entry {entry.prefix} ({place}), which covers {uri}, lacks {' and '.join(missing)}: give it {ways}",
+        )
     return entry
 
 
@@ -247,7 +268,18 @@ def obstore_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
         )
     if entry.is_anonymous:
         options["config"]["skip_signature"] = True
+    elif entry.has_keys and (given := _credential(scheme, options["config"])) is not None:
+        # obstore adds to the config what variables of this process say, such as AWS_SESSION_TOKEN; not to this.
+        options["credential_provider"] = lambda: given
     return options
+
+
+def _credential(scheme: str, config: dict[str, str]) -> dict[str, str | None] | None:
+    """Return keys as obstore's credential providers give them; None for GCS, where they give tokens only."""
+    if scheme == "s3":
+        keys = {name: config[name] for name in ("access_key_id", "secret_access_key")}
+        return {**keys, "token": config.get("session_token"), "expires_at": None}
+    return {"access_key": config["account_key"], "expires_at": None} if scheme == "az" else None
 
 
 def pyarrow_options(uri: str, settings: StorageSettings) -> dict[str, Any]:
@@ -308,6 +340,17 @@ def iceberg_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     return {}
 
 
+def _refuse_tokens_of_others(entry: StorageEntry, settings: StorageSettings, names: Collection[str]) -> None:
+    """NeedsChange if a variable of this process has a token that a library would send with an entry's own keys."""
+    found = next((name for name in os.environ if name.lower() in names), None)
+    if found is not None:
+        raise NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"the variable {found} is set, and Lance would send it as a token with the keys of the storage entry {entry.prefix} "
+            f"({settings.place.name('storage')}); unset {found} for this process, or use credentials: ambient instead of keys",
+        )
+
+
 def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     """Return Lance storage options for a dataset URI, or for another place that a dataset names."""
     entry = entry_of(uri, settings)
@@ -316,6 +359,8 @@ def lance_options(uri: str, settings: StorageSettings) -> dict[str, str]:
     if entry is None:
         return {}
     scheme = _scheme(uri)
+    if entry.has_keys and entry.session_token is None:
+        _refuse_tokens_of_others(entry, settings, _TOKENS_OF_LANCE[scheme])
     if scheme == "s3":
         options = _texts(
             settings,

@@ -22,7 +22,7 @@ from checkpoint_protocol.disk_removal import remove_below
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.memory import MemoryBudget, room_for_stored
-from checkpoint_protocol.parallel import in_threads, streamed
+from checkpoint_protocol.object_listing import NotListed, list_objects, name_that_is_no_path, walk_objects
 from checkpoint_protocol.settings_place import SettingsPlace
 from checkpoint_protocol.storage import StorageSettings, disk_path, obstore_options
 from checkpoint_protocol.uris import local_path as local_path
@@ -69,6 +69,9 @@ class ObjectStore(Protocol):
         nothing of what is given.
 
         Not a snapshot: an object that was put while the listing runs may be missing although a later one is seen.
+
+        An object whose name is no path (a tab in it, two slashes) is nobody's record: it is named in the log and passed over.
+        Where it hides others, NotListed is raised once all else was given; some may be given twice then.
         """
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -134,6 +137,17 @@ class ObstoreStore:
                 yield StoredObject(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"])
         except (obstore_errors.NotFoundError, FileNotFoundError):
             return
+        except obstore_errors.InvalidPathError:
+            yield from self._walk(folder)
+        except (obstore_errors.BaseError, OSError) as error:
+            raise self._translated(error, folder) from error
+
+    def _walk(self, folder: str) -> Iterator[StoredObject]:
+        try:
+            for meta in walk_objects(self._store, folder, self._uri):
+                yield StoredObject(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"])
+        except NotListed:
+            raise
         except (obstore_errors.BaseError, OSError) as error:
             raise self._translated(error, folder) from error
 
@@ -190,50 +204,6 @@ def head_object(store: obstore.store.ObjectStore, path: str) -> obstore.ObjectMe
         return obstore.get(store, path).meta
 
 
-def list_objects(
-    store: obstore.store.ObjectStore, folder: str | None, borders: Sequence[str] = (), expected: int = 0
-) -> Iterator[obstore.ObjectMeta]:
-    """Give what obstore lists below a folder. Many pages are asked for in parts at once, cut at some of the borders.
-
-    A store answers a page of a thousand at a time, in the order of the names, and the next is asked for by the last name of the
-    one before. A local folder has no pages. Unless more than a page is `expected`, some are asked for in order before the rest is
-    cut.
-    """
-    if isinstance(store, LocalStore) or len(borders) < 2:
-        for chunk in obstore.list(store, prefix=folder):
-            yield from chunk
-        return
-    last: str | None = None
-    most = min(_LISTERS, expected // _PAGE + 1)
-    if most == 1:
-        most, count = _LISTERS, 0
-        for chunk in obstore.list(store, prefix=folder):
-            yield from chunk
-            if chunk:
-                last, count = chunk[-1]["path"], count + len(chunk)
-            if count >= _PAGES_IN_ORDER * _PAGE:
-                break
-        else:
-            return
-    rest = sorted(border for border in borders if last is None or border > last)
-    starts = [last, *(rest[len(rest) * part // most] for part in range(1, most) if rest)]
-    parts = list(zip(starts, [*starts[1:], None], strict=True))
-    for found in streamed(in_threads, lambda part: _list_part(store, folder, *part), parts, _LISTERS):
-        yield from found
-
-
-def _list_part(
-    store: obstore.store.ObjectStore, folder: str | None, after: str | None, up_to: str | None
-) -> list[obstore.ObjectMeta]:
-    """Return what comes after a name (None: all), up to another one and with it."""
-    found: list[obstore.ObjectMeta] = []
-    for chunk in obstore.list(store, prefix=folder, offset=after):
-        found += chunk if up_to is None else [meta for meta in chunk if meta["path"] <= up_to]
-        if up_to is not None and chunk and chunk[-1]["path"] > up_to:
-            break
-    return found
-
-
 def _says_only_that_it_is_absent(error: Exception) -> bool:
     """A 404 may also mean that the bucket is gone, or the account: then nothing is known of the object."""
     if not isinstance(error, obstore_errors.NotFoundError | FileNotFoundError):
@@ -242,10 +212,6 @@ def _says_only_that_it_is_absent(error: Exception) -> bool:
     return code is None or code[1] in ("NoSuchKey", "BlobNotFound")
 
 
-#: Names in one answer; so many answers are waited for before the rest is asked for in parts, by so many at once.
-_PAGE: Final = 1_000
-_PAGES_IN_ORDER: Final = 2
-_LISTERS: Final = 16
 _ANSWER_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 _EACH_TIME_ANOTHER = re.compile(
     r",? (?:after|in) [0-9.]+ ?(?:ns|µs|us|ms|s)\b"
@@ -288,6 +254,8 @@ def translate_store_error(error: Exception, where: str, settings: SettingsPlace 
     """
     if (full := disk_full(error, where)) is not None:
         return full
+    if isinstance(error, obstore_errors.InvalidPathError):
+        return NotListed(where, name_that_is_no_path(error))
     first_line = _gist(error)
     storage = settings.name("storage") if settings is not None else "the storage settings"
     refused = isinstance(error, obstore_errors.PermissionDeniedError | obstore_errors.UnauthenticatedError)

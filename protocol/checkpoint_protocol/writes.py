@@ -13,8 +13,9 @@ from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.object_listing import NotListed, shown
 from checkpoint_protocol.put_once import put_once, read
-from checkpoint_protocol.records import DeletedRecord, NameRecord, WriteRecord
+from checkpoint_protocol.records import DeletedRecord, LaunchRecord, NameRecord, WriteRecord
 from checkpoint_protocol.store import ObjectStore
 
 
@@ -55,7 +56,7 @@ def _latest(store: ObjectStore, scope: str, name: str, first: NameRecord) -> tup
     if meant(1) is None:
         return first.uid, 0
     folder = layout.names_folder(scope, name)
-    times = max((layout.number_of(stored.path, folder) or 1 for stored in store.list(folder)), default=1)
+    times = max((layout.number_of(stored.path, folder) or 1 for stored in shown(store.list(folder))), default=1)
     uid = meant(times)
     if uid is None:
         where = layout.name_path(scope, name, times)
@@ -94,21 +95,31 @@ def last_epoch(store: ObjectStore, uid: str) -> int:
     """
     folder, indexes = layout.control_folder(uid), layout.index_folder(uid)
     last = 0
-    for stored in store.list(folder):
-        if (indexed := layout.number_of(stored.path, indexes)) is not None:
-            return _last_after(store, uid, indexed)
-        last = max(last, layout.epoch_of(stored.path, folder) or 0)
+    try:
+        for stored in store.list(folder):
+            if (indexed := layout.number_of(stored.path, indexes)) is not None:
+                return _last_after(store, uid, indexed)
+            last = max(last, layout.epoch_of(stored.path, folder) or 0)
+    except NotListed:
+        return _last_after(store, uid, last)
     return last
 
 
 def _last_after(store: ObjectStore, uid: str, epoch: int) -> int:
-    while any(True for _ in islice(store.list(f"{EpochLayout(EpochKey(uid, epoch + 1)).control}/"), 1)):
+    while _is_begun(store, EpochLayout(EpochKey(uid, epoch + 1))):
         epoch += 1
     return epoch
+
+
+def _is_begun(store: ObjectStore, at: EpochLayout) -> bool:
+    try:
+        return any(True for _ in islice(store.list(f"{at.control}/"), 1))
+    except NotListed:
+        return read(store, at.launch(1), LaunchRecord) is not None
 
 
 def list_stages(store: ObjectStore, key: EpochKey) -> list[EpochKey]:
     """Return the stages of an epoch that have any control record, by name."""
     folder = EpochLayout(key).stages
-    names = {name for stored in store.list(folder) if (name := layout.stage_of(stored.path, folder)) is not None}
+    names = {name for stored in shown(store.list(folder)) if (name := layout.stage_of(stored.path, folder)) is not None}
     return [key.of_stage(name) for name in sorted(names)]

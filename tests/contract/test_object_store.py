@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from checkpoint_protocol import layout, reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.object_listing import NotListed
 from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.put_once import put_once
 from checkpoint_protocol.records import NameRecord
@@ -223,6 +224,49 @@ def test_a_listing_of_many_pages_gives_every_object_once_wherever_it_may_be_cut(
 
     for borders in ([], [f"seals/{task}/" for task in range(450)], ["seals/0/", "seals/9/"], ["a", "seals/0/5.json", "z"]):
         assert sorted(stored.path for stored in shared_store.list("seals/", borders)) == below
+
+
+#: No path of obstore has such a name, and whoever writes into the folder or bucket by other means may give it.
+NO_PATHS = ("a\tb", "a\nb", "a\x7fb")
+
+
+@pytest.mark.parametrize("name", NO_PATHS)
+def test_on_disk_a_name_that_is_no_path_hides_no_other_object(name: str, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path), StorageSettings())
+    given = ["d/1.json", "d/e/2.json", "d/e/f/3.json"]
+    for path in given:
+        store.put_if_absent(path, b"x")
+    (tmp_path / "d/e" / name).write_bytes(b"x")
+    (tmp_path / "d" / f"{name} folder").mkdir()
+    (tmp_path / "d" / f"{name} folder" / "4.json").write_bytes(b"x")
+    (tmp_path / "d" / os.fsdecode(b"\xff")).write_bytes(b"x")
+
+    assert paths(store, "d/") == given
+    assert (tmp_path / "d/e" / name).exists()
+
+
+@pytest.mark.parametrize("name", ["a\tb", "a\x7fb"])
+def test_in_a_bucket_a_name_that_is_no_path_hides_its_own_folder_only_and_is_named(
+    name: str, s3_server: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket = fresh_bucket(s3_server)
+    store = open_store(f"s3://{bucket}/here", storage_for(s3_server, bucket))
+    for path in ("d/1.json", "d/e/2.json", "d/f/3.json"):
+        store.put_if_absent(path, b"x")
+    (s3_server.objects / bucket / "here/d/e" / name).write_bytes(b"x")
+    found: list[str] = []
+
+    with pytest.raises(NotListed, match="remove that object") as caught:
+        found.extend(stored.path for stored in store.list("d/"))
+
+    assert sorted(found) == ["d/1.json", "d/f/3.json"]
+    assert "d/e/" in caught.value.message
+    assert repr(name)[1:-1] in caught.value.message
+    assert caught.value.message in caplog.text
+    assert store.get("d/e/2.json", MOST) == b"x"
+
+    (s3_server.objects / bucket / "here/d/e" / name).unlink()
+    assert paths(store, "d/") == ["d/1.json", "d/e/2.json", "d/f/3.json"]
 
 
 def test_a_completed_put_is_seen_by_the_next_listing_and_get(store: ObjectStore) -> None:

@@ -270,6 +270,15 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/spark/test_spark_names.py::test_two_columns_of_one_name_are_refused_as_a_step_would_see_one": (
         "what Spark gives to the steps has two columns {}; name them apart",
     ),
+    "contract/test_object_store.py::test_in_a_bucket_a_name_that_is_no_path_hides_its_own_folder_only_and_is_named": (
+        "with a name that is no path: {}; remove that object, and find out who may write there",
+    ),
+    "unit/protocol/test_settings.py::test_a_token_that_lance_would_send_with_other_keys_is_named_and_goes_once_it_is_unset": (
+        "unset {} for this process, or use credentials: ambient instead of keys",
+    ),
+    "unit/protocol/test_settings.py::test_keys_that_a_library_would_complete_from_this_machine_are_refused": (
+        "lacks {}: give it {}",
+    ),
     "contract/test_object_store.py::test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything": (
         "the store did not answer for {}: {}; check its endpoint",
     ),

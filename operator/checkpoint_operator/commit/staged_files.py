@@ -20,9 +20,10 @@ from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.disk_removal import remove_below
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.object_listing import list_objects
 from checkpoint_protocol.parallel import in_threads
 from checkpoint_protocol.storage import StorageSettings, disk_path
-from checkpoint_protocol.store import head_object, list_objects, open_raw_store, translate_store_error
+from checkpoint_protocol.store import head_object, open_raw_store, translate_store_error
 
 _HEADS: Final = 32
 #: Whose connections are kept: those of the partitions that are written to in turn.

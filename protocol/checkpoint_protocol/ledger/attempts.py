@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count, takewhile
 
 from checkpoint_protocol import layout
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
+from checkpoint_protocol.object_listing import NotListed
 from checkpoint_protocol.records import ClosedRecord, FailureRecord, LaunchRecord, OutputRecord, TargetRecord
 
 
@@ -24,7 +26,11 @@ class Attempts:
     def list_attempts(self) -> list[int]:
         """Return the recorded attempts, ascending. An attempt counts from its launch record."""
         folder = self.records.at.launches
-        numbers = (layout.number_of(stored.path, folder) for stored in self.records.store.list(folder))
+        try:
+            numbers = {layout.number_of(stored.path, folder) for stored in self.records.store.list(folder)}
+        except NotListed:
+            # They are numbered without gaps.
+            return list(takewhile(lambda number: self.read_launch(number) is not None, count(1)))
         return sorted(number for number in numbers if number)
 
     def put_output(self, attempt: int, record: OutputRecord) -> OutputRecord:

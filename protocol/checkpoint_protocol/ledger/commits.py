@@ -8,6 +8,7 @@ from functools import partial
 from checkpoint_protocol import layout
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
+from checkpoint_protocol.object_listing import shown
 from checkpoint_protocol.records import ClaimRecord, CleanedRecord, CommitRecord, DeletedRecord
 
 
@@ -24,7 +25,7 @@ class Commits:
     def list_claims(self) -> list[int]:
         """Return the claims that a listing shows, ascending."""
         folder = self.records.at.commit
-        numbers = (layout.claim_index_of(stored.path, folder) for stored in self.records.store.list(folder))
+        numbers = (layout.claim_index_of(stored.path, folder) for stored in shown(self.records.store.list(folder)))
         return sorted(number for number in numbers if number is not None)
 
     def read_claim(self, index: int) -> ClaimRecord | None:

@@ -12,6 +12,7 @@ from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.ledger.plans import Plans
 from checkpoint_protocol.listing import SealListing
 from checkpoint_protocol.memory import reading
+from checkpoint_protocol.object_listing import shown
 from checkpoint_protocol.parallel import streamed
 from checkpoint_protocol.put_once import put_object, put_once
 from checkpoint_protocol.records import MAX_RECORD_BYTES, Seal, decode
@@ -65,13 +66,13 @@ class Seals:
         return seal
 
     def list_seals(self, attempt: int) -> SealListing:
-        """Return what a listing shows of the seals and bundles of an attempt."""
+        """Return what a listing shows of the seals and bundles of an attempt. A seal that is not shown does not count."""
         folder = self.records.at.seals(attempt)
         plan = self.plans.read_plan(attempt)
         tasks = plan.task_count if plan else 0
         borders = [f"{folder}{task}/" for task in range(0, tasks, max(1, tasks // _BORDERS))]
         listing = SealListing()
-        for stored in self.records.store.list(folder, borders):
+        for stored in shown(self.records.store.list(folder, borders)):
             if place := layout.seal_of(stored.path, folder):
                 if plan is not None and place[0] >= tasks:
                     continue  # nobody's task

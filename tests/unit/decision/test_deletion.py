@@ -14,9 +14,12 @@ from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome, Rej
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.deletion import Deleted, DeletionOutcome, Kept, delete_write, keep_from_landing, retain_write
 from checkpoint_protocol import layout, reasons, writes
+from checkpoint_protocol.authenticated_store import AuthenticatedStore, KeysOfOneWrite
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.macs import WriteKeys, derive, derive_control
+from checkpoint_protocol.object_listing import NotListed
 from checkpoint_protocol.records import ClaimRecord, CommitRecord, IcebergBase, IcebergFile, Operation, Output, StagedFile, Target
 from checkpoint_protocol.store import StoredObject
 from tests.support.records import DIGEST, ICEBERG, KEY, TOKEN, appended, iceberg_file, launch, seal
@@ -458,6 +461,85 @@ def test_an_unreadable_seal_names_no_files_and_does_not_stop_the_deletion() -> N
 
     assert world.delete() == Deleted((), data_files=1, objects=2)
     assert world.staged == set()
+
+
+def signed(inner: MemoryStore) -> AuthenticatedStore:
+    key, control = derive(b"k" * 32, KEY.uid), derive_control(b"k" * 32, KEY.uid)
+    return AuthenticatedStore(inner, KeysOfOneWrite(WriteKeys(current="1", keys={"1": key}, control={"1": control})))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"control/{KEY}/launch/7.json",
+        f"control/{KEY.uid}/2/launch/1.json",
+        f"control/{KEY.uid}/9999999999/launch/1.json",
+        f"control/{KEY.uid}/9999999999/anything",
+        f"control/{KEY}/stages/NO STAGE/launch/1.json",
+        f"control/{KEY}/stages/s1/launch/1.json",
+        f"staged/{KEY}/1/seals/0/7.json",
+    ],
+)
+@pytest.mark.parametrize("stranger", [b"{}", '{}\n{"mac":{"key":"1","sha256":"\u00e4","control":"\u00e4"}}'.encode()])
+@pytest.mark.parametrize("retain", [False, True])
+def test_what_a_stranger_has_put_stops_no_deletion(path: str, stranger: bytes, retain: bool) -> None:
+    inner = MemoryStore()
+    world = World(store=signed(inner))
+    world.begin()
+    inner.put_if_absent(path, stranger)
+
+    outcome = world.retain() if retain else world.delete()
+
+    assert isinstance(outcome, Deleted)
+    assert world.discarded == ["1-1-0-0.parquet", "1-1-0-1.parquet"]
+    assert not world.staged
+    keep_from_landing(world.store, KEY.uid, retain=retain)
+
+
+@dataclass
+class HidesBehindAName(Wrapped):
+    """A store that can list nothing of a folder, as obstore where an object there has a name that is no path."""
+
+    folder: str = ""
+
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
+        for stored in self.inner.list(folder, borders):
+            if not stored.path.startswith(self.folder):
+                yield stored
+        if folder.startswith(self.folder) and folder != self.folder:
+            yield from self.inner.list(folder)
+        elif self.folder.startswith(folder):
+            raise NotListed(f"{self.uri}/{self.folder}", "'a\\tb'")
+
+
+@pytest.mark.parametrize("folder", [f"control/{KEY.uid}/", f"control/{KEY}/", f"control/{KEY}/launch/"])
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_name_that_hides_the_records_of_a_write_stops_no_deletion(folder: str, is_claimed: bool) -> None:
+    inner = World()
+    inner.begin()
+    inner.begin(SECOND)
+    if is_claimed:
+        inner.claim()
+    world = World(store=HidesBehindAName(inner.store, folder=folder), sink=inner.sink)
+
+    assert isinstance(world.delete(), Deleted)
+
+    assert len(world.discarded) == 4
+    assert world.tombstones == is_claimed
+    assert not inner.staged
+
+
+@pytest.mark.parametrize("folder", [f"staged/{KEY.uid}/", f"staged/{KEY}/"])
+def test_what_a_name_hides_of_what_is_staged_is_looked_for_where_attempts_put_it(folder: str) -> None:
+    inner = World()
+    inner.begin()
+    inner.store.put_if_absent(f"staged/{KEY}/input.json", b"{}")
+    world = World(store=HidesBehindAName(inner.store, folder=folder))
+
+    assert isinstance(world.delete(), Deleted)
+
+    assert len(world.discarded) == 2
+    assert inner.staged == {f"staged/{KEY}/input.json"}
 
 
 def test_a_note_whose_answer_was_lost_is_put_again() -> None:

@@ -108,6 +108,18 @@ def test_a_wrong_mac_is_refused_also_where_unsigned_records_are_accepted(accepts
         store(keys("1111", accepts_unsigned=accepts_unsigned), inner).get(AT.input, MOST)
 
 
+@pytest.mark.parametrize("path", [AT.input, AT.launch(1)])
+def test_a_mac_with_other_characters_than_ascii_is_refused_as_any_that_is_wrong(path: str) -> None:
+    for mac in ('"sha256":"\u00e4\u00f6","control":"\u00fc"', '"sha256":"\u20ac"'):
+        inner = MemoryStore()
+        inner.put_if_absent(path, f'{{}}\n{{"mac":{{"key":"1111",{mac}}}}}'.encode())
+
+        with pytest.raises(Corrupt) as caught:
+            store(of_controller("1111"), inner).get(path, MOST)
+
+        assert caught.value.reason == reasons.RECORD_FORGED
+
+
 def test_a_key_that_is_not_known_is_named() -> None:
     inner = MemoryStore()
     inner.put_if_absent(AT.input, sign(AT.input, b"{}", keys("2222")))

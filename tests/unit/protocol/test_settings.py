@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import lance
+import obstore
 import pytest
+from obstore.store import ObjectStore, from_url
 from pydantic import SecretStr
+from pyiceberg.io import load_file_io
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
@@ -329,6 +337,115 @@ def test_lance_options_are_texts_only() -> None:
         assert all(isinstance(value, str) for value in iceberg_options(URIS[scheme], full(scheme)).values())
 
 
+# --- nothing of the process goes with keys that are given --------------------------------------------------------------------
+
+#: Each is read by obstore, Lance or an SDK.
+AMBIENT = (
+    *("AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "SESSION_TOKEN", "token"),
+    *("AZURE_STORAGE_TOKEN", "AZURE_STORAGE_SAS_TOKEN", "BEARER_TOKEN"),
+)
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Answers that there is nothing, and keeps what it was sent."""
+
+    heads: ClassVar[list[str]]
+
+    def do_GET(self) -> None:
+        self.heads.append(f"{self.path} {self.headers}")
+        self.send_response(404)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[str, list[str]]]:
+    heads: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Listener,), {"heads": heads})) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", heads
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("variable", AMBIENT)
+@pytest.mark.parametrize("scheme", ["s3", "az"])
+def test_a_variable_of_this_process_goes_nowhere_beside_keys_that_are_given(
+    variable: str, scheme: str, listener: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint, heads = listener
+    monkeypatch.setenv(variable, "AMBIENT-7c1f")
+    own = {"s3": {"access_key_id": "own", "secret_access_key": SECRET}, "az": {"account_name": "a", "account_key": "b3du"}}
+    given = StorageSettings(storage=(entry(URIS[scheme], endpoint=endpoint, **own[scheme]),))
+
+    options = obstore_options(URIS[scheme], given)
+    assert obstore_exists(from_url(URIS[scheme], **options)) is False
+    with suppress(NeedsChange, ValueError, OSError):
+        lance.dataset(
+            URIS[scheme], storage_options={**lance_options(URIS[scheme], given), "allow_http": "true", "client_max_retries": "0"}
+        )
+    if scheme == "s3":
+        file_io = load_file_io(dict(iceberg_options(URIS[scheme], given)), URIS[scheme])
+        assert not file_io.new_input("s3://bucket/x/y").exists()
+
+    assert heads
+    assert "AMBIENT-7c1f" not in "".join(heads)
+    if scheme == "s3":
+        assert "Credential=own/" in heads[0]
+
+
+def obstore_exists(store: ObjectStore) -> bool:
+    try:
+        obstore.head(store, "y")
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def test_a_token_that_lance_would_send_with_other_keys_is_named_and_goes_once_it_is_unset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = StorageSettings(storage=(entry(access_key_id="own", secret_access_key=SECRET),))
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "AMBIENT-7c1f")
+
+    with pytest.raises(NeedsChange, match="unset AWS_SESSION_TOKEN for this process") as caught:
+        lance_options("s3://bucket/x", given)
+
+    assert "AMBIENT-7c1f" not in caught.value.message
+    ambient = StorageSettings(storage=(entry(credentials="ambient"),))
+    assert "aws_access_key_id" not in lance_options("s3://bucket/x", ambient)
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    assert "aws_session_token" not in lance_options("s3://bucket/x", given)
+
+
+@pytest.mark.parametrize(
+    ("uri", "fields", "missing"),
+    [
+        ("s3://bucket/x", {"access_key_id": "id"}, "secret_access_key"),
+        ("s3://bucket/x", {"secret_access_key": SECRET}, "access_key_id"),
+        ("s3://bucket/x", {"session_token": "t"}, "access_key_id and secret_access_key"),
+        ("s3a://bucket/x", {"account_key": SECRET}, "access_key_id and secret_access_key"),
+        ("az://container/x", {"access_key_id": "id", "secret_access_key": SECRET}, "account_key"),
+        ("gs://bucket/x", {"account_key": SECRET}, "service_account_file"),
+    ],
+)
+def test_keys_that_a_library_would_complete_from_this_machine_are_refused(uri: str, fields: dict[str, str], missing: str) -> None:
+    given = StorageSettings(storage=(entry(uri, **fields),))
+
+    for translate in (obstore_options, pyarrow_options, iceberg_options, lance_options):
+        with pytest.raises(NeedsChange, match=f"lacks {missing}: give it keys"):
+            translate(uri, given)
+
+    whole = StorageSettings(storage=(entry(uri, credentials="anonymous"),))
+    assert "lacks" not in str(obstore_options(uri, whole))
+
+
 def test_plain_http_is_allowed_only_where_the_endpoint_says_so() -> None:
     secure = StorageSettings(storage=(entry(endpoint="https://store", credentials="ambient"),))
 
@@ -432,7 +549,7 @@ def test_every_request_of_the_protocols_store_ends_in_a_bounded_time() -> None:
 @pytest.mark.parametrize("translate", [obstore_options, pyarrow_options, iceberg_options, lance_options])
 def test_a_secret_that_cannot_be_had_is_told_by_name_at_its_first_use(translate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_SUCH_SECRET", raising=False)
-    given = StorageSettings(storage=(entry(secret_access_key={"env": "NO_SUCH_SECRET"}),))
+    given = StorageSettings(storage=(entry(access_key_id="id", secret_access_key={"env": "NO_SUCH_SECRET"}),))
 
     with pytest.raises(NeedsChange, match="NO_SUCH_SECRET"):
         translate("s3://bucket/x", given)

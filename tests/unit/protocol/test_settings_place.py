@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from pydantic import SecretStr
 from pyiceberg.exceptions import ForbiddenError
 from sqlalchemy.exc import OperationalError
 
@@ -63,7 +64,8 @@ def with_entry(place: SettingsPlace, **entry: Any) -> Settings:
 
 
 def of_s3(place: SettingsPlace, **entry: Any) -> Settings:
-    return Settings(storage=(StorageEntry(prefix="s3://bucket/", **entry),)).found_in(place)
+    keys = {"access_key_id": SecretStr("a"), "secret_access_key": SecretStr("b")}
+    return Settings(storage=(StorageEntry(prefix="s3://bucket/", **(keys | entry)),)).found_in(place)
 
 
 def of_rest(place: SettingsPlace, **entry: Any) -> Settings:

@@ -270,6 +270,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/spark/test_spark_names.py::test_two_columns_of_one_name_are_refused_as_a_step_would_see_one": (
         "what Spark gives to the steps has two columns {}; name them apart",
     ),
+    "contract/test_memory_of_datasets.py::test_a_dataset_is_opened_again_once_its_schema_says_less": (
+        "compact the dataset (dataset.optimize.compact_files()), or remove metadata of its schema",
+    ),
     "contract/test_object_store.py::test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything": (
         "the store did not answer for {}: {}; check its endpoint",
     ),

@@ -279,6 +279,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/protocol/test_settings.py::test_keys_that_a_library_would_complete_from_this_machine_are_refused": (
         "lacks {}: give it {}",
     ),
+    "contract/test_memory_of_datasets.py::test_a_dataset_is_opened_again_once_its_schema_says_less": (
+        "compact the dataset (dataset.optimize.compact_files()), or remove metadata of its schema",
+    ),
     "contract/test_object_store.py::test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything": (
         "the store did not answer for {}: {}; check its endpoint",
     ),

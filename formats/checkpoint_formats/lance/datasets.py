@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import lance
+import obstore
+from obstore.exceptions import BaseError, NotFoundError
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.storage import StorageSettings, entry_of, lance_options
+from checkpoint_protocol.storage import StorageSettings, disk_path, entry_of, lance_options
+from checkpoint_protocol.store import head_object, list_objects, open_raw_store, translate_store_error
+
+#: Of a dataset, where one process opens those of many namespaces: a hundred thousand fragments of some columns. Opened it takes
+#: three to six times as much memory, and who can write where a dataset lies can put there what they like.
+MOST_MANIFEST_BYTES: Final = 32 << 20
+_VERSIONS: Final = "_versions"
+#: The name of a manifest is its version, or in 20 digits what is left of 2^64 - 1, so that the newest is listed first.
+_SUFFIX: Final = ".manifest"
+_REVERSED_DIGITS: Final = 20
+_LAST: Final = 2**64 - 1
 
 #: How Lance words it that a dataset, or a version of it, is not there; it has no exception of its own for that.
 _NOT_FOUND: Final = "not found"
@@ -22,9 +36,12 @@ _ROWS_REFUSED: Final = re.compile(r"Invalid user input|LanceError\((?:Schema\)|A
 def open_dataset(uri: str, storage: StorageSettings, version: int | None = None) -> Any | None:
     """Open a version of a dataset, the latest for None; return None if there surely is none.
 
-    Retryable(StoreUnavailable) if that cannot be told. NeedsChange(TableUnsupported) for a dataset with files elsewhere.
+    Retryable(StoreUnavailable) if that cannot be told. NeedsChange(TableUnsupported) for a dataset with files elsewhere, and,
+    where it is opened for a namespace (in the operator), for one whose manifest has more than MOST_MANIFEST_BYTES.
     """
     uri = uri.rstrip("/")
+    if storage.tenant is not None:
+        _refuse_larger_manifest(uri, storage, version)
     try:
         dataset = lance.dataset(uri, version=version, storage_options=lance_options(uri, storage) or None)
     except (ValueError, OSError) as error:
@@ -36,6 +53,58 @@ def open_dataset(uri: str, storage: StorageSettings, version: int | None = None)
         ) from error
     _refuse_bases_elsewhere(dataset, uri, storage)
     return dataset
+
+
+def _refuse_larger_manifest(uri: str, storage: StorageSettings, version: int | None) -> None:
+    """Look at the size of a manifest before Lance reads it as a whole."""
+    folder = disk_path(f"{uri}/{_VERSIONS}", storage)
+    try:
+        if folder is not None:
+            size_bytes = _size_on_disk(folder, version)
+        else:
+            size_bytes = _size_in_bucket(open_raw_store(uri, storage), version)
+    except (BaseError, OSError) as error:
+        raise translate_store_error(error, uri, storage.place) from error
+    if size_bytes > MOST_MANIFEST_BYTES:
+        raise NeedsChange(
+            reasons.TABLE_UNSUPPORTED,
+            f"the manifest of the Lance dataset {uri} has {size_bytes:,} bytes, and the operator reads no more than "
+            f"{MOST_MANIFEST_BYTES:,} of one; compact the dataset (dataset.optimize.compact_files()), or remove metadata of its "
+            "schema (dataset.update_schema_metadata({}, replace=True))",
+        )
+
+
+def _size_on_disk(folder: Path, version: int | None) -> int:
+    """Return the bytes of the manifest of a version, the latest for None; 0 if there is none."""
+    names = {found: path for path in folder.glob(f"*{_SUFFIX}") if (found := _version_of(path.name)) is not None}
+    path = names.get(max(names, default=0) if version is None else version)
+    return 0 if path is None else path.stat().st_size
+
+
+def _size_in_bucket(store: obstore.store.ObjectStore, version: int | None) -> int:
+    """As `_size_on_disk`. A bucket lists names in their order: the newest version comes first, if it is named in reverse."""
+    if version is not None:
+        for name in (f"{_LAST - version:0{_REVERSED_DIGITS}}", str(version)):
+            with suppress(NotFoundError, FileNotFoundError):
+                return int(head_object(store, f"{_VERSIONS}/{name}{_SUFFIX}")["size"])
+        return 0
+    newest, size_bytes = 0, 0
+    for meta in list_objects(store, _VERSIONS):
+        name = str(meta["path"]).rpartition("/")[2]
+        found = _version_of(name)
+        if found is not None and found > newest:
+            newest, size_bytes = found, int(meta["size"])
+            if len(name) == _REVERSED_DIGITS + len(_SUFFIX):
+                break
+    return size_bytes
+
+
+def _version_of(name: str) -> int | None:
+    """Return the version whose manifest has this name; None for any other name."""
+    digits = name.removesuffix(_SUFFIX)
+    if not digits.isdecimal():
+        return None
+    return _LAST - int(digits) if len(digits) == _REVERSED_DIGITS else int(digits)
 
 
 def is_not_found(error: Exception) -> bool:

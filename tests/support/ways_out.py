@@ -279,6 +279,10 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/protocol/test_settings.py::test_keys_that_a_library_would_complete_from_this_machine_are_refused": (
         "lacks {}: give it {}",
     ),
+    "controller/test_recreation.py::"
+    "test_the_same_name_under_another_checkpoint_uri_is_refused_until_its_author_asks_for_all_rows_once_more": (
+        "another cluster has written them, set spec.onRecreate to New or take another metadata.name",
+    ),
     "contract/test_object_store.py::test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything": (
         "the store did not answer for {}: {}; check its endpoint",
     ),

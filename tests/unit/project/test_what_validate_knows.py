@@ -27,6 +27,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_protocol.setting_values.read": _AT_OPENING,
     "checkpoint_protocol.settings.catalog": _AT_OPENING,
     "checkpoint_protocol.source_paths.locate": _AT_OPENING,
+    "checkpoint_protocol.storage._refuse_tokens_of_others": _AT_OPENING,
     "checkpoint_protocol.storage.disk_path": _AT_OPENING,
     "checkpoint_protocol.storage.entry_of": _AT_OPENING,
     "checkpoint_protocol.storage.iceberg_options": _AT_OPENING,

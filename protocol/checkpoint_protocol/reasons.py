@@ -47,6 +47,7 @@ OUTPUT_KEY_REPEATED: Final = "OutputKeyRepeated"  # several rows of the output h
 CATALOG_UNAVAILABLE: Final = "CatalogUnavailable"  # the catalog did not answer
 TABLE_MISSING: Final = "TableMissing"  # the target does not exist and create is not set
 TABLE_REPLACED: Final = "TableReplaced"  # the target was dropped and made again after staging
+FORMER_WRITE_FOUND: Final = "FormerWriteFound"  # the target has rows of a write of this name that the store does not know
 TABLE_UNSUPPORTED: Final = "TableUnsupported"  # the target has a feature that we refuse
 SCHEMA_CHANGED: Final = "SchemaChanged"  # a column was dropped, re-added or retyped after staging
 TABLE_WRITTEN_MEANWHILE: Final = "TableWrittenMeanwhile"  # others have put rows where an overwrite was to put its own

@@ -16,7 +16,7 @@ from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.object_status import status_of
 from checkpoint_operator.cluster.record_keys import RecordKeys
 from checkpoint_operator.cluster.work_queue import WorkQueue
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sink_formats.registry import format_of, open_sink
 from checkpoint_operator.source_news import open_news
 from checkpoint_operator.source_tables import open_source
 from checkpoint_operator.status_model import Condition, Status
@@ -142,7 +142,8 @@ class World:
             config=self.config,
             metrics=Metrics(),
             open_store=lambda namespace, uri: AuthenticatedStore(open_store(uri, settings_of(namespace)), self.record_keys),
-            open_sink=lambda namespace, spec: open_sink(spec, settings_of(namespace)),
+            open_sink=lambda namespace, spec, written_by: open_sink(spec, settings_of(namespace), written_by=written_by),
+            find_former=lambda namespace, spec, name, uid: format_of(spec).find_former(settings_of(namespace), name, uid),
             open_source=lambda namespace, source: open_source(source, settings_of(namespace)),
             storage_of=settings_of,
             open_news=lambda namespace, spec: open_news(spec, settings_of(namespace)),

@@ -44,7 +44,7 @@ def condition(world: World, kind: str) -> tuple[str, str, str]:
 
 def test_a_catalog_that_is_down_at_the_commit_stands_in_a_condition_and_once_in_an_event(world: World, source: Path) -> None:
     settings = world.place.settings
-    world.operator.controller.open_sink = lambda _, spec: SinkBut(open_sink(spec, settings), "commit", catalog_is_down)
+    world.operator.controller.open_sink = lambda _, spec, __: SinkBut(open_sink(spec, settings), "commit", catalog_is_down)
     world.apply(source)
     world.until(lambda: world.status.reason == reasons.CATALOG_UNAVAILABLE)
     world.pass_time(600)
@@ -138,10 +138,10 @@ def test_a_deletion_that_waits_for_a_commit_says_so_and_that_its_rows_may_stay(w
         )
         catalog_is_down()
 
-    world.operator.controller.open_sink = lambda _, spec: SinkBut(open_sink(spec, settings), "commit", fail_after_the_claim)
+    world.operator.controller.open_sink = lambda _, spec, __: SinkBut(open_sink(spec, settings), "commit", fail_after_the_claim)
     world.apply(source)
     world.until(lambda: world.status.reason == reasons.CATALOG_UNAVAILABLE)
-    world.operator.controller.open_sink = lambda _, spec: SinkBut(open_sink(spec, settings), "block_commit", catalog_is_down)
+    world.operator.controller.open_sink = lambda _, spec, __: SinkBut(open_sink(spec, settings), "block_commit", catalog_is_down)
 
     world.api.delete(world.key)
     world.pass_time(120)

@@ -15,7 +15,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import NameRecord, encode
 from checkpoint_protocol.store import open_store
-from tests.controller.harness import WORKLOADS, World
+from tests.controller.harness import KEYS_SECRET, WORKLOADS, World
 from tests.support.fake_cluster import Killed
 from tests.support.writes import write_inputs
 
@@ -297,7 +297,8 @@ def test_two_clusters_on_one_checkpoint_uri_do_not_meet(world: World, source: Pa
     world.apply(source)
     world.until_committed()
     before = paths_below(world, "")
-    other = World(world.place)
+    named = OperatorConfig(namespaces=("default",), workloads=WORKLOADS, allow_local_paths=True, cluster_name="other")
+    other = World(world.place, config=named)
 
     other.apply(source, deletionPolicy="Forget")
     other.until_committed()
@@ -324,6 +325,46 @@ def test_a_cluster_that_is_made_anew_goes_on_by_its_name_and_its_keys(world: Wor
 
     assert ids(world) == EVERY_ROW_ONCE
     assert anew.status.write_uid == uid_of(here)
+
+
+def test_the_same_name_under_another_checkpoint_uri_is_refused_until_its_author_asks_for_all_rows_once_more(
+    world: World, source: Path
+) -> None:
+    world.apply(source)
+    world.until_committed()
+    world.delete()
+    elsewhere = {"uri": f"{world.place.checkpoint_uri}-2", "interval": "1h"}
+
+    world.apply(source, checkpoint=elsewhere)
+    world.until_stalled()
+
+    assert world.status.reason == reasons.FORMER_WRITE_FOUND
+    assert "set spec.onRecreate to New" in (world.status.message or "")
+    assert ids(world) == EVERY_ROW_ONCE
+
+    world.edit(checkpoint={"uri": world.place.checkpoint_uri, "interval": "1h"})
+    world.until_committed()
+    assert ids(world) == EVERY_ROW_ONCE
+    world.delete()
+
+    world.apply(source, checkpoint=elsewhere, onRecreate="New")
+    world.until_committed()
+    assert ids(world) == sorted(EVERY_ROW_ONCE * 2)
+
+
+def test_an_object_that_is_made_again_after_the_keys_were_emptied_is_refused(world: World, source: Path) -> None:
+    world.apply(source)
+    world.until_committed()
+    vanish(world)
+    world.api.secrets.clear()
+    world.api.put_secret(world.config.own_namespace, KEYS_SECRET)
+    world.restart_operator()
+
+    world.apply(source)
+    world.until_stalled()
+
+    assert world.status.reason == reasons.FORMER_WRITE_FOUND
+    assert ids(world) == EVERY_ROW_ONCE
 
 
 def test_a_name_that_a_stranger_has_put_is_refused(world: World, source: Path) -> None:

@@ -63,7 +63,7 @@ class NeedsAStage:
 
 def need_a_stage(world: World, before_the_end: Callable[[], None] = lambda: None) -> None:
     settings = world.place.settings
-    world.operator.controller.open_sink = lambda _, spec: NeedsAStage(open_sink(spec, settings), before_the_end)
+    world.operator.controller.open_sink = lambda _, spec, __: NeedsAStage(open_sink(spec, settings), before_the_end)
 
 
 def ledgers(world: World) -> tuple[Ledger, Ledger]:

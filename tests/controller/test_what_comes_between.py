@@ -44,7 +44,7 @@ class SinkBut:
 
 def interfere(world: World, method: str, first: Callable[[], None]) -> None:
     settings = world.place.settings
-    world.operator.controller.open_sink = lambda _, spec: SinkBut(open_sink(spec, settings), method, first)
+    world.operator.controller.open_sink = lambda _, spec, __: SinkBut(open_sink(spec, settings), method, first)
 
 
 def changes(world: World) -> int:

@@ -282,6 +282,10 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "contract/test_memory_of_datasets.py::test_a_dataset_is_opened_again_once_its_schema_says_less": (
         "compact the dataset (dataset.optimize.compact_files()), or remove metadata of its schema",
     ),
+    "controller/test_recreation.py::"
+    "test_the_same_name_under_another_checkpoint_uri_is_refused_until_its_author_asks_for_all_rows_once_more": (
+        "another cluster has written them, set spec.onRecreate to New or take another metadata.name",
+    ),
     "contract/test_object_store.py::test_a_server_that_dies_and_comes_back_is_retryable_and_then_has_everything": (
         "the store did not answer for {}: {}; check its endpoint",
     ),

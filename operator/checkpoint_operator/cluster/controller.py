@@ -34,8 +34,10 @@ from checkpoint_operator.cluster.retention import Retention
 from checkpoint_operator.cluster.round_metrics import count_progress, count_round
 from checkpoint_operator.cluster.session import Session, open_session
 from checkpoint_operator.cluster.status import Failed, Figures, is_finished
+from checkpoint_operator.commit.presence import Former
 from checkpoint_operator.core.actions import Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
 from checkpoint_operator.core.triggers import check_schedule
+from checkpoint_operator.former import refuse_former, title_in_cluster
 from checkpoint_operator.looks import ListNews, Looks, refuse_paths_of_pods
 from checkpoint_operator.ports import PinSource, Sink
 from checkpoint_operator.progress import measure
@@ -76,7 +78,10 @@ class Controller:
     metrics: Metrics
     #: Each for a namespace, with what its writes may use.
     open_store: Callable[[str, str], ObjectStore]
-    open_sink: Callable[[str, SinkSpec], Sink]
+    #: The last is what the table is to show of the write beside its key.
+    open_sink: Callable[[str, SinkSpec, str], Sink]
+    #: Namespace, sink, the name as above, and a uid: returns a commit of another uid under the name.
+    find_former: Callable[[str, SinkSpec, str, str], Former | None]
     open_source: Callable[[str, SourceSpec], PinSource]
     storage_of: Callable[[str], StorageSettings]
     open_news: Callable[[str, Spec], ListNews]
@@ -116,7 +121,7 @@ class Controller:
             self.cache,
             self._publisher,
             lambda namespace, uri: self.open_store(namespace, uri),
-            lambda namespace, spec: self.open_sink(namespace, spec),
+            lambda namespace, spec: self.open_sink(namespace, spec, ""),
             self.config.allow_local_paths,
             self.cluster,
         )
@@ -183,7 +188,8 @@ class Controller:
         known = self._sessions.get(key)
         if known is not None and known.owner == owner:
             return known
-        sink = self.open_sink(key.namespace, spec.sink.verified_at_least(self.config.verify))
+        title = title_in_cluster(self.config.cluster_name, key.namespace, key.name)
+        sink = self.open_sink(key.namespace, spec.sink.verified_at_least(self.config.verify), title)
         # Before anything is put into a store: it may be where the source lies.
         refuse_own_outputs(sink, spec, None, spec.checkpoint.uri)
         store = self.open_store(key.namespace, spec.checkpoint.uri)
@@ -194,6 +200,7 @@ class Controller:
             end_former=lambda former: self._deletion.end_former(key.namespace, store, former, spec),
             confirm=lambda: confirm_object(self.api, self.cache, owner),
         )
+        refuse_former(store, spec, uid, title, lambda: self.find_former(key.namespace, spec.sink, title, uid))
         drivers = PodDrivers(
             api=self.api,
             known_pod=self.cache.pod,

@@ -41,7 +41,7 @@ from checkpoint_operator.cluster.watch_errors import WatchErrors
 from checkpoint_operator.cluster.watching import watch
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_operator.cluster.workers import WORKERS, WORKERS_OF_A_NAMESPACE, Workers
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sink_formats.registry import format_of, open_sink
 from checkpoint_operator.source_news import open_news
 from checkpoint_operator.source_tables import open_source
 from checkpoint_operator.yaml_documents import parse_document
@@ -125,7 +125,8 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         config=config,
         metrics=metrics,
         open_store=_store_opener(settings_of, counts, memory, keys),
-        open_sink=lambda namespace, spec: open_sink(spec, settings_of(namespace), catalogs),
+        open_sink=lambda namespace, spec, written_by: open_sink(spec, settings_of(namespace), catalogs, written_by),
+        find_former=lambda namespace, spec, name, uid: format_of(spec).find_former(settings_of(namespace), name, uid),
         open_source=lambda namespace, source: open_source(source, settings_of(namespace), catalogs),
         storage_of=settings_of,
         open_news=lambda namespace, spec: open_news(spec, settings_of(namespace), catalogs),

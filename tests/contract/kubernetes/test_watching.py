@@ -174,6 +174,7 @@ def controller_of(api: KubernetesApi, cache: Cache) -> Controller:
         metrics=Metrics(),
         open_store=refuse,
         open_sink=refuse,
+        find_former=refuse,
         open_source=refuse,
         storage_of=refuse,
         open_news=refuse,

@@ -81,6 +81,10 @@ FOLLOWED: Final[Mapping[str, str]] = {
     "CatalogUnavailable": (
         "controller/test_errors_are_told.py::test_a_catalog_that_is_down_at_the_commit_stands_in_a_condition_and_once_in_an_event"
     ),
+    "FormerWriteFound": (
+        "controller/test_recreation.py::"
+        "test_the_same_name_under_another_checkpoint_uri_is_refused_until_its_author_asks_for_all_rows_once_more"
+    ),
     "TableMissing": f"{_AGAIN}::test_a_missing_table_is_made_when_create_is_set_as_the_message_says",
     "TableReplaced": f"{_WAYS}::test_the_former_table_is_restored_after_another_took_its_name",
     "TableUnsupported": f"{_WAYS}::test_a_property_that_cannot_be_followed_is_corrected",

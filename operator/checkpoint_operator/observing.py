@@ -353,6 +353,7 @@ class Observer:
             input_since=launch.input_since,
             is_of_other_source=launch.source.identity != source.identity,
             is_read_otherwise=not launch.reads_stage and not launch.source.is_read_as(source),
+            place=None if (known := self._kept.place_of(*place)) == place else known,
             is_of_other_stage=not self.write.awaits_stages and not _is_same_stage(launch.stage, self.write.stage),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.controller.test_triggers import drivers_of, ids, put_file, until_up_t
 from tests.support.fake_cluster import Killed
 from tests.support.pipelines import STAGES, TABLE
 from tests.support.places import on_disk
+from tests.support.waiting import wait
 from tests.support.writes import rows_of
 
 UPSERT: dict[str, Any] = {"mode": "Upsert", "upsertKeys": ["id"]}
@@ -61,6 +63,30 @@ def test_an_upsert_is_done_by_one_driver_which_ends_with_the_commit(world: World
     assert ids(world) == list(range(200))
     world.until(lambda: not world.kubelet.join())
     assert [pod["status"]["phase"] for pod in world.api.pods.values()] == ["Succeeded"]
+
+
+@iceberg_only
+def test_the_status_of_a_merge_names_the_pod_that_does_it(world: World, source: Path) -> None:
+    seen = threading.Event()
+
+    def look() -> bool:
+        if world.status.stage is not None:
+            shown = {attempt.pod for attempt in world.status.attempts or ()}
+            if shown == {name for _, name in world.api.pods}:
+                seen.set()
+        return seen.is_set()
+
+    def hold(_: int) -> None:
+        if is_in_stage(world):
+            wait(seen, "the status names the pod")
+
+    world.kubelet.between_tasks = hold
+    upsert_into(world, source)
+    try:
+        world.until(look)
+    finally:
+        seen.set()
+    world.until_committed()
 
 
 def test_a_driver_that_is_lost_while_it_waits_costs_no_attempt(world: World, source: Path) -> None:
@@ -145,6 +171,16 @@ def test_a_driver_that_waits_for_the_next_epoch_does_its_merges_too(world: World
     assert (drivers_of(world), world.kubelet.drivers_run) == (["1-1"], 1)
     assert [attempts_of(world, epoch) for epoch in (1, 2)] == [[[1], [1]]] * 2
     assert ids(world) == list(range(220))
+
+
+@iceberg_only
+def test_a_driver_that_waits_for_the_next_epoch_is_not_taken_for_one_that_does_not_end(world: World, source: Path) -> None:
+    world.apply(source, trigger={"every": "1s", "keepDriver": "1h"})
+    until_up_to_date(world, 1)
+
+    world.pass_time(70)
+
+    assert drivers_of(world) == ["1-1"]
 
 
 @iceberg_only

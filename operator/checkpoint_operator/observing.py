@@ -18,6 +18,7 @@ from checkpoint_operator.core.actions import RecordAttempt
 from checkpoint_operator.core.observation import Attempt, DriverObservation, DriverState, Failure, Observation
 from checkpoint_operator.core.rules import in_vain_in_a_row
 from checkpoint_operator.core.triggers import Between, News
+from checkpoint_operator.driver_digest import code_of_session, keeps_for_epochs
 from checkpoint_operator.driver_failures import failure_of
 from checkpoint_operator.kept_drivers import KeptDrivers
 from checkpoint_operator.looks import Looks
@@ -92,8 +93,10 @@ class Observer:
     ends_up_to_date: bool = False
     #: Records who the write is, or raises NeedsChange if that is another than it was. Called before an attempt is recorded.
     register: Callable[[], None] = lambda: None
-    #: Of what drivers are started with that may do the next epoch, too; None: they are not to wait for it.
+    #: Of what drivers are started with that may do the next stage, or epoch, too; None: they are not to wait for it.
     driver_digest: str | None = None
+    #: Returns the digest of the code of all stages. None: this observes no stage, so that it is the write's own.
+    session_code_of_epoch: Callable[[], str | None] | None = None
     #: Why the epoch was opened that has no attempt yet.
     _began: Began | None = None
     #: The drivers that were started from here, and not seen to have ended. Another runner may close their attempts.
@@ -113,7 +116,7 @@ class Observer:
     _asked_behind: EpochKey | None = None
 
     def __post_init__(self) -> None:
-        self._kept = KeptDrivers(self.drivers, self.driver_digest, self.clock)
+        self._kept = KeptDrivers(self.drivers, self.driver_digest, self.clock, keeps_for_epochs(self.write.spec))
 
     @property
     def current_ledger(self) -> Ledger:
@@ -179,10 +182,15 @@ class Observer:
             _in_hand=(),
             _starved_since=None,
             _first_counted=None,
-            driver_digest=None,
+            session_code_of_epoch=self.session_code,
             looks=None,
             _began=None,
         )
+
+    def session_code(self) -> str | None:
+        """Return the digest of the code of all stages, as it is now; None where no driver goes on from stage to stage."""
+        ask = self.session_code_of_epoch
+        return code_of_session(self.write, self.renew) if ask is None else ask()
 
     def digest_of(self, spec: Spec) -> str:
         """Return the digest of the code of a manifest, or of a stage's, as the code is now."""
@@ -345,6 +353,7 @@ class Observer:
             input_since=launch.input_since,
             is_of_other_source=launch.source.identity != source.identity,
             is_read_otherwise=not launch.reads_stage and not launch.source.is_read_as(source),
+            place=None if (known := self._kept.place_of(*place)) == place else known,
             is_of_other_stage=not self.write.awaits_stages and not _is_same_stage(launch.stage, self.write.stage),
         )
 

@@ -277,6 +277,7 @@ class Reconciler:
             operation=self.observer.operation or operation_of(spec.sink, self._base(ledger, action.attempt, seen.tables.target)),
             stage=write.stage,
             driver_digest=self.observer.driver_digest,
+            session_code=self.observer.session_code() if self.observer.driver_digest is not None else None,
             driven_by=driven_by,
             row_keys=write.row_keys,
         )

@@ -58,12 +58,13 @@ class StartedAs(Part):
 
     epoch: Number
     attempt: Number
+    stage: str = ""
 
 
 class DriverProgress(Advice):
     """What a driver is at. `positions_known`: of the epoch's whole input, in `unit`; None where that is not known beforehand.
 
-    `started_as`: of a driver that has waited for this attempt, or waits for the next epoch's first one.
+    `started_as`: of a driver that has waited for this attempt, or waits for the first one of the next stage or epoch.
     """
 
     kind: Literal["progress"] = "progress"

@@ -75,7 +75,7 @@ def say(text: str) -> None:
 def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
     """Do the attempt and return the exit code; `tell` is told in one line why it failed, also where no store can be reached.
 
-    With `keep`, the first attempts of the epochs that follow, too, one after the other, as long as each goes well.
+    With `keep`, the first attempts of the stages, or epochs, that follow, too, one after the other, as long as each goes well.
     """
     try:
         storage = storage_settings()
@@ -86,14 +86,14 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         return EXIT_FAILED
     conf = fast_start(with_variables(orders.spark_conf, os.environ), os.environ)
     spark = KeptSpark(conf, is_kept=orders.keep is not None)
-    started_as = StartedAs(epoch=orders.key.epoch, attempt=orders.attempt)
+    started_as = StartedAs(epoch=orders.key.epoch, stage=orders.key.stage, attempt=orders.attempt)
     activity = Activity()
     while True:
         ledger = Ledger(signed, orders.key)
         code = _drive_attempt(orders, ledger, storage, store.overwrite, spark, activity, tell)
         following = None
         if code == EXIT_DONE and orders.keep is not None:
-            activity = Activity(phase="Waiting", started_as=started_as)
+            activity = replace(activity, phase="Waiting", started_as=started_as)
             with telling(store, store.overwrite, AtWork((ledger, orders.attempt)), activity):
                 following = await_next(ledger, orders.attempt, orders.keep)
         if following is None:
@@ -118,8 +118,8 @@ def _drive_attempt(
         application = f"checkpointed-write {orders.key}"
         run_tasks = run_tasks_with_spark(application, orders.master, spark, activity.enter)
         small = _for_small_input(orders, application, spark, activity)
-        frames = dataframes_by_spark(application, orders.master, spark.conf, activity.enter, at_work)
-        open_frames = frames_by_spark(application, orders.master, spark.conf)
+        frames = dataframes_by_spark(application, orders.master, spark, activity.enter, at_work)
+        open_frames = frames_by_spark(application, orders.master, spark)
         with (
             ending_when_closed(at_work, lambda why: _give_up(why, tell)),
             telling(ledger.store, overwrite, at_work, activity),
@@ -198,7 +198,8 @@ def parse(arguments: list[str], master: str | None = None) -> Orders:
     parser.add_argument("--in-driver", type=int, metavar="CORES", help="run the tasks here, so many at once, without executors")
     parser.add_argument("--small-input", type=int, default=0, metavar="BYTES", help="do so where there is less input than this")
     parser.add_argument("--small-input-cores", type=int, default=1, metavar="CORES", help="so many at once then")
-    parser.add_argument("--keep", type=float, metavar="SECONDS", help="wait for the next epoch for so long, with --driver-digest")
+    parser.add_argument("--keep", type=float, default=0.0, metavar="SECONDS", help="wait for the next epoch for so long")
+    parser.add_argument("--keep-stages", type=float, default=0.0, metavar="SECONDS", help="wait for the next stage for so long")
     parser.add_argument("--driver-digest", default="", metavar="SHA256", help="go on with launches for such drivers only")
     parsed = parser.parse_args(arguments)
     return Orders(
@@ -211,7 +212,7 @@ def parse(arguments: list[str], master: str | None = None) -> Orders:
         ends_with_parent=parsed.end_with_parent,
         small_input_bytes=parsed.small_input,
         small_input_cores=parsed.small_input_cores,
-        keep=Keep(parsed.keep, parsed.driver_digest) if parsed.keep is not None else None,
+        keep=Keep(parsed.driver_digest, parsed.keep, parsed.keep_stages) if parsed.keep or parsed.keep_stages else None,
     )
 
 

@@ -119,7 +119,7 @@ def _execute(order: str) -> None:
 
 
 def dataframes_by_spark(
-    application: str, master: str, conf: Mapping[str, str], enter: Enter = _stay, at_work: AtWork | None = None
+    application: str, master: str, spark: KeptSpark, enter: Enter = _stay, at_work: AtWork | None = None
 ) -> RunDataFrames:
     """Return what runs an attempt on a source that Spark reads; Spark's SQL is loaded when it is called, and not before.
 
@@ -132,7 +132,8 @@ def dataframes_by_spark(
 
         enter("StartingSpark")
         _import_while_java_starts()
-        with open_session(application, master, conf, parallelism) as session:
+        spark.stop()  # A session would have the properties of the context that is there, and end it.
+        with open_session(application, master, spark.conf, parallelism) as session:
             enter("Planning")
             if launch.source.stream is None:
                 run_dataframe_attempt(session, ledger, launch, parallelism, enter)
@@ -144,7 +145,7 @@ def dataframes_by_spark(
     return run
 
 
-def frames_by_spark(application: str, master: str, conf: Mapping[str, str]) -> OpenFrames:
+def frames_by_spark(application: str, master: str, spark: KeptSpark) -> OpenFrames:
     """Return what starts Spark for DataFrames of a table that is audited, and stops it."""
 
     @contextlib.contextmanager
@@ -153,7 +154,8 @@ def frames_by_spark(application: str, master: str, conf: Mapping[str, str]) -> O
         from checkpoint_spark.dataframes.staged import frame_of
 
         _import_while_java_starts()
-        with open_session(application, master, conf, parallelism) as session:
+        spark.stop()
+        with open_session(application, master, spark.conf, parallelism) as session:
             yield lambda pieces, schema: frame_of(session, pieces, schema)
 
     return open_frames

@@ -323,6 +323,7 @@ def test_by_the_installed_command_with_spark_rows_are_refused_and_after_an_edit_
 
     assert refused == exits.FAILED, said_then
     assert "AuditRefused" in said_then
+    assert "the log of the last driver: " in said_then, "that of the rows, which has gone on with the audit"
     assert f"rows 0 to {ROWS - 1} were added, {ROWS} in all, which is not a whole day" in " ".join(said_then.split())
     assert ids(place) == list(STRANGER)
     (code / "checks.py").write_text(CHECKS.format(last=ROWS - 1))

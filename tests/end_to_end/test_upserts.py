@@ -118,6 +118,25 @@ def test_drivers_that_die_before_each_task_of_the_merge_leave_every_key_once(tmp
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("kind", ["iceberg", "lance"])
+def test_an_upsert_starts_one_driver_process_and_the_run_ends_with_its_commit(tmp_path: Path, kind: str) -> None:
+    place = on_disk(tmp_path / "place", kind)
+    place.create(SCHEMA)
+    place.append(rows_of(range(30), "old"))
+    command = CommandLine(tmp_path / "cli", place, manifest_for(place, write_input(tmp_path / "in"), sink=UPSERT))
+
+    code, output = command.run()
+
+    assert code == 0, output
+    assert sorted((row["id"], row["text"]) for row in place.rows()) == EXPECTED
+    ledger = command.ledger()
+    assert ledger is not None
+    stages = list_stages(ledger.store, ledger.key)
+    assert [Ledger(ledger.store, key).attempts.list_attempts() for key in (*stages, ledger.key)] == [[1], [1]]
+    assert [log.name for log in command.folder.rglob("driver-*.log")] == ["driver-1-1.log"]
+
+
+@pytest.mark.spark
 def test_a_driver_killed_in_the_merge_is_followed_by_one_that_does_the_rest_and_others_read_what_is_there(
     tmp_path: Path,
 ) -> None:

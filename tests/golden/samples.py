@@ -878,6 +878,7 @@ SAMPLES: Final[dict[str, Record]] = {
         }
     ),
     "launch-for-a-driver-that-waits": _LAUNCH.model_copy(update={"driver_digest": "ab" * 32}),
+    "launch-in-a-session": _LAUNCH.model_copy(update={"driver_digest": "ab" * 32, "session_code": "cd" * 32}),
     "input-with-more-to-come": InputRecord(
         token=_TOKEN,
         files=(SourceFile(path="/in/a.parquet", etag="abc-1", size_bytes=1000, unit="rows", end=500),),

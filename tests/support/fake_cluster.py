@@ -37,11 +37,12 @@ from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark import code as steps_code
+from checkpoint_spark.at_work import AtWork
 from checkpoint_spark.attempt import run_attempt
-from checkpoint_spark.driver import family_of
+from checkpoint_spark.driver import family_of, parse
 from checkpoint_spark.executor import execute_order
 from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE, authenticated
-from checkpoint_spark.waiting import Keep, await_next
+from checkpoint_spark.waiting import await_next
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -300,7 +301,7 @@ class FakeKubelet:
     #: What a pod's status becomes instead of running its driver; by attempt.
     instead: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     threads: list[threading.Thread] = field(default_factory=list)
-    #: Of the drivers, those that wait for the next epoch.
+    #: Of the drivers, those that wait for the next stage, or epoch.
     waiting: set[str] = field(default_factory=set)
 
     @property
@@ -333,19 +334,20 @@ class FakeKubelet:
         keys = WriteKeys.model_validate_json(given) if given is not None else None
         store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
         key = EpochKey(labels[UID_LABEL], int(labels[EPOCH_LABEL]), labels.get(STAGE_LABEL, ""))
-        ledger = Ledger(authenticated(store, keys), key)
+        at_work = AtWork((Ledger(authenticated(store, keys), key), attempt))
         code, reason = 0, "Completed"
         steps_code._in_use = None  # a pod is a new process, and these threads are one
         try:
-            run_attempt(ledger, attempt, self.settings.for_drivers(), 2, partial(self._run_tasks, keys))
+            run_attempt(*at_work.now, self.settings.for_drivers(), 2, partial(self._run_tasks, keys))
             self.after_all()
-            self._go_on(pod, ledger, attempt, keys)
+            self._go_on(pod, at_work, keys)
         except Killed as killed:
             code, reason = 137, str(killed) or "Error"
         except Superseded:
             code, reason = 3, "Error"
         except CheckpointError as error:
             code, reason = 1, "Error"
+            ledger, attempt = at_work.now
             ledger.attempts.put_failure(
                 FailureRecord(
                     token=new_token(), attempt=attempt, family=family_of(error), reason=error.reason, message=error.message
@@ -354,17 +356,19 @@ class FakeKubelet:
         ended = {"name": "driver", "state": {"terminated": {"exitCode": code, "reason": reason}}}
         self.api.set_pod_status(pod, {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [ended]})
 
-    def _go_on(self, pod: dict[str, Any], ledger: Ledger, attempt: int, keys: WriteKeys | None) -> None:
-        """Wait for the next epochs, and do them, as a driver does that is told to; until its pod is deleted."""
+    def _go_on(self, pod: dict[str, Any], at_work: AtWork, keys: WriteKeys | None) -> None:
+        """Wait for the next stages and epochs, and do them, as a driver does that is told to; until its pod is deleted."""
         arguments = pod["spec"]["containers"][0]["args"]
-        if "--keep" not in arguments:
+        keep = parse(arguments[1:], master="fake").keep
+        if keep is None:
             return
-        seconds, digest = (arguments[arguments.index(name) + 1] for name in ("--keep", "--driver-digest"))
-        keep = Keep(float(seconds), digest)
         store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
-        started_as, metadata = StartedAs(epoch=ledger.key.epoch, attempt=attempt), pod["metadata"]
+        ledger, attempt = at_work.now
+        started_as = StartedAs(epoch=ledger.key.epoch, stage=ledger.key.stage, attempt=attempt)
+        metadata = pod["metadata"]
 
         def tell(phase: DriverPhase) -> None:
+            ledger, attempt = at_work.now
             progress = DriverProgress(attempt=attempt, phase=phase, started_as=started_as)
             store.overwrite(ledger.at.progress(attempt), encode_advice(progress))
 
@@ -377,14 +381,14 @@ class FakeKubelet:
             tell("Waiting")
             self.waiting.add(metadata["name"])
             try:
-                following = await_next(ledger, attempt, keep, sleep=sleep)
+                following = await_next(*at_work.now, keep, sleep=sleep)
             finally:
                 self.waiting.remove(metadata["name"])
             if following is None:
                 return
-            ledger, attempt = Ledger(ledger.store, following), 1
+            at_work.now = (Ledger(ledger.store, following), 1)
             tell("Planning")
-            run_attempt(ledger, attempt, self.settings.for_drivers(), 2, partial(self._run_tasks, keys))
+            run_attempt(*at_work.now, self.settings.for_drivers(), 2, partial(self._run_tasks, keys))
 
     def _run_tasks(self, keys: WriteKeys | None, orders: Sequence[str]) -> None:
         for number, order in enumerate(orders):

@@ -289,7 +289,7 @@ def _conclude(console: Console, ran: Ran, file: Path) -> int:
             console.print(exits.line_of(reason, message), style="red", markup=False, soft_wrap=True)
             last = ended.seen.last
             if last is not None:
-                log = runner.drivers.log_of(ended.key, last.number)
+                log = runner.drivers.log_of(*(last.place or (ended.key, last.number)))
                 if log.exists():
                     console.print(f"the log of the last driver: {log}", markup=False, soft_wrap=True)
             return exits.code_of_end(stalled)

@@ -26,12 +26,13 @@ def clean_up_after(
     if status.commit is None or status.commit.committed_at is None:
         return None
     age_s = (now() - datetime.datetime.fromisoformat(status.commit.committed_at)).total_seconds()
-    delays = (_end_lingering(body, status, age_s, api, cache), _expire(body, spec, age_s, api))
+    delays = (_end_lingering(body, status, spec, age_s, api, cache), _expire(body, spec, age_s, api))
     return min((delay for delay in delays if delay is not None), default=None)
 
 
-def _end_lingering(body: Mapping[str, Any], status: Status, age_s: float, api: KubeApi, cache: Cache) -> float | None:
-    """A driver ends soon after its last task; until then its pod, and its log, are left alone."""
+def _end_lingering(body: Mapping[str, Any], status: Status, spec: Spec, age_s: float, api: KubeApi, cache: Cache) -> float | None:
+    """A driver ends soon after its last task, or after it has waited for the next epoch; until then its pod is left alone."""
+    kept_s = (spec.trigger.keep_driver or 0.0) if spec.trigger is not None else 0.0
     namespace = body["metadata"]["namespace"]
     attempt = (status.attempts or (None,))[-1]
     if attempt is None or attempt.pod is None:
@@ -39,8 +40,8 @@ def _end_lingering(body: Mapping[str, Any], status: Status, age_s: float, api: K
     pod = cache.pod(namespace, attempt.pod)
     if pod is None or pod["status"].get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
         return None
-    if age_s < _LINGER_S:
-        return _LINGER_S - age_s + 1
+    if age_s < kept_s + _LINGER_S:
+        return kept_s + _LINGER_S - age_s + 1
     api.delete_pod(namespace, attempt.pod, pod["metadata"]["uid"])
     return None
 

@@ -222,7 +222,7 @@ def _figures(phase: Phase, figures: Figures | None, is_new: bool) -> dict[str, o
 
 def _pod(frame: Frame, done: Round) -> str | None:
     last = done.seen.last
-    return pod_name(frame.owner.name, done.key, last.number) if last is not None else None
+    return pod_name(frame.owner.name, *(last.place or (done.key, last.number))) if last is not None else None
 
 
 def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str | None, str | None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from checkpoint_operator.core.triggers import Between
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import CommitRecord, PinnedIceberg, Target
 
 
@@ -59,6 +60,7 @@ class Attempt:
     `holds_seals`: seals of it count, or it is open and shows some. `input_since`: as in its launch record. `is_of_other_source`:
     it reads other rows than the manifest says by now; `is_read_otherwise`: or the same with other reading options.
     `is_of_other_stage`: of a pipeline, it does something else, or to another result of the stage before, than is to be done now.
+    `place`: the attempt that its driver was started for, by which its process or pod is known, as far as was seen; None: itself.
     """
 
     number: int
@@ -84,6 +86,7 @@ class Attempt:
     is_of_other_source: bool = False
     is_read_otherwise: bool = False
     is_of_other_stage: bool = False
+    place: tuple[EpochKey, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,9 @@ class LaunchRecord(Record):
     anything was sealed, or where what a stage does was. What is counted has the same.
     `audit` is the function that the driver calls with the source, a table, as the only task: that is sealed where it passes.
     `stage`: of a pipeline, which part of it this is; `source` is that of the first stage, whatever this one reads.
-    `driver_digest`: of what drivers are started with; one that has waited for this epoch does it if it was started with the same.
+    `driver_digest`: of what drivers are started with; one that has waited for this epoch, or this stage, does it if it was
+    started with the same. `session_code`: of the code of all stages of the write as it was when this was recorded; None where no
+    driver goes on from stage to stage.
     `driven_by`: of a stream, the attempt of an earlier epoch whose driver goes on with this one; None: it has its own driver.
     `row_keys`: what the keys that steps ask for are made of beside the row: the same in all attempts and epochs of the write.
     """
@@ -98,6 +100,7 @@ class LaunchRecord(Record):
     at_most: AtMost | None = later(None)
     stage: StageIdentity | None = later(None)
     driver_digest: Digest | None = later(None)
+    session_code: Digest | None = later(None)
     driven_by: DrivenBy | None = later(None)
     row_keys: str = later("")
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 import checkpointed_writes
+from checkpoint_operator.cli.main import main
 from checkpoint_operator.cli.preview import preview_command
 from checkpoint_operator.core.actions import Close, EndStage, Finish
 from checkpoint_operator.local.preview import preview
@@ -298,13 +300,14 @@ def test_rows_of_other_code_or_arguments_are_shown_with_a_line_that_says_so(
     ],
 )
 def test_the_command_ends_with_2_where_there_is_no_such_stage_or_nothing_for_it_to_read(
-    folder: Path, capsys: pytest.CaptureFixture[str], stages: list[dict[str, Any]], name: str, words: str
+    folder: Path, stages: list[dict[str, Any]], name: str, words: str
 ) -> None:
     file = saved(folder, manifest(folder, *stages))
 
-    assert preview_command(file, None, "table", 5, name) == 2
+    done = CliRunner().invoke(main, ["preview", str(file), "--stage", name])
 
-    assert f"--stage {name}: {words}" in " ".join(capsys.readouterr().err.split())
+    assert done.exit_code == 2
+    assert f"--stage {name}: {words}" in " ".join(done.stderr.split())
     assert everything(folder / "place") == {}
 
 

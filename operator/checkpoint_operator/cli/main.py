@@ -72,7 +72,7 @@ def validate(file: Path, settings: Path | None, output: str) -> None:
 @click.argument("file", type=_EXISTING)
 @_settings
 @_output
-@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Of so many rows.")
+@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many rows the steps get.")
 @click.option("--stage", metavar="NAME", help="Run this stage of spec.stages alone, on what the stage before has sealed.")
 def preview(file: Path, settings: Path | None, output: str, rows: int, stage: str | None) -> None:
     """Run the steps of the CheckpointedWrite in FILE on the first rows of its source, and show what they give.
@@ -82,7 +82,8 @@ def preview(file: Path, settings: Path | None, output: str, rows: int, stage: st
     Aggregate gets whole groups, until there are so many rows.
 
     Nothing is written: no data file, no record, no table. Rows on which a step fails are listed, whatever onRowError says. Steps
-    do what they do, and call what they call. Exit codes: 0 shown, 1 steps or rows failed, 2 manifest or settings wrong.
+    do what they do, and call what they call. Exit codes: 0 shown, 1 steps or rows failed, 2 manifest or settings wrong, no such
+    stage, or nothing for it to read yet.
     """
     from checkpoint_operator.cli.preview import preview_command
 

@@ -54,6 +54,11 @@ def fails(row):
         raise RowError(f"{row['id']} is no good")
     return embed(row)
 
+def fails_on_one(rows):
+    if rows.column("key")[0].as_py() == 1:
+        raise RowError("1 is no good")
+    return count(rows)
+
 def count(rows):
     return pa.RecordBatch.from_pylist([{"key": rows.column("key")[0].as_py(), "rows": rows.num_rows}])
 """
@@ -237,6 +242,15 @@ def test_an_aggregate_gets_whole_groups_until_there_are_so_many_rows(folder: Pat
     found = previewed(folder, write, "count", rows=1000)
     assert sorted(row["key"] for row in found.rows.to_pylist()) == [0, 1, 2]
     assert {row["rows"] for row in found.rows.to_pylist()} == {10}
+
+
+def test_a_group_that_fails_ends_the_preview_with_its_key(folder: Path) -> None:
+    count = stage("count", "fails_on_one", COUNTED, kind="Aggregate", keyBy=["key"], buckets=2)
+    write = manifest(folder, PARSE, count)
+    run(folder, write, after("count-shuffle"))
+
+    with pytest.raises(NeedsChange, match=r"the 10 rows with key = 1.*1 is no good"):
+        previewed(folder, write, "count", rows=1000)
 
 
 def test_an_aggregate_whose_groups_are_not_all_there_is_refused_until_they_are(folder: Path) -> None:

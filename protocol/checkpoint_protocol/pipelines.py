@@ -150,6 +150,15 @@ def stages_up_to(stages: Sequence[StageSpec], number: int) -> tuple[StageSpec, .
     return tuple(chain.from_iterable(islice(_together(stages), number + 1)))
 
 
+def steps_up_to(stages: Sequence[StageSpec], name: str) -> tuple[int, tuple[Step, ...]]:
+    """Return the number of the part that this stage is of, and the steps of that part up to the end of the stage."""
+    for number, together in enumerate(_together(stages)):
+        names = [stage.name for stage in together]
+        if name in names:
+            return number, tuple(step for stage in together[: names.index(name) + 1] for step in stage.steps)
+    raise KeyError(name)
+
+
 def done_together(placed: Iterable[tuple[str, Step]], stages: Sequence[StageSpec]) -> Iterator[list[tuple[str, Step]]]:
     """Give the steps of a manifest, with the paths of their fields, in the groups in which they are done."""
     steps = iter(placed)

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from checkpoint_protocol.records import Part
+from checkpoint_protocol.records import Grouping, Part
 
 #: The rows that the steps gave, as an Arrow IPC stream; and all else. Both in the folder that is handed over.
 ROWS_NAME: Final = "rows.arrow"
 PREVIEW_NAME: Final = "preview.json"
+#: What the steps get in place of the source, where that is so. It is there before the process is.
+SEALED_NAME: Final = "sealed.json"
+
+
+class SealedRows(Part):
+    """The rows that a stage has sealed in a checkpoint store.
+
+    `groups`: all rows of a key are to come together, of a stage that is done and has put them into buckets.
+    """
+
+    uri: str
+    uid: str
+    epoch: int
+    stage: str
+    groups: Grouping | None = None
 
 
 class FailedRow(Part):

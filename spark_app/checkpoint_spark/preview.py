@@ -2,8 +2,9 @@
 
     python -m checkpoint_spark.preview --uri URI --uid UID --rows N --folder FOLDER --master MASTER
 
-The store at URI is a temporary one, with a launch record of the write's first attempt and its code. Ends with 0 where FOLDER has
-the outcome, also that of a failure (`checkpoint_protocol.previews`).
+The store at URI is a temporary one, with a launch record of the write's first attempt and its code. Where FOLDER says
+so, the rows are what a stage has sealed in the store of the write. Ends with 0 where FOLDER has the outcome, also that of a
+failure (`checkpoint_protocol.previews`).
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from checkpoint_formats.batch_sizing import BatchSizing
-from checkpoint_formats.readers import reader_for
+from checkpoint_formats.readers import reader_for, reader_of_stage
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, FailedRow, PreviewError, PreviewOutcome
-from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, SEALED_NAME, FailedRow, PreviewError, PreviewOutcome, SealedRows
+from checkpoint_protocol.records import LaunchRecord, SourceFile
 from checkpoint_protocol.storage import StorageSettings
 from checkpoint_protocol.store import open_store
 from checkpoint_spark.batches import BatchT, Failed
@@ -43,6 +45,7 @@ from checkpoint_spark.quarantine import describe
 from checkpoint_spark.reading import schema_to_read
 from checkpoint_spark.rows_by_position import RowsByPosition
 from checkpoint_spark.spark_runner import fast_start, first_rows_by_spark
+from checkpoint_spark.stage_input import all_buckets, first_files, open_groups
 from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.engine import Pipeline
@@ -54,19 +57,24 @@ _MOST_PIECES: Final = 1_000
 
 @dataclass(slots=True)
 class Preview:
-    """Takes batches through the steps, and keeps what comes of them. Rows that fail are named; the others go on."""
+    """Takes batches through the steps, and keeps what comes of them. Rows that fail are named; the others go on.
+
+    `keeps_groups`: a batch is all rows of a key, which is never cut, and ends the preview where it fails.
+    """
 
     launch: LaunchRecord
     most_rows: int
+    keeps_groups: bool = False
     rows_read: int = 0
     given: list[pa.RecordBatch] = field(default_factory=list)
     failed: list[FailedRow] = field(default_factory=list)
 
     def run(self, batches: Iterator[BatchT]) -> None:
         """Do the first rows of the batches. Raises what ends a task."""
+        sets_apart = not self.keeps_groups
         with closing_steps():
-            pipeline = Pipeline(self.launch.steps, around=Surroundings(sets_apart=True, write=self.launch.row_keys))
-            flow: Flow[BatchT] = Flow(pipeline, declared_output(self.launch.steps), True, self.most_rows)
+            pipeline = Pipeline(self.launch.steps, around=Surroundings(sets_apart=sets_apart, write=self.launch.row_keys))
+            flow: Flow[BatchT] = Flow(pipeline, declared_output(self.launch.steps), sets_apart, self.most_rows)
             for finished in flow.finished(self._first(batches)):
                 self.given += finished.results(self._note)
             pipeline.end()
@@ -74,7 +82,7 @@ class Preview:
     def _first(self, batches: Iterator[BatchT]) -> Iterator[BatchT]:
         for batch in batches:
             left = self.most_rows - self.rows_read
-            if batch.rows.num_rows > left:
+            if batch.rows.num_rows > left and not self.keeps_groups:
                 batch = batch.slice(0, left)
             self.rows_read += batch.source_rows
             yield batch
@@ -97,11 +105,28 @@ def preview_files(ledger: Ledger, launch: LaunchRecord, storage: StorageSettings
     """Preview a source whose rows are known by position."""
     record = fix_input(ledger, launch, partial(list_source, launch, storage, ledger.store.uri))
     reader = reader_for(launch.source, storage, record.tables, sets_apart=True)
-    pieces = (piece for index, file in enumerate(record.files) for piece in file.ranges(index) if piece.start != piece.end)
-    source = RowsByPosition(tuple(islice(pieces, _MOST_PIECES)), record.files, schema_to_read(launch.source, record), reader)
+    source = RowsByPosition(_first_pieces(record.files), record.files, schema_to_read(launch.source, record), reader)
     # Rows that `where` takes may be few: they are looked for in large steps.
     most_rows = preview.most_rows if launch.source.where is None else 1 << 16
     preview.run(source.rest((), BatchSizing(launch.interval_s, scale=1.0, most_rows=most_rows), None))
+
+
+def preview_sealed(sealed: SealedRows, storage: StorageSettings, preview: Preview) -> None:
+    """Preview what a stage has sealed."""
+    stage = Ledger(open_store(sealed.uri, storage), EpochKey(sealed.uid, sealed.epoch, sealed.stage))
+    if sealed.groups is not None:
+        files, schema = all_buckets(stage)
+        reader = open_groups(stage, sealed.groups, storage)
+    else:
+        files, schema = first_files(stage, preview.most_rows)
+        reader = reader_of_stage(storage)
+    source = RowsByPosition(_first_pieces(files), files, schema, reader, preview.keeps_groups)
+    preview.run(source.rest((), BatchSizing(preview.launch.interval_s, scale=1.0, most_rows=preview.most_rows), None))
+
+
+def _first_pieces(files: Sequence[SourceFile]) -> tuple[Range, ...]:
+    pieces = (piece for index, file in enumerate(files) for piece in file.ranges(index) if piece.start != piece.end)
+    return tuple(islice(pieces, _MOST_PIECES))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threading.Thread(target=end_with_parent, name="parent-watch", daemon=True).start()
     conf = dict(item.split("=", 1) for item in orders.conf)
     try:
-        outcome, table = _do(orders.uri, orders.uid, orders.rows, orders.master, conf)
+        outcome, table = _do(orders.uri, orders.uid, orders.rows, orders.master, conf, orders.folder / SEALED_NAME)
     except CheckpointError as error:
         outcome, table = _of_error(error), None
     except Exception as error:
@@ -129,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _do(uri: str, uid: str, rows: int, master: str, conf: dict[str, str]) -> tuple[PreviewOutcome, pa.Table]:
+def _do(uri: str, uid: str, rows: int, master: str, conf: dict[str, str], sealed_file: Path) -> tuple[PreviewOutcome, pa.Table]:
     storage = storage_settings()
     store = open_store(uri, storage)
     ledger = Ledger(store, EpochKey(uid, 1))
@@ -137,8 +162,11 @@ def _do(uri: str, uid: str, rows: int, master: str, conf: dict[str, str]) -> tup
     if launch is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{uri} has no launch record of attempt 1")
     use_code(store, uid, launch.code)
-    preview = Preview(launch, rows)
-    if launch.source.keyed is None:
+    sealed = SealedRows.model_validate_json(sealed_file.read_bytes()) if sealed_file.exists() else None
+    preview = Preview(launch, rows, keeps_groups=sealed is not None and sealed.groups is not None)
+    if sealed is not None:
+        preview_sealed(sealed, storage, preview)
+    elif launch.source.keyed is None:
         preview_files(ledger, launch, storage, preview)
     else:
         conf = fast_start(with_variables(conf, os.environ), os.environ)

@@ -66,11 +66,15 @@ class PreviewFailure:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the steps made of the first rows of the source: `rows` are those that they gave."""
+    """What the steps made of the first rows of the source, or of those that a stage has sealed: `rows` are those that they gave.
+
+    `notice`: that a stage whose rows are read was of other code or arguments; mostly empty.
+    """
 
     rows: pa.Table
     rows_read: int
     failed: tuple[PreviewFailure, ...]
+    notice: str = ""
 
 
 def run(manifest: Manifest, *, settings: str | os.PathLike[str] | None = None, cores: int | None = None) -> Result:
@@ -89,9 +93,12 @@ def run(manifest: Manifest, *, settings: str | os.PathLike[str] | None = None, c
     return _result(ran, "FILE" if isinstance(manifest, Mapping) else str(manifest))
 
 
-def preview(manifest: Manifest, rows: int = 20, *, settings: str | os.PathLike[str] | None = None) -> Preview:
+def preview(
+    manifest: Manifest, rows: int = 20, *, settings: str | os.PathLike[str] | None = None, stage: str | None = None
+) -> Preview:
     """Run the steps on the first rows of the source, and write nothing. WriteFailed if that cannot be done.
 
+    With a `stage` it is the steps of that one, on rows that the stage before has sealed in the checkpoint store.
     Rows on which a step fails are in the answer, whatever onRowError says. What the steps print goes to stderr.
     """
     from checkpoint_protocol.errors import CheckpointError
@@ -101,11 +108,11 @@ def preview(manifest: Manifest, rows: int = 20, *, settings: str | os.PathLike[s
         _need_local()
         from checkpoint_operator.local.preview import preview as run_steps
 
-        previewed = run_steps(loaded, found, rows)
+        previewed = run_steps(loaded, found, rows, stage)
     except CheckpointError as error:
         raise WriteFailed(error.reason, error.message) from error
     failed = tuple(PreviewFailure(one.row, one.step, one.error, one.message) for one in previewed.failed)
-    return Preview(previewed.rows, previewed.rows_read, failed)
+    return Preview(previewed.rows, previewed.rows_read, failed, previewed.notice)
 
 
 def _need_local() -> None:

@@ -119,6 +119,13 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/commit/test_tables_that_lead_elsewhere.py::test_manifests_that_stand_for_more_than_there_is_memory_for_are_refused": (
         "that are read of a manifest or a list of manifests; rewrite the manifests of the table",
     ),
+    "end_to_end/test_stage_preview.py::test_what_the_messages_say_shows_rows": (
+        "--stage {}: spec.stages has no stage of that name; name one of these: {}",
+        "the stage before, {}, has sealed nothing yet; run the write until it has",
+    ),
+    "end_to_end/test_stage_preview.py::test_an_aggregate_whose_groups_are_not_all_there_is_refused_until_they_are": (
+        "which puts them together, is not done yet; run the write until it is",
+    ),
     # --- streams ----------------------------------------------------------------------------------------------------------
     "unit/protocol/test_stream_source.py::test_what_does_not_go_with_a_stream_is_refused_and_taken_when_it_is_corrected": (
         "Update is not taken into an upsert yet; say updateAs",

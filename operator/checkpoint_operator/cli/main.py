@@ -72,16 +72,22 @@ def validate(file: Path, settings: Path | None, output: str) -> None:
 @click.argument("file", type=_EXISTING)
 @_settings
 @_output
-@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Of so many rows of the source.")
-def preview(file: Path, settings: Path | None, output: str, rows: int) -> None:
+@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many rows the steps get.")
+@click.option("--stage", metavar="NAME", help="Run this stage of spec.stages alone, on what the stage before has sealed.")
+def preview(file: Path, settings: Path | None, output: str, rows: int, stage: str | None) -> None:
     """Run the steps of the CheckpointedWrite in FILE on the first rows of its source, and show what they give.
 
+    Of a write with stages, the steps of all of them are run one after the other, on rows of the source. With --stage it is those
+    of one stage, on rows that the stage before has sealed in the checkpoint store; the first stage gets rows of the source. An
+    Aggregate gets whole groups, until there are so many rows.
+
     Nothing is written: no data file, no record, no table. Rows on which a step fails are listed, whatever onRowError says. Steps
-    do what they do, and call what they call. Exit codes: 0 shown, 1 steps or rows failed, 2 manifest or settings wrong.
+    do what they do, and call what they call. Exit codes: 0 shown, 1 steps or rows failed, 2 manifest or settings wrong, no such
+    stage, or nothing for it to read yet.
     """
     from checkpoint_operator.cli.preview import preview_command
 
-    sys.exit(preview_command(file, settings, output, rows))
+    sys.exit(preview_command(file, settings, output, rows, stage))
 
 
 @main.command()

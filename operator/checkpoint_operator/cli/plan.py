@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem
 from checkpoint_operator.cli.reading import read_files, say_error
-from checkpoint_operator.code import code_digest
 from checkpoint_operator.inspection import open_existing
-from checkpoint_operator.local.runner import code_archive
+from checkpoint_operator.local.runner import code_archive, digests_with
+from checkpoint_operator.pipelines.decisions import IN_WORDS
 from checkpoint_operator.pipelines.shown import ShownPlan, ShownStage, plan_stages
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import CheckpointedWrite, Spec
+from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.settings import Settings
-
-_CAUSES: Final = {
-    "code": "its code has changed",
-    "input": "the source is another one",
-    "arguments": "what its steps are called with, or give, has changed",
-    "upstream": "what it reads is made anew",
-    "reset": "spec.reset asks for it",
-}
 
 
 def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
@@ -49,15 +40,7 @@ def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
 
 
 def _plan(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
-    archive = code_archive(manifest.spec, settings)
-
-    def digest_of(spec: Spec) -> str:
-        return code_digest(
-            spec,
-            archive.digest if archive is not None else None,
-            open_archive=lambda: archive.data if archive is not None else b"",
-        )
-
+    digest_of = digests_with(code_archive(manifest.spec, settings))
     return plan_stages(manifest, open_existing(manifest.spec.checkpoint.uri, settings), digest_of)
 
 
@@ -80,7 +63,7 @@ def _number(rows: int | None) -> str:
 
 
 def _because(stage: ShownStage) -> str:
-    said = [_CAUSES[cause] for cause in stage.because]
+    said = [IN_WORDS[cause] for cause in stage.because]
     if stage.code_versions is not None and stage.code_versions > 1:
         said.append(f"made with {counted(stage.code_versions, 'version')} of its code (onCodeChange: Continue)")
     return "; ".join(said)

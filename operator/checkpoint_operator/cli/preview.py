@@ -46,7 +46,7 @@ class PreviewAnswer(_Answer):
     failed: tuple[FailedRow, ...]
 
 
-def preview_command(file: Path, settings_file: Path | None, output: str, rows: int) -> int:
+def preview_command(file: Path, settings_file: Path | None, output: str, rows: int, stage: str | None = None) -> int:
     """Run the steps on so many rows, show what they give, and return the exit code."""
     console = messages()
     if (files := read_files(file, settings_file, console)) is None:
@@ -55,10 +55,12 @@ def preview_command(file: Path, settings_file: Path | None, output: str, rows: i
     if (said := notice(os.environ)) is not None:
         console.print(said, style="yellow", markup=False)
     try:
-        found = run_steps(manifest, settings, rows)
+        found = run_steps(manifest, settings, rows, stage)
     except CheckpointError as error:
         say_error(error, console)
         return exits.code_of(error)
+    if found.notice:
+        console.print(found.notice, style="yellow", markup=False)
     if output == "table":
         _print(answers(), console, found)
     else:

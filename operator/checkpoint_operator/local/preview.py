@@ -14,15 +14,16 @@ from typing import Final
 import pyarrow as pa
 
 from checkpoint_operator.code import code_digest
-from checkpoint_operator.code_archive import put_archive
+from checkpoint_operator.code_archive import CodeArchive, put_archive
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.local.processes import conf_arguments, environment_of, write_storage_file
 from checkpoint_operator.local.runner import code_archive, identify, refusals
+from checkpoint_operator.local.stage_preview import StageToPreview, stage_to_preview
 from checkpoint_operator.observing import Observer
-from checkpoint_operator.ports import Write
+from checkpoint_operator.ports import PinSource, Write
 from checkpoint_operator.reconcile import Reconciler
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.source_tables import open_source
@@ -30,9 +31,10 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite, Spec
-from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, FailedRow, PreviewError, PreviewOutcome
+from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, SEALED_NAME, FailedRow, PreviewError, PreviewOutcome
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.steps import Step
 from checkpoint_protocol.store import open_store
 
 _FAMILIES: Final = {"Retryable": Retryable, "NeedsChange": NeedsChange, "Corrupt": Corrupt}
@@ -43,30 +45,41 @@ _STDERR: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Previewed:
-    """What the steps made of the first rows: the rows that they gave, how many they were given, and which of these failed."""
+    """What the steps made of the first rows: the rows that they gave, how many they were given, and which of these failed.
+
+    `notice`: what a person should know of the rows that they were given; mostly empty.
+    """
 
     rows: pa.Table
     rows_read: int
     failed: tuple[FailedRow, ...]
+    notice: str = ""
 
 
-def preview(manifest: CheckpointedWrite, settings: Settings, rows: int) -> Previewed:
+def preview(manifest: CheckpointedWrite, settings: Settings, rows: int, stage: str | None = None) -> Previewed:
     """Run the steps on so many rows of the source, in a process of their own. What they print goes to this process's stderr.
+
+    With a `stage` it is the steps of that one, on rows that the stage before has sealed in the checkpoint store.
 
     Rows on which a step fails are named, whatever onRowError says. Raises CheckpointError where a run would end.
     """
     for error in refusals(manifest.spec).values():
         raise error
+    archive = code_archive(manifest.spec, settings)
+    asked = stage_to_preview(manifest, settings, stage, archive) if stage is not None else _all_stages(manifest.spec)
     if manifest.spec.source.stream is not None:
         raise NeedsChange(
             reasons.STREAM_REFUSED, "the first rows of a stream are not previewed; preview the steps on a file of such rows"
         )
-    if manifest.spec.source.keyed is not None:
+    if manifest.spec.source.keyed is not None and asked.reads is None:
         check_java()
     with tempfile.TemporaryDirectory(prefix="checkpointed-write-preview-") as name:
         folder = Path(name)
-        spec = _of_nothing(manifest.spec, folder / "store")
-        uid = _record_launch(manifest.model_copy(update={"spec": spec}), manifest.row_keys, settings)
+        spec = _of_nothing(manifest.spec, asked.steps, folder / "store")
+        pin_source = open_source(spec.source, settings) if asked.reads is None else tuple
+        uid = _record_launch(manifest.model_copy(update={"spec": spec}), manifest.row_keys, settings, archive, pin_source)
+        if asked.reads is not None:
+            (folder / SEALED_NAME).write_text(asked.reads.model_dump_json(), encoding="utf-8")
         storage_file = write_storage_file(settings)
         try:
             _run(spec, uid, rows, folder, storage_file)
@@ -77,34 +90,39 @@ def preview(manifest: CheckpointedWrite, settings: Settings, rows: int) -> Previ
             raise _error_of(outcome.error)
         with pa.OSFile(str(folder / ROWS_NAME)) as file, pa.ipc.open_stream(file) as stream:
             table = stream.read_all()
-    return Previewed(table, outcome.rows_read, outcome.failed)
+    return Previewed(table, outcome.rows_read, outcome.failed, asked.notice)
 
 
-def _of_nothing(spec: Spec, store: Path) -> Spec:
-    """Return the same write with another store, into no table. What stages do is done in one go."""
+def _all_stages(spec: Spec) -> StageToPreview:
+    """Return all steps, those of all stages too, as for rows that go through them in one go."""
     if aggregate := next((stage for stage in spec.stages if stage.kind == "Aggregate"), None):
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
             f"spec.stages: {aggregate.name!r} is an Aggregate, whose steps get all rows of a key, and not some first ones; "
-            "preview a manifest with the stages before it",
+            "preview one stage (--stage NAME), or a manifest with the stages before it",
         )
+    return StageToPreview(tuple(step for _, step in spec.placed_steps()))
+
+
+def _of_nothing(spec: Spec, steps: tuple[Step, ...], store: Path) -> Spec:
+    """Return the same write with these steps and another store, into no table."""
     sink = spec.sink.model_validate({"none": {}})
     checkpoint = spec.checkpoint.model_copy(update={"uri": str(store)})
-    steps = tuple(step for _, step in spec.placed_steps())
     return spec.model_copy(update={"sink": sink, "checkpoint": checkpoint, "steps": steps, "stages": (), "reset": None})
 
 
-def _record_launch(manifest: CheckpointedWrite, row_keys: str, settings: Settings) -> str:
+def _record_launch(
+    manifest: CheckpointedWrite, row_keys: str, settings: Settings, archive: CodeArchive | None, pin_source: PinSource
+) -> str:
     """Have the store know of a first attempt, as a run does before it starts a driver; return the uid that it is under."""
     spec = manifest.spec
     store = open_store(spec.checkpoint.uri, settings)
     uid = identify(store, manifest)
-    archive = code_archive(spec, settings)
     if archive is not None:
         put_archive(store, uid, archive)
     code = archive.digest if archive else None
     write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code, row_keys=row_keys)
-    observer = Observer(write, store, _NoDrivers(), open_sink(spec.sink, settings), pin_source=open_source(spec.source, settings))
+    observer = Observer(write, store, _NoDrivers(), open_sink(spec.sink, settings), pin_source=pin_source)
     outcome = Reconciler(observer).step().outcome
     if isinstance(outcome, Stall):
         raise NeedsChange(outcome.reason, outcome.message)

@@ -105,6 +105,12 @@ def code_archive(spec: Spec, settings: Settings) -> CodeArchive | None:
     return fetch_uri(spec.code.uri, settings, may_be_local=True) if spec.code.uri is not None else None
 
 
+def digests_with(archive: CodeArchive | None) -> Callable[[Spec], str]:
+    """Return what gives the digest of a manifest's code, where `code_archive` has returned this."""
+    code = archive.digest if archive is not None else None
+    return lambda spec: code_digest(spec, code, open_archive=lambda: archive.data if archive is not None else b"")
+
+
 @dataclass(frozen=True, slots=True)
 class Rival:
     """The process that holds the write on this machine, and what it does. `passed_over_in_s`: None while it runs."""
@@ -167,7 +173,7 @@ class Runner:
         uid = identify(store, self.manifest)
         if archive is not None:
             put_archive(store, uid, archive)
-        code = archive.digest if archive else None
+        code, digest_of = archive.digest if archive else None, digests_with(archive)
         folder = state_folder() / uid
         self.drivers = DriverProcesses(
             spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
@@ -175,8 +181,7 @@ class Runner:
 
         def renew(write: Write) -> Write:
             """Each stage has the digest of its own code."""
-            digest = code_digest(write.spec, code, open_archive=lambda: archive.data if archive is not None else b"")
-            return replace(write, code_digest=digest)
+            return replace(write, code_digest=digest_of(write.spec))
 
         write = renew(Write(uid=uid, spec=spec, code_digest="", code=code, row_keys=self.manifest.row_keys))
         looks: Looks | None = None

@@ -18,6 +18,13 @@ from checkpoint_operator.pipelines.hashes import Hashes
 
 #: What of a stage has changed since it was done, or had got so far.
 Cause = Literal["code", "input", "arguments", "upstream", "reset"]
+IN_WORDS: Final[Mapping[Cause, str]] = {
+    "code": "its code has changed",
+    "input": "the source is another one",
+    "arguments": "what its steps are called with, or give, has changed",
+    "upstream": "what it reads is made anew",
+    "reset": "spec.reset asks for it",
+}
 #: Keep: it is done. Continue: the rows that are left. Begin: nothing of it is there. Redo: what there is, is of something else.
 What = Literal["keep", "continue", "begin", "redo"]
 

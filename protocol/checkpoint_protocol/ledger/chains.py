@@ -137,3 +137,16 @@ class Chains:
             yield from self.bundles.checked_seals(attempt, closed, given)
             missing = [(task, link) for task, links in given.items() for link, is_given in enumerate(links) if not is_given]
             yield from self.seals.read_links(attempt, missing)
+
+    def seals_so_far(self, attempts: Iterable[int]) -> Iterator[Seal]:
+        """Give the seals of these attempts, and let each go: of one that is at work, what a listing shows.
+
+        For people, as the next moment may have more.
+        """
+        for attempt in attempts:
+            if self.attempts.read_closed(attempt) is not None:
+                yield from self.counted_seals([attempt])
+                continue
+            lengths = self.seals.list_seals(attempt).lengths()
+            places = [(task, link) for task, length in sorted(lengths.items()) for link in range(length)]
+            yield from self.seals.read_links(attempt, places)

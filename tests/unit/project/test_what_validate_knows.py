@@ -80,8 +80,9 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_operator.commit.lance_columns.refuse_keys": _BY_VALIDATE,
     "checkpoint_operator.commit.lance_table.create": "what Lance alone refuses; the rest is schema_of_new's",
     "checkpoint_operator.core.triggers.next_time": _BY_VALIDATE,
-    "checkpoint_operator.local.preview._of_nothing": _NO_RUN,
+    "checkpoint_operator.local.preview._all_stages": _NO_RUN,
     "checkpoint_operator.local.runner.refusals": _BY_VALIDATE,
+    "checkpoint_operator.local.stage_preview.stage_to_preview": _NO_RUN,
     "checkpoint_operator.looks.refuse_paths_of_pods": _IN_A_POD,
     "checkpoint_operator.table_types._schema": _BY_VALIDATE,
 }

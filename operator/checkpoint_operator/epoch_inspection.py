@@ -124,7 +124,7 @@ class EpochInspector:
         closed = self.reader.try_to_read(at.closed(number), lambda: ledger.attempts.read_closed(number))
         plan = self.reader.try_to_read(at.plan(number), lambda: ledger.plans.read_plan(number))
         record = self.reader.try_to_read(at.failure(number), lambda: ledger.attempts.read_failure(number))
-        failure = failure_of(record) if record is not None else None
+        failure = failure_of(closed, record, of_stream=launch is not None and launch.source.stream is not None)
         target = launch.target if launch else None
         if (
             target is None

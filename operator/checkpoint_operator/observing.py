@@ -317,9 +317,10 @@ class Observer:
         may_be_at_work = is_open or (closed is not None and not closed.complete and (is_last or place in self._started))
         observed = self._driver(ledger, launch) if may_be_at_work else DriverObservation(DriverState.GONE)
         # While it is open, only of a stream: that the query has ended is no failure, and is said so.
-        is_gone = launch.source.stream is not None and observed.state is DriverState.GONE
+        of_stream = launch.source.stream is not None
+        is_gone = of_stream and observed.state is DriverState.GONE
         is_over = not closed.complete if closed is not None else is_gone
-        failure = ledger.attempts.read_failure(number) if is_over else None
+        said = ledger.attempts.read_failure(number) if is_over else None
         if not is_last and observed.state is DriverState.GONE:
             self._started.discard(place)
         if is_last and closed is not None:
@@ -339,7 +340,7 @@ class Observer:
             is_closed=closed is not None,
             is_complete=closed is not None and closed.complete,
             awaits_table=is_open and self._awaits_table(ledger, launch),
-            failure=failure_of(failure) if failure else None,
+            failure=failure_of(closed if is_over else None, said, of_stream=of_stream),
             idle_s=self.clock() - self._progress[1] if is_open else 0.0,
             counted=launch.counted,
             # Of what is committed no seal is read: it may be cleaned.

@@ -50,7 +50,7 @@ from checkpoint_protocol.records import (
     Base,
     CommitRecord,
     DrivenBy,
-    FailureRecord,
+    GivenUp,
     LaunchRecord,
     Target,
     TargetRecord,
@@ -234,11 +234,10 @@ class Reconciler:
         return None
 
     def _close(self, ledger: Ledger, attempt: int, failure: Failure | None) -> None:
+        given_up = None
         if failure is not None and ledger.attempts.read_failure(attempt) is None:
-            ledger.attempts.put_failure(
-                FailureRecord.model_validate({"token": new_token(), "attempt": attempt, **dataclasses.asdict(failure)})
-            )
-        ledger.chains.close(attempt)
+            given_up = GivenUp.model_validate(dataclasses.asdict(failure))
+        ledger.chains.close(attempt, given_up)
 
     def _record(self, ledger: Ledger, seen: Observation, action: RecordAttempt) -> None:
         assert seen.tables is not None

@@ -19,6 +19,11 @@ from typing import Final
 MAX_ARCHIVE_BYTES: Final = 256 << 20
 MAX_UNPACKED_BYTES: Final = 1 << 30
 MAX_FILES: Final = 50_000
+#: Of a path: a package is a dozen deep, and each part costs a folder, on disk and in memory.
+MAX_PARTS: Final = 64
+#: Linux takes no more between slashes, and 4,096 in all, with the folder that the archive is unpacked to.
+MAX_NAME_BYTES: Final = 255
+MAX_PATH_BYTES: Final = 2_048
 
 #: Of the names and attributes of all files, at the end of an archive: six hundred bytes for each.
 MAX_DIRECTORY_BYTES: Final = 32 << 20
@@ -181,8 +186,16 @@ def _path_of(entry: zipfile.ZipInfo) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or not name.isprintable():
         raise ArchiveRefused(f"the name {name!r} in it does not stay inside a folder; names are relative, with / and without ..")
-    if not path.parts and not entry.is_dir():
+    # zipfile's own is_dir() looks at the last character of a name, and an empty one has none.
+    if not path.parts and not name.endswith("/"):
         raise ArchiveRefused("a file in it has no name")
+    if len(path.parts) > MAX_PARTS:
+        raise ArchiveRefused(f"{name[:100]!r}... in it lies {len(path.parts) - 1:,} folders deep; {MAX_PARTS - 1} are the most")
+    if len(name.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in path.parts):
+        raise ArchiveRefused(
+            f"the name {name[:100]!r}... in it is too long: {MAX_PATH_BYTES:,} bytes are the most, and {MAX_NAME_BYTES} between "
+            "slashes"
+        )
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise ArchiveRefused(f"{name!r} in it is a link or a device; put the file itself in")

@@ -89,9 +89,52 @@ BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"  # too many attempts fail
 FAILURE_UNKNOWN: Final = "FailureUnknown"  # a driver ended for a reason that this release does not know
 JAVA_UNSUITABLE: Final = "JavaUnsuitable"  # no Java, or not one that Spark runs on (local runner)
 
-_known: Final = frozenset(value for name, value in list(globals().items()) if name.isupper())
+#: What drivers find out themselves. All else a controller sees, such as who has ended a driver, or decides.
+_of_drivers: Final = frozenset(
+    {
+        ACCESS_NOT_GRANTED,
+        AUDIT_REFUSED,
+        CHECKPOINT_LOST,
+        CODE_FAILED,
+        CODE_MISSING,
+        CREDENTIALS_REFUSED,
+        DISK_FULL,
+        DRIVER_FAILED,
+        DRIVER_OUT_OF_MEMORY,
+        KEYS_NOT_UNIQUE,
+        KEYS_UNSUITABLE,
+        MANIFEST_INVALID,
+        NO_PROGRESS,
+        ORDER_CHANGED,
+        OUTPUT_KEY_NULL,
+        OUTPUT_KEY_REPEATED,
+        OUTPUT_OUTSIDE_WHERE,
+        OUTPUT_SCHEMA_WRONG,
+        PLAN_NOT_MAP_ONLY,
+        RECORD_FORGED,
+        RECORD_TOO_LARGE,
+        RECORD_UNREADABLE,
+        SCHEMA_CHANGED,
+        SERVICE_UNAVAILABLE,
+        SOURCE_CHANGED,
+        SOURCE_LOST,
+        SOURCE_MISSING,
+        SOURCE_MOVED,
+        SOURCE_UNAVAILABLE,
+        SOURCE_UNREADABLE,
+        STAGED_FILE_MISSING,
+        STAGED_RESULT_REFUSED,
+        STORE_UNAVAILABLE,
+        STORE_UNSAFE,
+        STREAM_REFUSED,
+        TABLE_MISSING,
+        TABLE_REPLACED,
+        TABLE_UNSUPPORTED,
+        TOO_MANY_ROW_ERRORS,
+    }
+)
 
 
-def is_known(reason: str) -> bool:
-    """Whether a reason is one of these. What drivers say is text of others, and may be of a later release."""
-    return reason in _known
+def is_of_drivers(reason: str, of_stream: bool = False) -> bool:
+    """Whether a driver can end with a reason. What drivers say is text of others, and may be of a later release."""
+    return reason in _of_drivers or (of_stream and reason == STREAM_ENDED)

@@ -76,7 +76,8 @@ def must_be_careful(ledger: Ledger, launch: LaunchRecord) -> bool:
     closed, failure = ledger.attempts.read_closed(before), ledger.attempts.read_failure(before)
     if closed is None or any(closed.chain_lengths):
         return False
-    return failure is None or failure.reason in _SILENT_ENDS
+    said = closed.given_up or failure
+    return said is None or said.reason in _SILENT_ENDS
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ def unwrap(text: str) -> CheckpointError | None:
     for mark in reversed(list(re.finditer(_MARK, text))):
         try:
             plain, _ = json.JSONDecoder().raw_decode(text, mark.end())
-            if not reasons.is_known(plain["reason"]):  # text of a step that looks like ours
+            if not reasons.is_of_drivers(plain["reason"]):  # text of a step that looks like ours
                 continue
             return _FAMILIES[plain["family"]](plain["reason"], str(plain["message"]))
         except (ValueError, KeyError, TypeError):

@@ -30,6 +30,7 @@ from checkpoint_protocol.records import (
     DrivenBy,
     FailureRecord,
     FieldMetrics,
+    GivenUp,
     Grouping,
     IcebergBase,
     IcebergDeletes,
@@ -581,6 +582,14 @@ SAMPLES: Final[dict[str, Record]] = {
     "closed": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(3, 0, 1), complete=False),
     "closed-complete": ClosedRecord(token=_TOKEN, attempt=2, plan_token=_OTHER, chain_lengths=(4,), complete=True),
     "closed-without-plan": ClosedRecord(token=_TOKEN, attempt=1, plan_token=None, chain_lengths=(), complete=False),
+    "closed-for-a-lost-node": ClosedRecord(
+        token=_TOKEN,
+        attempt=1,
+        plan_token=None,
+        chain_lengths=(),
+        complete=False,
+        given_up=GivenUp(family="Retryable", reason="NodeLost", message="the driver's node does not answer any more"),
+    ),
     "closed-with-bundles": ClosedRecord(
         token=_TOKEN,
         attempt=2,

@@ -16,7 +16,7 @@ from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.ledger.plans import Plans
 from checkpoint_protocol.ledger.seals import Seals
 from checkpoint_protocol.parallel import READERS, streamed
-from checkpoint_protocol.records import ClosedRecord, PlanRecord, Seal
+from checkpoint_protocol.records import ClosedRecord, GivenUp, PlanRecord, Seal
 
 #: Of tasks that a listing does not show, so many in a row are asked for in vain before the rest is taken to have nothing.
 _MOST_IN_VAIN: Final = 1_024
@@ -42,7 +42,7 @@ class Chains:
                 break
         return tuple(chain)
 
-    def close(self, attempt: int) -> ClosedRecord:
+    def close(self, attempt: int, given_up: GivenUp | None = None) -> ClosedRecord:
         """Fix for good which seals of an attempt count, and return what was fixed (by us, or by another closer before).
 
         For each task of the plan: the gap-free prefix of its chain. The listing is only where the search starts; the links
@@ -50,11 +50,12 @@ class Chains:
         first are asked for, in the order in which Spark starts them, until a thousand in a row have nothing: what a listing
         misses is recent, and a task is begun when those before it are. Whoever goes on sealing afterwards seals in vain: no one
         will count it. Bundles only save reading: one that does not hold what the listing shows is passed over.
+        `given_up`: why, where the driver has not said it.
         """
         closed, plan = self.records.read_both(lambda: self.attempts.read_closed(attempt), lambda: self.plans.read_plan(attempt))
         if closed is not None:
             return closed
-        return self.attempts.put_closed(self._find_closed(attempt, plan))
+        return self.attempts.put_closed(self._find_closed(attempt, plan).model_copy(update={"given_up": given_up}))
 
     def _find_closed(self, attempt: int, plan: PlanRecord | None) -> ClosedRecord:
         if plan is None:

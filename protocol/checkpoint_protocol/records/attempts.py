@@ -142,6 +142,10 @@ class TargetRecord(Record):
     target: Target
 
 
+Family = Literal["Retryable", "NeedsChange", "Corrupt"]
+Message = Annotated[str, BeforeValidator(without_surrogates), Field(max_length=32_768)]
+
+
 class FailureRecord(Record):
     """Why a driver ended, in its own words. Advice for people and for the backoff; no safety rests on it."""
 
@@ -151,9 +155,17 @@ class FailureRecord(Record):
     kind: Literal["failure"] = "failure"
     version: Literal[1] = 1
     attempt: Number
-    family: Literal["Retryable", "NeedsChange", "Corrupt"]
+    family: Family
     reason: str
-    message: Annotated[str, BeforeValidator(without_surrogates), Field(max_length=32_768)]
+    message: Message
+
+
+class GivenUp(Part):
+    """Why a controller has closed an attempt whose driver had not said why it ended. In a record that no driver can put."""
+
+    family: Family
+    reason: str
+    message: Message
 
 
 class CheckedBundle(Part):
@@ -170,6 +182,7 @@ class ClosedRecord(Record):
 
     `complete`: there was a plan and every prefix ends in a `last` seal. An attempt that never had a plan has no chains and
     is not complete. `bundles` hold seals of the attempt as the store does: whoever reads what counts may read them there.
+    `given_up`: what the controller had found out, if it closed the attempt for that. It goes before what the driver says.
     """
 
     #: A length for each of a million tasks, and a bundle for each thousand of their seals.
@@ -183,6 +196,7 @@ class ClosedRecord(Record):
     complete: bool
     # Left out where there are none, as releases have it that know none.
     bundles: Annotated[tuple[CheckedBundle, ...], Field(exclude_if=lambda bundles: not bundles)] = ()
+    given_up: GivenUp | None = later(None)
 
     @model_validator(mode="after")
     def _needs_a_plan_to_be_complete(self) -> ClosedRecord:

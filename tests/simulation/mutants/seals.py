@@ -18,7 +18,7 @@ from checkpoint_protocol.ledger.chains import Chains
 from checkpoint_protocol.ledger.inputs import Inputs
 from checkpoint_protocol.ledger.plans import Plans
 from checkpoint_protocol.ledger.seals import Seals
-from checkpoint_protocol.records import ClosedRecord, InputRecord, PlanRecord, Seal
+from checkpoint_protocol.records import ClosedRecord, GivenUp, InputRecord, PlanRecord, Seal
 from checkpoint_protocol.store import StoredObject
 from tests.simulation.scheduler import Order
 from tests.simulation.source import SimulatedStager
@@ -72,7 +72,7 @@ class BelievesLiveSeals(Ledger):
 
 
 class _ClosesWhatIsListed(Chains):
-    def close(self, attempt: int) -> ClosedRecord:
+    def close(self, attempt: int, given_up: GivenUp | None = None) -> ClosedRecord:
         if (closed := self.attempts.read_closed(attempt)) is not None:
             return closed
         plan = self.plans.read_plan(attempt)
@@ -88,6 +88,7 @@ class _ClosesWhatIsListed(Chains):
             plan_token=plan.token if plan else None,
             chain_lengths=tuple(len(seen.get(task, ())) for task in tasks),
             complete=plan is not None and all(self._shows_the_last(attempt, task, seen.get(task, ())) for task in tasks),
+            given_up=given_up,
         )
         return self.attempts.put_closed(record)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+import checkpoint_formats
+import checkpoint_spark
 from checkpoint_operator.core.actions import Stall
-from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
+from checkpoint_operator.driver_failures import failure_of
 from checkpoint_operator.observing import Observer
 from checkpoint_operator.ports import Write
 from checkpoint_operator.reconcile import Reconciler
@@ -17,7 +24,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.keys import key_set
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec, parse_manifest
-from checkpoint_protocol.records import FailureRecord, KeysCovered, LaunchRecord, PlanRecord, Seal
+from checkpoint_protocol.records import ClosedRecord, FailureRecord, GivenUp, KeysCovered, LaunchRecord, PlanRecord, Seal
 from checkpoint_protocol.settings import Settings
 from tests.support.manifests import manifest
 from tests.support.records import plan, seal
@@ -34,6 +41,7 @@ class FailingDrivers:
 
     store: MemoryStore
     work: Work
+    reason: str = reasons.DRIVER_FAILED
     started: list[int] = field(default_factory=list)
     _expected: set[int] = field(default_factory=set)
 
@@ -53,7 +61,7 @@ class FailingDrivers:
                 token=new_token(),
                 attempt=launch.attempt,
                 family="Retryable",
-                reason=reasons.DRIVER_FAILED,
+                reason=self.reason,
                 message="the service did not answer",
             )
         )
@@ -66,10 +74,10 @@ def spec(**changes: Any) -> Spec:
     return parse_manifest(manifest(spec__sink={"none": {}}, **{f"spec__{path}": value for path, value in changes.items()})).spec
 
 
-def attempts_of(work: Work, most: int = 8, **changes: Any) -> list[int]:
+def attempts_of(work: Work, most: int = 8, reason: str = reasons.DRIVER_FAILED, **changes: Any) -> list[int]:
     """Return the attempts that are started until the write stalls, or so many."""
     store, settings = MemoryStore(), Settings()
-    drivers = FailingDrivers(store, work)
+    drivers = FailingDrivers(store, work, reason)
     wanted = spec(backoffLimit=1, **changes)
     write = Write(uid=UID, spec=wanted, code_digest="0" * 64)
     reconciler = Reconciler(Observer(write, store, drivers, open_sink(wanted.sink, settings)))
@@ -130,3 +138,39 @@ def test_a_file_without_rows_is_no_progress() -> None:
 
 def test_an_attempt_without_a_seal_is_no_progress() -> None:
     assert attempts_of(lambda ledger, attempt: None) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        reasons.WRITE_SUSPENDED,
+        reasons.DRIVER_REPLACED,
+        reasons.SOURCE_EDITED,
+        reasons.STREAM_ENDED,
+        reasons.DRIVER_EVICTED,
+        reasons.DRIVER_PREEMPTED,
+        reasons.DRIVER_DELETED,
+        reasons.NODE_LOST,
+        reasons.EXECUTORS_PENDING,
+        reasons.EXECUTORS_REFUSED,
+    ],
+)
+def test_a_driver_that_says_what_only_its_controller_finds_out_has_failed(reason: str) -> None:
+    assert attempts_of(lambda ledger, attempt: None, reason=reason) == [1, 2]
+
+
+def test_what_a_controller_has_found_out_goes_before_what_a_driver_says_later() -> None:
+    found = GivenUp(family="Retryable", reason=reasons.NODE_LOST, message="its node is gone")
+    closed = ClosedRecord(token=new_token(), attempt=1, plan_token=None, chain_lengths=(), complete=False, given_up=found)
+    said = FailureRecord(token=new_token(), attempt=1, family="NeedsChange", reason=reasons.CODE_FAILED, message="it raised")
+
+    assert failure_of(closed, said, of_stream=False) == Failure("Retryable", reasons.NODE_LOST, "its node is gone")
+
+
+def test_every_reason_that_the_code_of_drivers_has_is_believed_of_them() -> None:
+    folders = (checkpoint_spark, checkpoint_formats)
+    sources = (path.read_text() for folder in folders for path in Path(folder.__path__[0]).rglob("*.py"))
+    named = {name for source in sources for name in re.findall(r"reasons\.([A-Z_]+)", source)}
+
+    assert named
+    assert [name for name in named if not reasons.is_of_drivers(getattr(reasons, name), of_stream=True)] == []

@@ -68,7 +68,7 @@ def test_the_record_and_the_log_of_a_driver_that_fails_unexpectedly_say_no_secre
 
     failure = ledger.attempts.read_failure(1)
     assert failure is not None
-    assert reasons.is_known(failure.reason)
+    assert reasons.is_of_drivers(failure.reason)
     assert "geheim" not in failure.message
     assert "geheim" not in capsys.readouterr().err
 

@@ -27,7 +27,7 @@ from pyiceberg.table.update import TableUpdate
 
 from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
-from checkpoint_operator.catalogs import CatalogBook, refuse_unknown_type, translate_catalog_error
+from checkpoint_operator.catalogs import CatalogBook, location_of_new_table, refuse_unknown_type, translate_catalog_error
 from checkpoint_operator.commit import iceberg_append, iceberg_history, iceberg_snapshot, iceberg_upsert
 from checkpoint_operator.commit.changes import Change, StagedChange, only
 from checkpoint_operator.commit.footers import Footers, parquet_rows
@@ -75,6 +75,7 @@ from checkpoint_protocol.records import (
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.sink import Sink
 from checkpoint_protocol.source import IcebergSource
+from checkpoint_protocol.storage import entry_of
 from checkpoint_protocol.tables.iceberg import title_of
 
 #: A table that was loaded so long ago is loaded again before a claim names its head.
@@ -163,6 +164,9 @@ class PyicebergTable:
             raise error if error.reason == reasons.MANIFEST_INVALID else cannot_be_made(self.title, error) from error
         namespace = self._name.rsplit(".", 1)[0]
         try:
+            # Before anything is made: the catalog is one for all namespaces, and what it has made would stay.
+            if self._settings.tenant is not None and (location := location_of_new_table(catalog, self._name)) is not None:
+                entry_of(location, self._settings)
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 catalog.create_namespace(namespace)
             catalog.create_table(self._name, schema=schema, partition_spec=partition_spec)

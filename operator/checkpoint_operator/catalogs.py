@@ -78,6 +78,17 @@ class _BoundedSqlCatalog(SqlCatalog):
         super()._init_catalog()
 
 
+def location_of_new_table(catalog: Catalog, name: str) -> str | None:
+    """Return where a catalog would put a table that it is asked to make; None where that is its server's to say."""
+    if not isinstance(catalog, SqlCatalog):
+        return None
+    namespace, _, table = name.rpartition(".")
+    if catalog.namespace_exists(namespace):
+        return catalog._resolve_table_location(None, namespace, table)
+    warehouse = catalog.properties.get("warehouse")
+    return None if warehouse is None else f"{warehouse.rstrip('/')}/{namespace}/{table}"
+
+
 def _bounded_uri(uri: str, answer_within_s: float) -> str:
     """Have libpq give up on a server that does not let us in, and on one that is gone."""
     url = make_url(uri)

@@ -14,9 +14,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import ValidationError
+
 
 def one_line(text: object, most: int = 400) -> str:
-    """Return what others say, such as an exception of a library, in one line of bounded length."""
+    """Return what others say, such as an exception of a library, in one line of bounded length.
+
+    pydantic's exceptions quote the values that they refuse. Those come from answers of catalogs and files of others.
+    """
+    if isinstance(text, ValidationError):
+        problems = text.errors(include_url=False, include_context=False, include_input=False)
+        text = "; ".join(f"{'.'.join(map(str, problem['loc'])) or '(top level)'}: {problem['msg']}" for problem in problems)
     return " ".join(str(text).split())[:most]
 
 

@@ -32,9 +32,10 @@ def replace_all(world: World) -> None:
     """Put files of one row in the place of those that are staged; those of Parquet keep their sizes."""
     for path in data_files(world):
         size_bytes = path.stat().st_size
+        schema = pq.read_schema(path) if path.suffix == ".parquet" else None
         path.unlink()
-        if path.suffix == ".parquet":
-            pq.write_table(ONE_ROW, path)
+        if schema is not None:
+            pq.write_table(ONE_ROW.cast(schema), path)
             data = path.read_bytes()
             path.write_bytes(data[:4] + b"\0" * (size_bytes - len(data)) + data[4:])
         else:

@@ -5,7 +5,7 @@ A seal with a wrong count loses no row by itself, but every reader that counts b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -82,8 +82,16 @@ class Footers:
                 )
 
 
-def parquet_rows(path: str, tail: Callable[[int], bytes], room: Pool = ROOM) -> int:
-    """Return the rows of a Parquet file by its footer. `tail` gives its last bytes. NeedsChange if it has no footer.
+def columns_of(schema: pa.Schema) -> pq.ParquetSchema:
+    """Return the columns, with types and field ids, that the footer of a file has which is written with this schema."""
+    written = pa.BufferOutputStream()
+    pq.ParquetWriter(written, schema, store_decimal_as_integer=True).close()
+    return pq.read_metadata(pa.BufferReader(written.getvalue())).schema
+
+
+def parquet_rows(path: str, tail: Callable[[int], bytes], columns: Sequence[pq.ParquetSchema] = (), room: Pool = ROOM) -> int:
+    """Return the rows of a Parquet file by its footer. `tail` gives its last bytes. NeedsChange if it has no footer, or one with
+    none of these columns: readers of the whole table would fail, or take a column for another.
 
     One that would take much memory is gone past, to the number of rows: whether all of it can be read is not told then.
     """
@@ -96,9 +104,18 @@ def parquet_rows(path: str, tail: Callable[[int], bytes], room: Pool = ROOM) -> 
         if size_bytes > len(end):
             end = tail(size_bytes)
         try:
-            return int(pq.read_metadata(pa.BufferReader(end)).num_rows) if is_read else _rows_in(end[-size_bytes:])
+            if not is_read:
+                return _rows_in(end[-size_bytes:])
+            metadata = pq.read_metadata(pa.BufferReader(end))
+            has_these = not columns or any(metadata.schema.equals(each) for each in columns)
+            rows = int(metadata.num_rows)
         except (pa.ArrowException, OSError, ValueError, IndexError) as error:
             raise _no_footer(path, str(error)) from error
+    if not has_these:
+        raise NeedsChange(
+            reasons.STAGED_RESULT_REFUSED, f"the staged file {path} has other columns than the table it was staged for"
+        )
+    return rows
 
 
 def _rows_in(footer: bytes) -> int:

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -20,6 +20,8 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -27,10 +29,10 @@ from pyiceberg.table.update import TableUpdate
 
 from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.iceberg.file_io import CheckedFileIO, open_file_io
-from checkpoint_operator.catalogs import CatalogBook, refuse_unknown_type, translate_catalog_error
+from checkpoint_operator.catalogs import CatalogBook, location_of_new_table, refuse_unknown_type, translate_catalog_error
 from checkpoint_operator.commit import iceberg_append, iceberg_history, iceberg_snapshot, iceberg_upsert
 from checkpoint_operator.commit.changes import Change, StagedChange, only
-from checkpoint_operator.commit.footers import Footers, parquet_rows
+from checkpoint_operator.commit.footers import Footers, columns_of, parquet_rows
 from checkpoint_operator.commit.iceberg import IcebergState
 from checkpoint_operator.commit.iceberg_append import IcebergAppend, StagedFor, own_files, staged_for
 from checkpoint_operator.commit.iceberg_change import IcebergChange, TableVersion
@@ -75,6 +77,7 @@ from checkpoint_protocol.records import (
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.sink import Sink
 from checkpoint_protocol.source import IcebergSource
+from checkpoint_protocol.storage import entry_of
 from checkpoint_protocol.tables.iceberg import title_of
 
 #: A table that was loaded so long ago is loaded again before a claim names its head.
@@ -110,6 +113,8 @@ class PyicebergTable:
         self._refs = refs
         self._snapshot_properties = snapshot_properties
         self._unseen: tuple[Table, float] | None = None
+        #: What the footers of staged files may say of their columns.
+        self._columns: tuple[Any, ...] = ()
         self._loaded: tuple[IcebergState, Table, EpochKey] | None = None
 
     @property
@@ -163,6 +168,9 @@ class PyicebergTable:
             raise error if error.reason == reasons.MANIFEST_INVALID else cannot_be_made(self.title, error) from error
         namespace = self._name.rsplit(".", 1)[0]
         try:
+            # Before anything is made: the catalog is one for all namespaces, and what it has made would stay.
+            if self._settings.tenant is not None and (location := location_of_new_table(catalog, self._name)) is not None:
+                entry_of(location, self._settings)
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 catalog.create_namespace(namespace)
             catalog.create_table(self._name, schema=schema, partition_spec=partition_spec)
@@ -195,6 +203,10 @@ class PyicebergTable:
         if table is None or find_change(table.metadata, wanted, self.title) is not None:
             return StagedChange(operation, tuple(only(IcebergFile, files, self.title)))
         self._unseen = table, self._clock()
+        self._columns = tuple(
+            columns_of(schema_to_pyarrow(Schema.model_validate_json(target.table_schema_json), include_field_ids=True))
+            for target in wanted
+        )
         return self._packed(operation, table.metadata, key, staged_for(wanted), files, footers)
 
     def _packed(
@@ -326,7 +338,7 @@ class PyicebergTable:
 
     def count_rows(self, path: str) -> int:
         """Return the rows of a data file by its footer. NeedsChange if it is gone, or no Parquet file."""
-        return parquet_rows(path, lambda most_bytes: self._tails.read(path, most_bytes))
+        return parquet_rows(path, lambda most_bytes: self._tails.read(path, most_bytes), self._columns)
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 

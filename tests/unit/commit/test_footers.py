@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.commit.footers import Footers, parquet_rows
+from checkpoint_operator.commit.footers import Footers, columns_of, parquet_rows
 from checkpoint_operator.commit.lance_footers import LanceFooters
 from checkpoint_operator.commit.staged_files import Tails
 from checkpoint_protocol import reasons
@@ -35,6 +35,16 @@ def looked_at(verify: Verify, count: int, wrong: int | None = None) -> list[str]
         footers.add(f"file-{number}", 7)
     footers.finish()
     return sorted(seen)
+
+
+def identified(name: str, type_: pa.DataType, field_id: int) -> pa.Field:
+    return pa.field(name, type_, metadata={"PARQUET:field_id": str(field_id)})
+
+
+def empty(schema: pa.Schema) -> bytes:
+    made = io.BytesIO()
+    pq.write_table(schema.empty_table(), made)
+    return made.getvalue()
 
 
 def parquet(rows: int, columns: int = 1) -> bytes:
@@ -98,6 +108,29 @@ def test_what_has_no_footer_is_refused_and_little_of_it_is_read(data: bytes) -> 
     assert max(asked) == 64 << 10
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        pa.schema([identified("id", pa.string(), 1)]),
+        pa.schema([identified("id", pa.int64(), 2)]),
+        pa.schema([identified("id", pa.int64(), 1), identified("more", pa.int64(), 2)]),
+        pa.schema([pa.field("id", pa.int64())]),
+    ],
+    ids=["another type", "another field id", "one more column", "no field ids"],
+)
+def test_a_parquet_file_with_other_columns_than_the_table_is_refused(written: pa.Schema) -> None:
+    data, columns = empty(written), columns_of(pa.schema([identified("id", pa.int64(), 1)]))
+
+    with pytest.raises(NeedsChange, match=r"a\.parquet has other columns than the table it was staged for"):
+        parquet_rows("s3://lake/a.parquet", lambda most_bytes: data[-most_bytes:], (columns,))
+
+
+def test_a_parquet_file_may_be_of_any_schema_that_an_attempt_has_staged_for() -> None:
+    old, new = pa.schema([identified("id", pa.int64(), 1)]), pa.schema([identified("id", pa.string(), 1)])
+
+    assert parquet_rows("a", lambda most_bytes: empty(old)[-most_bytes:], (columns_of(new), columns_of(old))) == 0
+
+
 def varint(number: int) -> bytes:
     return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
 
@@ -140,7 +173,7 @@ def test_of_a_large_footer_the_number_of_rows_is_read() -> None:
 def test_footers_share_a_room_and_give_it_back(data: bytes) -> None:
     room = Room()
     with contextlib.suppress(NeedsChange):
-        parquet_rows("s3://lake/a.parquet", lambda most_bytes: data[-most_bytes:], room)
+        parquet_rows("s3://lake/a.parquet", lambda most_bytes: data[-most_bytes:], room=room)
 
     length = int.from_bytes(data[-8:-4], "little") + 8
     is_footer = data.endswith(b"PAR1")

@@ -11,10 +11,12 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.iceberg.stager import IcebergStager
+from checkpoint_operator.commit.footers import columns_of, parquet_rows
 from checkpoint_operator.commit.lance_columns import schema_of_new
 from checkpoint_operator.sink_formats.registry import open_sink
 from checkpoint_operator.table_types import finer_than_iceberg, iceberg_schema, lance_schema
@@ -91,6 +93,18 @@ def test_every_type_that_has_a_counterpart_becomes_it_and_keeps_its_values(tmp_p
         fitted.validate(full=True)
         expected = array.to_pylist() if values is None else values
         assert fitted.column(0).to_pylist() == expected, array.type
+
+
+def test_a_file_with_columns_of_every_type_has_the_footer_that_the_commit_expects(tmp_path: Path) -> None:
+    target = iceberg(tmp_path, pa.schema([(f"c{number}", array.type) for number, (array, _, _) in enumerate(KEPT)]))
+    stager = IcebergStager(target, KEY, "t", 1 << 20, on_disk(tmp_path / "none", "lance").settings)
+    nothing = pa.RecordBatch.from_pylist([{}], stager.arrow_schema)
+    (staged,) = stager.stage(iter([nothing]))
+    data = Path(staged.path.removeprefix("file://")).read_bytes()
+
+    written = schema_to_pyarrow(Schema.model_validate_json(target.table_schema_json), include_field_ids=True)
+
+    assert parquet_rows(staged.path, lambda most_bytes: data[-most_bytes:], (columns_of(written),)) == 1
 
 
 @pytest.mark.parametrize(

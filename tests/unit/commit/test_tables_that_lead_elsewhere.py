@@ -13,13 +13,16 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 from pyiceberg.manifest import write_manifest
+from pyiceberg.schema import Schema
 from sqlalchemy import text
 
+from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.iceberg.plan import find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.catalogs import CatalogBook, open_catalog
+from checkpoint_operator.catalogs import CatalogBook, open_catalog, translate_catalog_error
 from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.looks import Known, Looks
@@ -27,9 +30,11 @@ from checkpoint_operator.source_news import open_news
 from checkpoint_operator.source_tables import describe, pin
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.grants import Tenant
 from checkpoint_protocol.manifest import Spec, validate_model
 from checkpoint_protocol.records import Append, Began, TakenRecord, Target
 from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.sink import Sink
 from checkpoint_protocol.source import IcebergSource, LanceSource
 from checkpoint_protocol.storage import StorageEntry
 from tests.support.places import IcebergPlace, LancePlace, on_disk
@@ -122,6 +127,35 @@ def test_a_namespace_that_lies_elsewhere_gets_no_table(iceberg: IcebergPlace, tm
     catalog.create_namespace("other", {"location": "hdfs://127.0.0.1:9/x"})
 
     assert "hdfs" in refused(lambda: catalog.create_table("other.rows", ROWS.schema))
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_of_a_table_that_may_not_lie_in_the_warehouse_nothing_is_made(iceberg: IcebergPlace, is_there: bool) -> None:
+    """The book's catalogs are for all namespaces, and their warehouse may be granted to others only."""
+    catalog, folder = iceberg.opened(), Path(iceberg.settings.catalogs["test"].warehouse or "")
+    if is_there:
+        catalog.create_namespace("other")
+    namespaces, files = catalog.list_namespaces(), set(folder.rglob("*"))
+    of_team = iceberg.settings.in_buckets_only().used_by(Tenant("team", is_only=True))
+    table = PyicebergTable(iceberg.catalog, "other.rows", of_team, CatalogBook(iceberg.settings))
+
+    sink = validate_model(Sink, iceberg.sink())
+    assert "is a path" in refused(lambda: table.create(encode_schema(ROWS.schema), sink), reasons.MANIFEST_INVALID)
+
+    assert catalog.list_namespaces() == namespaces
+    assert not catalog.table_exists("other.rows")
+    assert set(folder.rglob("*")) == files
+
+
+def test_what_a_catalog_has_answered_is_quoted_by_nobody() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Schema.model_validate({"type": "struct", "fields": "s3cr3t"})
+
+    said = translate_catalog_error(caught.value, "lake", Settings().place)
+
+    assert "s3cr3t" in str(caught.value)
+    assert "s3cr3t" not in said.message
+    assert "fields" in said.message
 
 
 def test_a_catalog_of_a_bucket_leads_to_no_file_on_disk(iceberg: IcebergPlace, tmp_path: Path) -> None:

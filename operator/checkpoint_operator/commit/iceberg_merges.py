@@ -1,7 +1,10 @@
 """The merges of an upsert: stages of its epoch, each of which has read the table at one head of it.
 
-    merge-<snapshot>    reads the data files that the table has at that snapshot; `since` names the snapshot of an earlier
-                        merge, whose files are left out. Of a table without a snapshot it is merge-0.
+    merge-<snapshot>            reads the data files that the table has at that snapshot. Of a table without one it is merge-0.
+    merge-<snapshot>-<since>    leaves the files out that an earlier merge has read, at the snapshot `since`.
+
+Both may be done of one snapshot, as two operators need not see the same merges done. They are two stages: whichever attempt fixes
+the input of a stage, what it has read is what its name says.
 
 A data file never changes, so that what was found in it holds for as long as the table has it: deletes of others take rows away,
 and that a row is deleted twice is harmless. What comes anew (an append, a compaction) is read by the next merge.
@@ -9,6 +12,7 @@ and that a row is deleted twice is harmless. What comes anew (an append, a compa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -28,14 +32,20 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import IcebergDeletes, Merge
 from checkpoint_protocol.where import parse_where, predicates_of
 
-_PREFIX: Final = "merge-"
+_NAME: Final = re.compile(r"merge-([0-9]+)(-[0-9]+)?")
 #: What is said of sixteen keys: of each two bounds, or a hundred values.
 _LONGEST_WHERE: Final = 1 << 20
 _MOST_PREDICATES: Final = 32
 
 
-def stage_name(snapshot_id: int | None) -> str:
-    return f"{_PREFIX}{snapshot_id or 0}"
+def stage_name(snapshot_id: int | None, since: int | None = None) -> str:
+    return f"merge-{snapshot_id or 0}" + (f"-{since}" if since is not None else "")
+
+
+def _snapshot_read_by(stage: str) -> int | None:
+    """Return the snapshot of a merge's name, 0 for a table without one; None if the name is no merge's."""
+    named = _NAME.fullmatch(stage)
+    return int(named[1]) if named is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +94,11 @@ def done_merges(ledger: Ledger) -> Mapping[int | None, Ledger]:
     """Return the merges of an epoch that are done, by the snapshots that they have read."""
     found: dict[int | None, Ledger] = {}
     for key in writes.list_stages(ledger.store, ledger.key):
-        number = key.stage.removeprefix(_PREFIX)
-        if key.stage.startswith(_PREFIX) and number.isdecimal():
+        number = _snapshot_read_by(key.stage)
+        if number is not None:
             stage = Ledger(ledger.store, key, ledger.pause, ledger.map_all)
             if stage.commits.read_commit() is not None:
-                found[int(number) or None] = stage
+                found[number or None] = stage
     return found
 
 
@@ -127,8 +137,7 @@ def read_merged(ledger: Ledger, latest: Ledger, done: Mapping[int | None, Ledger
         if since is not None and since not in done:
             raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: the stage {stage_name(since)} of {ledger.key} is gone")
         stage = done[since] if since is not None else None
-    number = latest.key.stage.removeprefix(_PREFIX)
-    return Merged(int(number) or None, tuple(files), _short(keys.where) if keys is not None else None)
+    return Merged(_snapshot_read_by(latest.key.stage) or None, tuple(files), _short(keys.where) if keys is not None else None)
 
 
 def _short(where: str | None) -> str | None:

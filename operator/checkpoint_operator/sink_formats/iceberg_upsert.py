@@ -66,7 +66,7 @@ class UpsertSink(MergingSink[_TableT]):
         # What rows are ordered by may have been edited since they were staged.
         _checked(table.describe(), self.inner.spec)
         wanted = Wanted(
-            name=iceberg_merges.stage_name(seen.head),
+            name=iceberg_merges.stage_name(seen.head, seen.since),
             since=seen.since,
             derive=partial(_spec_of_merge, seen.head),
             pin_source=partial(_pinned, table, seen.head),

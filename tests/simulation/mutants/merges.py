@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from checkpoint_operator.commit.changes import as_staged
-from checkpoint_operator.commit.iceberg_merges import SeenMerges
+from checkpoint_operator.commit.iceberg_merges import SeenMerges, done_merges
 from checkpoint_operator.commit.iceberg_upsert import IcebergUpsert
 from checkpoint_operator.commit.lance_upsert import LanceUpsert
 from checkpoint_operator.commit.outcomes import CommitOutcome, Landed, Refused, RequestOutcome
@@ -69,7 +69,7 @@ class LatestMergeOnly(_OnePort):
         seen: SeenMerges = self._inner.see_merges(state, ledger)
         if seen.merged is None:
             return seen
-        stage = Ledger(ledger.store, ledger.key.of_stage(f"merge-{seen.merged.snapshot_id or 0}"), ledger.pause, ledger.map_all)
+        stage = done_merges(ledger)[seen.merged.snapshot_id]
         record = stage.commits.read_commit()
         assert record is not None
         found: Any = gather(stage, record.attempts, as_staged).change

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkpoint_operator.commit.iceberg_append import IcebergAppend
-from checkpoint_operator.commit.iceberg_merges import Merged, read_merged, stage_name
+from checkpoint_operator.commit.iceberg_merges import Merged, done_merges, read_merged, stage_name
 from checkpoint_operator.commit.iceberg_upsert import IcebergUpsert
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
@@ -47,9 +47,9 @@ def test_a_delete_file_that_is_not_surely_the_epochs_own_or_is_empty_is_refused(
     assert change.incompatibility.reason == reasons.STAGED_RESULT_REFUSED
 
 
-def done_merge(store: MemoryStore, since: int | None, attempt: int = 1) -> Ledger:
+def done_merge(store: MemoryStore, since: int | None, attempt: int = 1, name: str | None = None) -> Ledger:
     """Put a merge that has read snapshot 7, and has found nothing."""
-    stage = ledger_over(store, key=KEY.of_stage(stage_name(7)))
+    stage = ledger_over(store, key=KEY.of_stage(name or stage_name(7)))
     stage.inputs.put_input(input_of())
     stage.plans.put_plan(plan())
     merge = Merge(keys=("id",), when_matched="Update", on_duplicate="Fail", order_by=None, attempts=(attempt,), since=since)
@@ -69,6 +69,16 @@ def test_a_merge_that_goes_on_from_itself_stops_whoever_follows_it() -> None:
 
     with pytest.raises(Corrupt, match="goes on from itself"):
         read_merged(ledger_over(store), stage, {7: stage})
+
+
+def test_two_operators_that_saw_other_merges_done_begin_two_stages_and_either_is_known_as_done() -> None:
+    """In one stage, an attempt of the first could fix what is read, and one of the second say that it is all."""
+    assert stage_name(7) != stage_name(7, since=6)
+    for name in (stage_name(7), stage_name(7, since=6)):
+        store = MemoryStore()
+        stage = done_merge(store, since=None, name=name)
+
+        assert {number: found.key for number, found in done_merges(ledger_over(store)).items()} == {7: stage.key}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from xdist.scheduler.protocol import Scheduling  # type: ignore[import-untyped]
@@ -29,6 +30,10 @@ settings.register_profile(
 )
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+if settings.default is settings.get_profile("same"):
+    # hypothesis draws from the constants of every module that a process has loaded: the same search would differ with each edit
+    # anywhere, and with the tests that share a process. There is no setting for it.
+    providers.is_local_module_file = lambda _: False  # type: ignore[attr-defined, assignment]
 
 
 #: Folders whose tests have servers in common that cost a process half a minute, or of which a machine has one.

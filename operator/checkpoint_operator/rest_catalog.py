@@ -17,6 +17,7 @@ from pyiceberg.table import StagedTable, Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
+from checkpoint_formats.iceberg.bounded_files import hold_json
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 
@@ -108,6 +109,7 @@ class _BoundedAdapter(HTTPAdapter):
                 )
             held.append(chunk)
         response._content = b"".join(held)
+        hold_json(response.content, f"an answer of the catalog {self._catalog!r}", most_bytes)
 
 
 def _server_of(url: str) -> tuple[str, str | None, int | None]:

@@ -8,6 +8,12 @@ its own, and whoever waits for the second holds nothing that another waits for t
         record = decode(model, data, where)     waits for room for the record
                                                 here both are given back
 
+Metadata of tables have a pool of their own. What a library makes of them lives for as long as a thread works on a write, so that
+it is held for that long:
+
+    with turn(budget):
+        hold_table(size)                        waits for room for what a file of metadata is decoded to
+
 A process without a budget, as on one machine, waits for nothing.
 """
 
@@ -52,6 +58,7 @@ class MemoryBudget:
         self.most_bytes = most_bytes
         self.stored = Pool(most_bytes // 4)
         self.decoded = Pool(most_bytes - most_bytes // 4)
+        self.tables = Pool(most_bytes)
         #: Archives of code are no records, and may be on their way for long. Large ones do not hold up the others.
         self._archives, self._large_archives = Pool(_ARCHIVES_BYTES), Pool(_LARGE_ARCHIVES_BYTES)
 
@@ -88,6 +95,11 @@ class Pool:
                 self._waiting.remove(me)
                 self._changed.notify_all()
         return wanted
+
+    def add(self, size_bytes: int) -> None:
+        """Take so much without waiting: by who holds some already, and would wait for others who wait for it."""
+        with self._changed:
+            self._taken += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
         with self._changed:
@@ -132,6 +144,9 @@ class Reading:
 
 class _Current(threading.local):
     reading: Reading | None = None
+    tables: Pool | None = None
+    #: Of `tables`.
+    held: int = 0
 
 
 _current: Final = _Current()
@@ -141,7 +156,7 @@ _current: Final = _Current()
 def reading() -> Iterator[Reading]:
     """Hold what this thread reads and decodes in the body, one object, until its end. Within another, it is a part of that.
 
-    A generator that holds one while it gives items may be left in the middle by an error: see `end_turn`.
+    A generator that holds one while it gives items may be left in the middle by an error: see `turn`.
     """
     if _current.reading is not None:
         yield _current.reading
@@ -155,15 +170,45 @@ def reading() -> Iterator[Reading]:
         mine.give_back()
 
 
-def end_turn() -> None:
-    """Give back what this thread still holds: of a generator that an error has left in the middle, and that nobody has closed.
+@contextmanager
+def turn(budget: MemoryBudget | None) -> Iterator[None]:
+    """One piece of work of a thread that lives on. At its end the thread holds nothing any more.
 
-    For a thread that lives on, at the end of each piece of work. Held on to, it would make all later reading a part of that one,
-    which waits for no room.
+    Not even what a generator holds that an error has left in the middle, and that nobody has closed: it would make all later
+    reading a part of that one, which waits for no room.
     """
-    left, _current.reading = _current.reading, None
-    if left is not None:
-        left.give_back()
+    _current.tables = budget.tables if budget is not None else None
+    try:
+        yield
+    finally:
+        left, _current.reading = _current.reading, None
+        if left is not None:
+            left.give_back()
+        if _current.tables is not None and _current.held:
+            _current.tables.give_back(_current.held)
+        _current.tables, _current.held = None, 0
+
+
+def most_table_bytes() -> int | None:
+    """Return how much memory the metadata of a table may take in this turn; None outside of one with a budget."""
+    return None if _current.tables is None else _current.tables.most_bytes
+
+
+def hold_table(size_bytes: int) -> None:
+    """Wait for room for what a file of a table's metadata is decoded to, and hold it to the end of the turn.
+
+    Of several files the largest counts: whoever reads them lets one go before the next, or they are a table's metadata and the
+    list of its manifests, of which one is small beside the other. Only a turn's first file waits: later it would hold what others
+    wait for, as it would within `reading`.
+    """
+    pool = _current.tables
+    if pool is None or size_bytes <= _current.held:
+        return
+    if _current.held or _current.reading is not None:
+        pool.add(size_bytes - _current.held)
+        _current.held = size_bytes
+    else:
+        _current.held = pool.take(size_bytes)
 
 
 @contextmanager

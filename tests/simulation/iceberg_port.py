@@ -173,16 +173,15 @@ def _version_of(metadata: Metadata) -> TableVersion:
     """Return a version as those know it who look which files no merge has read."""
     like: Any = metadata
     head: Any = metadata.snapshots[metadata.head] if metadata.head is not None else None
-    io: Any = _AnyPlace()
-    storage: Any = None
-    return TableVersion("sim.rows", like, head, io, storage)
+    nothing: Any = None
+    return _SimulatedVersion("sim.rows", like, head, nothing, nothing)
 
 
-class _AnyPlace:
-    """A FileIO whose files all lie where they should."""
-
-    def check(self, _location: str) -> None:
-        pass
+class _SimulatedVersion(TableVersion):
+    @property
+    def manifests(self) -> Sequence[Any]:
+        head: Any = self.head
+        return head.manifests if head is not None else ()
 
 
 def _on_audit_branch(metadata: Metadata, key: EpochKey) -> OnAuditBranch | None:

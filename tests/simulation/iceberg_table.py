@@ -48,7 +48,8 @@ class Snapshot:
     def summary(self) -> None:
         return None
 
-    def manifests(self, _io: object) -> list[_Manifest]:
+    @property
+    def manifests(self) -> list[_Manifest]:
         return [_Manifest(path) for path in self.files]
 
 

@@ -164,8 +164,8 @@ class SimulatedTable(ABC):
         path = self.files.new_name("stranger")
         number, keys = self._stranger_files, self.shared_keys()
         rows: list[Row] = [(FIRST_OF_STRANGERS + number, None)]
-        if keys:
-            rows += [(keys[number % len(keys)], -1 - number), (keys[(number + 1) % len(keys)], -1 - number)]
+        if keys:  # each row once: one is deleted by its value
+            rows += [(key, -1 - number) for key in dict.fromkeys((keys[number % len(keys)], keys[(number + 1) % len(keys)]))]
         self._stranger_files += 1
         self.files.put(path, rows, self.layout)
         self.strangers_rows.update(rows)

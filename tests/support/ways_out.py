@@ -119,6 +119,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/commit/test_tables_that_lead_elsewhere.py::test_manifests_that_stand_for_more_than_there_is_memory_for_are_refused": (
         "that are read of a manifest or a list of manifests; rewrite the manifests of the table",
     ),
+    "unit/commit/test_tables_that_lead_elsewhere.py::test_metadata_that_would_take_more_memory_than_there_is_are_refused": (
+        "for the metadata of tables; expire snapshots, or raise recordMemory and resources.limits.memory",
+    ),
     "end_to_end/test_stage_preview.py::test_what_the_messages_say_shows_rows": (
         "--stage {}: spec.stages has no stage of that name; name one of these: {}",
         "the stage before, {}, has sealed nothing yet; run the write until it has",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections import deque
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Final, Protocol
@@ -18,12 +17,15 @@ from pyiceberg.io import InputFile, InputStream
 from checkpoint_formats.iceberg.bounded_avro import MAGIC, TooLarge, measure
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.memory import hold_table, memory_to_decode, most_table_bytes
 
 #: As pyiceberg names, and knows, what is packed.
 _PACKED: Final = ".gz.metadata.json"
 #: Of a manifest, or a list of manifests. Each is some hundred bytes in memory at the least.
 _MOST_RECORDS: Final = 250_000
 _CHUNK_BYTES: Final = 1 << 20
+#: Memory for a byte that may be read, where nothing else says how much there is.
+_MEMORY: Final = 16
 
 
 class _Readable(Protocol):
@@ -47,26 +49,32 @@ class BoundedFile(InputFile):
     def open(self, seekable: bool = True) -> InputStream:
         with self._inner.open(seekable) as stream:
             data = b"".join(self._chunks_of(stream))
-        if self.location.endswith(_PACKED):
-            try:
-                deque(self._chunks_of(gzip.GzipFile(fileobj=BytesIO(data))), maxlen=0)
-            except (OSError, EOFError, zlib.error) as error:
-                raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"{self.location} cannot be unpacked: {error}") from error
-        elif data.startswith(MAGIC):
-            self._refuse_larger_avro(data)
+        if data.startswith(MAGIC):
+            self._hold_avro(data)
+        else:
+            hold_json(self._unpacked(data), self.location, self._most_bytes)
         return BytesIO(data)
 
-    def _refuse_larger_avro(self, data: bytes) -> None:
+    def _unpacked(self, data: bytes) -> bytes:
+        if not self.location.endswith(_PACKED):
+            return data
         try:
-            measure(data, 2 * self._most_bytes, _MOST_RECORDS)
+            return b"".join(self._chunks_of(gzip.GzipFile(fileobj=BytesIO(data))))
+        except (OSError, EOFError, zlib.error) as error:
+            raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"{self.location} cannot be unpacked: {error}") from error
+
+    def _hold_avro(self, data: bytes) -> None:
+        try:
+            memory = measure(data, 2 * self._most_bytes, _MOST_RECORDS, _most_memory(self._most_bytes))
         except TooLarge as error:
             raise NeedsChange(
                 reasons.TABLE_UNSUPPORTED,
                 f"{self.location} stands for more than the {error} that are read of a manifest or a list of manifests; rewrite "
                 "the manifests of the table",
             ) from error
-        except (ValueError, OSError, zlib.error) as error:
+        except (ValueError, OSError, zlib.error, KeyError, TypeError, RecursionError) as error:
             raise NeedsChange(reasons.TABLE_UNSUPPORTED, f"{self.location} cannot be unpacked: {error}") from error
+        hold_table(memory)
 
     def _chunks_of(self, stream: _Readable) -> Iterator[bytes]:
         length = 0
@@ -79,3 +87,22 @@ class BoundedFile(InputFile):
                     "snapshots",
                 )
             yield chunk
+
+
+def hold_json(text: bytes, where: str, most_bytes: int) -> None:
+    """Wait for room for what a table's metadata are decoded to. NeedsChange(TableUnsupported) if they take more than there is.
+
+    `most_bytes`: of the text, which has no more.
+    """
+    memory, most_memory = memory_to_decode(text), _most_memory(most_bytes)
+    if memory > most_memory:
+        raise NeedsChange(
+            reasons.TABLE_UNSUPPORTED,
+            f"reading {where} would take about {memory:,} bytes of memory, and the operator has {most_memory:,} for the metadata "
+            "of tables; expire snapshots, or raise recordMemory and resources.limits.memory in the chart's values",
+        )
+    hold_table(memory)
+
+
+def _most_memory(most_bytes: int) -> int:
+    return most_table_bytes() or _MEMORY * most_bytes

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestFile, read_manifest_list
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -73,9 +73,12 @@ def open_file_io(location: str, storage: StorageSettings, most_metadata_bytes: i
 
 
 def manifests_of(snapshot: Snapshot, io: CheckedFileIO) -> Sequence[ManifestFile]:
-    """Return a snapshot's manifests. Checked here too, as pyiceberg keeps lists by their names, whoever has read them."""
-    io.check(snapshot.manifest_list)
-    return snapshot.manifests(io)
+    """Return a snapshot's manifests, as its own list has them.
+
+    `Snapshot.manifests` keeps manifests by their paths for the whole process: the list of one tenant, which may name a manifest
+    of another one's table, would say what is in that table.
+    """
+    return list(read_manifest_list(io.new_input(snapshot.manifest_list)))
 
 
 def refuse_places_elsewhere(metadata: TableMetadata, metadata_location: str, storage: StorageSettings, title: str) -> None:

@@ -14,6 +14,7 @@ from obstore.exceptions import BaseError, NotFoundError
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
+from checkpoint_protocol.memory import hold_table
 from checkpoint_protocol.object_listing import list_objects
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.storage import StorageSettings, disk_path, entry_of, lance_options
@@ -22,6 +23,7 @@ from checkpoint_protocol.store import head_object, open_raw_store, translate_sto
 #: Of a dataset, where one process opens those of many namespaces: a hundred thousand fragments of some columns. Opened it takes
 #: three to six times as much memory, and who can write where a dataset lies can put there what they like.
 MOST_MANIFEST_BYTES: Final = 32 << 20
+_MEMORY_OF_A_BYTE: Final = 6
 _VERSIONS: Final = "_versions"
 #: The name of a manifest is its version, or in 20 digits what is left of 2^64 - 1, so that the newest is listed first.
 _SUFFIX: Final = ".manifest"
@@ -73,6 +75,7 @@ def _refuse_larger_manifest(uri: str, storage: StorageSettings, version: int | N
             f"{MOST_MANIFEST_BYTES:,} of one; compact the dataset (dataset.optimize.compact_files()), or remove metadata of its "
             "schema (dataset.update_schema_metadata({}, replace=True))",
         )
+    hold_table(size_bytes * _MEMORY_OF_A_BYTE)
 
 
 def _size_on_disk(folder: Path, version: int | None) -> int:

@@ -68,7 +68,8 @@ class OperatorConfig(Section):
     record_memory: Size = Field(
         default=320 << 20,
         ge=64 << 20,
-        description="Memory for the records that are read at once, of all writes. Below half of the container's limit.",
+        description="Memory for the records that are read at once, of all writes, and as much for the metadata of tables. "
+        "Below a third of the container's limit.",
     )
     drivers_per_namespace: int = Field(
         default=20,

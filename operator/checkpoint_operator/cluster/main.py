@@ -62,8 +62,7 @@ _SETTINGS_PATH: Final = Path("/etc/checkpointed-writes/settings/settings.yaml")
 _PATIENCE_S: Final = 25.0
 #: Where the configuration has neither a name nor keys that one is kept with.
 _ANY_CLUSTER: Final = "unnamed"
-#: Of a table: some thirty thousand snapshots. In memory it is ten to twenty times as much, and who can write where a table lies
-#: can put there what they like.
+#: Of a table: some thirty thousand snapshots. Who can write where a table lies can put there what they like.
 _MOST_METADATA_BYTES: Final = 32 << 20
 _OF_SETTINGS: Final = "settings in the chart's values (or the Secret that settings.existingSecret names)"
 
@@ -152,7 +151,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
             keys.refresh()
         return resync.run()
 
-    workers = Workers(queue, controller.reconcile, api.check, run_resync, health, metrics, config.resync_seconds)
+    workers = Workers(queue, controller.reconcile, api.check, run_resync, health, metrics, config.resync_seconds, memory=memory)
     _load_table_libraries(settings)
     probes = serve(health, config.health_port)
     exposition, _ = start_http_server(config.metrics_port, registry=metrics.registry)

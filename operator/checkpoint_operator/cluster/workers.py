@@ -14,7 +14,7 @@ from checkpoint_operator.cluster.health import Health
 from checkpoint_operator.cluster.metrics import Metrics
 from checkpoint_operator.cluster.work_queue import WorkQueue
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.memory import end_turn
+from checkpoint_protocol.memory import MemoryBudget, turn
 
 WORKERS: Final = 8
 #: Of them, for one of several namespaces: where its store takes its time, the writes of others find a worker at once.
@@ -43,6 +43,7 @@ class Workers:
     resync_s: float
     count: int = WORKERS
     canary_every_s: float = 10.0
+    memory: MemoryBudget | None = None
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self) -> None:
@@ -72,9 +73,9 @@ class Workers:
                 continue
             self.health.note_taken(me)
             try:
-                delay_s = self._resync() if key == RESYNC else self._reconcile(key)
+                with turn(self.memory):
+                    delay_s = self._resync() if key == RESYNC else self._reconcile(key)
             finally:
-                end_turn()
                 self.queue.done(key)
                 self.health.note_back(me)
             if delay_s is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -164,12 +164,10 @@ def find_unread(version: TableVersion, merged: Merged) -> str | None:
 
 def _new_files(version: TableVersion, then: Snapshot | None) -> Iterator[DataFile]:
     """Give the data files of the head that an earlier snapshot has not. Manifests that both have are not opened."""
-    before: list[ManifestFile] = []
-    if then is not None:
-        before = list(TableVersion(version.title, version.metadata, then, version.io, version.storage).manifests)
-    same = {manifest.manifest_path for manifest in before} & {manifest.manifest_path for manifest in version.manifests}
+    before, now = replace(version, head=then).manifests, version.manifests
+    same = {manifest.manifest_path for manifest in before} & {manifest.manifest_path for manifest in now}
     known = {file.file_path for file in _live(version, [each for each in before if each.manifest_path not in same])}
-    for file in _live(version, [each for each in version.manifests if each.manifest_path not in same]):
+    for file in _live(version, [each for each in now if each.manifest_path not in same]):
         if file.file_path not in known:
             yield file
 

@@ -7,7 +7,7 @@ the commit is refused then, unless the manifest says otherwise (`sink.onConcurre
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
@@ -177,7 +177,7 @@ def _brought(snapshot: Snapshot, version: TableVersion, replaced: Replaced) -> I
     """Give the files that a snapshot has added in the part that is replaced. One that brings nothing new has none."""
     if snapshot.summary is not None and snapshot.summary.operation in _BRING_NOTHING:
         return
-    then = TableVersion(version.title, version.metadata, snapshot, version.io, version.storage)
+    then = replace(version, head=snapshot)
     for manifest in then.manifests:
         if manifest.content == ManifestContent.DATA:
             for entry in added_files(manifest, snapshot.snapshot_id, then):

@@ -14,11 +14,18 @@ import lance
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
-from pyiceberg.manifest import write_manifest
+from pyiceberg.manifest import (
+    ManifestContent,
+    PartitionFieldSummary,
+    read_manifest_list,
+    write_manifest,
+    write_manifest_list,
+)
 from pyiceberg.schema import Schema
 from sqlalchemy import text
 
 from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.iceberg.file_io import manifests_of
 from checkpoint_formats.iceberg.plan import find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.stagers import stager_for
@@ -32,6 +39,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.grants import Tenant
 from checkpoint_protocol.manifest import Spec, validate_model
+from checkpoint_protocol.memory import MemoryBudget, turn
 from checkpoint_protocol.records import Append, Began, TakenRecord, Target
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.sink import Sink
@@ -307,6 +315,57 @@ def test_manifests_that_stand_for_more_than_there_is_memory_for_are_refused(iceb
     assert "stands for more than the 2,097,152 bytes" in refused(lambda: version.has_any(lambda path: False))
     file.write_bytes(head)
     assert version.has_any(lambda path: path.endswith(".parquet")), "rewritten"
+
+
+def test_a_list_of_one_table_says_nothing_of_the_manifests_of_another(iceberg: IcebergPlace, tmp_path: Path) -> None:
+    """Both name the same manifest. What the first one said of it would go into the next snapshot of the second."""
+    table = PyicebergTable(iceberg.catalog, iceberg.name, iceberg.settings, CatalogBook(iceberg.settings))
+    version = table._version_of(iceberg.table())
+    snapshot = version.head
+    assert snapshot is not None
+    (own,) = version.manifests
+    (forged,) = read_manifest_list(version.io.new_input(snapshot.manifest_list))
+    forged[3] = ManifestContent.DELETES
+    file = iceberg.table().io.new_output(f"file://{tmp_path}/forged.avro")
+    with write_manifest_list(2, file, snapshot.snapshot_id, None, 1, "deflate") as writer:
+        writer.add_manifests([forged])
+
+    read = manifests_of(snapshot.model_copy(update={"manifest_list": file.location}), version.io)
+
+    assert read[0].manifest_path == own.manifest_path
+    assert read[0].content == ManifestContent.DELETES
+    assert [manifest.content for manifest in version.manifests] == [ManifestContent.DATA]
+
+
+def test_a_few_bytes_that_stand_for_more_items_than_there_is_memory_for_are_refused(iceberg: IcebergPlace) -> None:
+    snapshot = iceberg.table().metadata.current_snapshot()
+    assert snapshot is not None
+    file = Path(snapshot.manifest_list.removeprefix("file://"))
+    reader = read_manifest_list(iceberg.table().io.new_input(snapshot.manifest_list))
+    manifest = next(iter(reader))
+    manifest[13] = [PartitionFieldSummary(False, False, None, None)] * 100_000
+    with write_manifest_list(2, iceberg.table().io.new_output(f"{snapshot.manifest_list}-2"), 1, None, 1, "deflate") as writer:
+        writer.add_manifests([manifest])
+    file.write_bytes(Path(f"{file}-2").read_bytes())
+    assert file.stat().st_size < 5_000
+    book = CatalogBook(iceberg.settings, most_metadata_bytes=1 << 20)
+    table = PyicebergTable(iceberg.catalog, iceberg.name, iceberg.settings, book)
+
+    assert "bytes of memory that are read" in refused(lambda: table._version_of(iceberg.table()).manifests)
+    with turn(budget := MemoryBudget(64 << 20)):
+        assert len(table._version_of(iceberg.table()).manifests) == 1
+        assert budget.tables.taken > 100_000 * 300
+
+
+def test_metadata_that_would_take_more_memory_than_there_is_are_refused(iceberg: IcebergPlace) -> None:
+    file = Path(iceberg.table().metadata_location.removeprefix("file://"))
+    file.write_bytes(file.read_bytes()[:-1] + b',"more":[' + b"{}," * 300_000 + b"{}]}")
+    book = CatalogBook(iceberg.settings, most_metadata_bytes=1 << 20)
+    table = PyicebergTable(iceberg.catalog, iceberg.name, iceberg.settings, book)
+
+    assert "has 16,777,216 for the metadata of tables" in refused(table.describe)
+    with turn(MemoryBudget(300 << 20)):
+        assert table.describe() is not None, "recordMemory was raised"
 
 
 def zigzag(number: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.memory import MemoryBudget, end_turn, reading, room_for_stored
+from checkpoint_protocol.memory import MemoryBudget, hold_table, reading, room_for_stored, turn
 from checkpoint_protocol.records import MAX_TASKS, ClosedRecord, FailureRecord, PlanRecord, encode
 from tests.golden.samples import SAMPLES
 from tests.support.records import TOKEN, ledger_over, plan, put_chains, seal
@@ -88,11 +88,11 @@ def held_by(budget: MemoryBudget) -> Iterator[int]:
 
 def test_what_a_generator_that_was_left_in_the_middle_holds_is_given_back_at_the_end_of_the_turn_and_once() -> None:
     budget = MemoryBudget(4_000)
-    left = held_by(budget)
-    next(left)
-    assert budget.stored.taken == 600
+    with turn(budget):
+        left = held_by(budget)
+        next(left)
+        assert budget.stored.taken == 600
 
-    end_turn()
     assert budget.stored.taken == 0
     with reading(), room_for_stored(budget, 700):
         assert budget.stored.taken == 700
@@ -103,7 +103,6 @@ def test_what_a_generator_that_was_left_in_the_middle_holds_is_given_back_at_the
 def test_a_generator_that_another_thread_closes_takes_nothing_from_what_that_one_reads() -> None:
     budget = MemoryBudget(4_000)
     left = held_by(budget)
-    next(left)
 
     def close() -> None:
         nonlocal left
@@ -113,11 +112,66 @@ def test_a_generator_that_another_thread_closes_takes_nothing_from_what_that_one
                 assert inner is mine
             assert budget.stored.taken == 100
 
-    with ThreadPoolExecutor(1) as threads:
-        threads.submit(close).result()
-    end_turn()
+    with turn(budget):
+        next(left)
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(close).result()
 
     assert budget.stored.taken == 0
+
+
+# --- metadata of tables ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_largest_file_of_a_turn_is_held_to_its_end() -> None:
+    budget = MemoryBudget(4_000)
+
+    with turn(budget):
+        for size_bytes, held in ((300, 300), (200, 300), (3_000, 3_000)):
+            hold_table(size_bytes)
+            assert budget.tables.taken == held
+    hold_table(500)
+
+    assert budget.tables.taken == 0
+
+
+def test_the_first_file_of_a_turn_waits_for_room_and_the_next_ones_do_not() -> None:
+    budget, has_begun, may_end = MemoryBudget(4_000), threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def first() -> None:
+        with turn(budget):
+            hold_table(3_000)
+            has_begun.set()
+            may_end.wait()
+            hold_table(9_000)
+            order.append("first")
+
+    def second() -> None:
+        with turn(budget):
+            has_begun.wait()
+            may_end.set()
+            hold_table(2_000)
+            order.append("second")
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(first), threads.submit(second)]:
+            done.result()
+
+    assert order == ["first", "second"]
+    assert budget.tables.taken == 0
+
+
+def test_who_holds_memory_for_a_record_does_not_wait_for_that_of_tables() -> None:
+    """Or two threads would wait for each other: one holds a table and waits for room for a record."""
+    budget = MemoryBudget(4_000)
+    budget.tables.take(4_000)
+
+    with turn(budget), reading(), room_for_stored(budget, 10):
+        hold_table(1_000)
+        assert budget.tables.taken == 5_000
+
+    assert budget.tables.taken == 4_000
 
 
 # --- caps -------------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class NotListed(NeedsChange):
 
     def __init__(self, where: str, name: str) -> None:
         super().__init__(
-            reasons.STORE_UNAVAILABLE,
+            reasons.FOLDER_NOT_LISTED,
             f"{where} cannot be listed: it has an object that nobody here has put, with a name that is no path: {name}; remove "
             "that object, and find out who may write there",
         )

@@ -303,17 +303,19 @@ def _committed_by(finished: TakenRecord) -> list[int]:
 
 
 def _is_begun(ledger: Ledger) -> bool:
-    """Whether an epoch has its first launch record: they are numbered without gaps, and each begins with that.
+    """Whether an epoch has its first launch record, or its first claim: both are numbered without gaps.
 
-    Where that is somebody else's, no driver has begun the epoch, unless it was written over: then there may be a claim.
+    A launch record that is somebody else's, or gone, may have been one of ours, written over or removed since. What has no claim
+    either cannot land.
     """
     try:
-        return ledger.attempts.read_launch(1) is not None
+        if ledger.attempts.read_launch(1) is not None:
+            return True
     except Corrupt as error:
         if error.reason != reasons.RECORD_FORGED:
             raise
         _log.warning("the deletion passes over an object: %s", error.message)
-        return ledger.commits.read_claim(0) is not None
+    return ledger.commits.read_claim(0) is not None
 
 
 def _has_commit(ledger: Ledger) -> bool:

@@ -31,6 +31,8 @@ StoredT = TypeVar("StoredT")
 _PAGE: Final = 1_000
 _PAGES_IN_ORDER: Final = 2
 _LISTERS: Final = 16
+#: Of each part, so many names are held at a time: a stranger may have put any number of objects into one of them.
+_MOST_OF_A_PART: Final = 8 * _PAGE
 #: Control characters, and bytes that are not UTF-8, as Python reads names of files.
 _NOT_IN_PATHS: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 #: As obstore names a file until its put is whole.
@@ -43,7 +45,7 @@ class NotListed(NeedsChange):
 
     def __init__(self, where: str, name: str) -> None:
         super().__init__(
-            reasons.STORE_UNAVAILABLE,
+            reasons.FOLDER_NOT_LISTED,
             f"{where} cannot be listed: it has an object that nobody here has put, with a name that is no path: {name}; remove "
             "that object, and find out who may write there",
         )
@@ -133,17 +135,24 @@ def list_objects(
     rest = sorted(border for border in borders if last is None or border > last)
     starts = [last, *(rest[len(rest) * part // most] for part in range(1, most) if rest)]
     parts = list(zip(starts, [*starts[1:], None], strict=True))
-    for found in streamed(in_threads, lambda part: _list_part(store, folder, *part), parts, _LISTERS):
-        yield from found
+    while parts:
+        longer: list[tuple[str | None, str | None]] = []
+        for (_, up_to), found in zip(
+            parts, streamed(in_threads, lambda part: _list_part(store, folder, *part), parts, _LISTERS), strict=True
+        ):
+            yield from found
+            if len(found) >= _MOST_OF_A_PART:
+                longer.append((found[-1]["path"], up_to))
+        parts = longer
 
 
 def _list_part(
     store: obstore.store.ObjectStore, folder: str | None, after: str | None, up_to: str | None
 ) -> list[obstore.ObjectMeta]:
-    """Return what comes after a name (None: all), up to another one and with it."""
+    """Return what comes after a name (None: all), up to another one and with it; of very many the first."""
     found: list[obstore.ObjectMeta] = []
     for chunk in obstore.list(store, prefix=folder, offset=after):
         found += chunk if up_to is None else [meta for meta in chunk if meta["path"] <= up_to]
-        if up_to is not None and chunk and chunk[-1]["path"] > up_to:
+        if len(found) >= _MOST_OF_A_PART or (up_to is not None and chunk and chunk[-1]["path"] > up_to):
             break
     return found

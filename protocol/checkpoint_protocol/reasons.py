@@ -15,6 +15,7 @@ ACCESS_NOT_GRANTED: Final = "AccessNotGranted"  # a catalog, table or storage pr
 STORE_UNAVAILABLE: Final = "StoreUnavailable"  # the object store did not answer
 CREDENTIALS_REFUSED: Final = "CredentialsRefused"  # the store or catalog refused our credentials
 STORE_UNSAFE: Final = "StoreUnsafe"  # the store ignores put-if-absent
+FOLDER_NOT_LISTED: Final = "FolderNotListed"  # an object whose name is no path hides the others of its folder from listings
 RECORD_UNREADABLE: Final = "RecordUnreadable"  # an object exists but is not a record we can read
 RECORD_FORGED: Final = "RecordForged"  # a record was put by somebody who does not have the write's key
 DISK_FULL: Final = "DiskFull"  # a disk or a quota of this machine has no room left
@@ -101,6 +102,7 @@ _of_drivers: Final = frozenset(
         DISK_FULL,
         DRIVER_FAILED,
         DRIVER_OUT_OF_MEMORY,
+        FOLDER_NOT_LISTED,
         KEYS_NOT_UNIQUE,
         KEYS_UNSUITABLE,
         MANIFEST_INVALID,

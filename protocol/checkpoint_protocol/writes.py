@@ -15,7 +15,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.object_listing import NotListed, shown
 from checkpoint_protocol.put_once import put_once, read
-from checkpoint_protocol.records import DeletedRecord, LaunchRecord, NameRecord, WriteRecord
+from checkpoint_protocol.records import ClaimRecord, DeletedRecord, LaunchRecord, NameRecord, WriteRecord
 from checkpoint_protocol.store import ObjectStore
 
 
@@ -115,7 +115,7 @@ def _is_begun(store: ObjectStore, at: EpochLayout) -> bool:
     try:
         return any(True for _ in islice(store.list(f"{at.control}/"), 1))
     except NotListed:
-        return read(store, at.launch(1), LaunchRecord) is not None
+        return read(store, at.launch(1), LaunchRecord) is not None or read(store, at.claim(0), ClaimRecord) is not None
 
 
 def list_stages(store: ObjectStore, key: EpochKey) -> list[EpochKey]:

@@ -260,6 +260,7 @@ def test_in_a_bucket_a_name_that_is_no_path_hides_its_own_folder_only_and_is_nam
         found.extend(stored.path for stored in store.list("d/"))
 
     assert sorted(found) == ["d/1.json", "d/f/3.json"]
+    assert caught.value.reason == reasons.FOLDER_NOT_LISTED
     assert "d/e/" in caught.value.message
     assert repr(name)[1:-1] in caught.value.message
     assert caught.value.message in caplog.text

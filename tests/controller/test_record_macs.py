@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_protocol import layout, reasons
+from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.macs import WriteKeys, sign
 from checkpoint_protocol.records import ClaimRecord, ClosedRecord, CommitRecord, IcebergBase, InputRecord, encode
 from checkpoint_protocol.store import open_store
-from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE, authenticated
+from checkpoint_spark.record_keys import authenticated
 from tests.controller.harness import KEYS_SECRET, World
 from tests.support.fake_cluster import Killed
 from tests.support.writes import SCHEMA
@@ -135,8 +139,7 @@ def test_what_only_a_controller_says_is_not_believed_of_a_driver(
     """A driver has the keys of its write, and may often write anywhere in the bucket."""
     key = begin(world, source)
     (pod,) = world.api.pods.values()
-    given = next(item["value"] for item in pod["spec"]["containers"][0]["env"] if item["name"] == RECORD_KEYS_VARIABLE)
-    theirs = authenticated(open_store(world.place.checkpoint_uri, world.place.settings), WriteKeys.model_validate_json(given))
+    theirs = authenticated(open_store(world.place.checkpoint_uri, world.place.settings), world.kubelet.record_keys_of(pod))
     before = {stored.path for stored in theirs.list("control/")}
     put(Ledger(theirs, key))
     (path,) = {stored.path for stored in theirs.list("control/")} - before
@@ -153,6 +156,82 @@ def test_what_only_a_controller_says_is_not_believed_of_a_driver(
     world.api.annotate(world.key, "checkpointed.dev/retry", "1")
     world.until_committed()
     assert len(world.place.rows()) == 200
+
+
+def test_the_keys_of_a_write_stand_in_its_secret_and_nowhere_else_in_the_cluster(
+    world: World, source: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever may read pods may often not read Secrets."""
+    caplog.set_level("DEBUG")
+    world.apply(source)
+    world.until_committed()
+
+    keys = world.record_keys.of(world.body()["metadata"]["uid"])
+    (key,) = keys.keys.values()
+    told = json.dumps([list(world.api.pods.values()), world.body(), world.api.events]) + caplog.text
+    assert world.api.pods
+    for text in (key, base64.b64encode(key.encode()).decode()[:40], *(keys.control or {}).values()):
+        assert text not in told
+    (secret,) = secrets_of(world)
+    assert WriteKeys.model_validate_json(base64.b64decode(secret["data"]["record-keys.json"])).keys == keys.keys
+
+    world.delete()
+    assert secrets_of(world) == []
+
+
+def secrets_of(world: World) -> list[dict[str, Any]]:
+    return [secret for (namespace, _), secret in world.api.secrets.items() if namespace == "default"]
+
+
+def test_a_write_has_one_secret_however_many_attempts_and_operators_it_has(world: World, source: Path) -> None:
+    def die(number: int) -> None:
+        if number == 2 and world.kubelet.drivers_run < 3:
+            raise Killed
+
+    world.kubelet.between_tasks = die
+    world.apply(source)
+    world.until(lambda: world.kubelet.drivers_run == 1 and not world.kubelet.join())
+    world.restart_operator()
+    world.until_committed()
+
+    assert world.kubelet.drivers_run == 3
+    assert len(secrets_of(world)) == 1
+
+
+def test_an_operator_that_dies_between_the_secret_and_the_pod_is_followed_by_one_that_makes_the_pod(
+    world: World, source: Path
+) -> None:
+    made: list[str] = []
+
+    def die(request: str) -> None:
+        made.append(request)
+        if request == "create pod":
+            raise Retryable(reasons.API_UNAVAILABLE, "no answer")
+
+    world.api.before = die
+    world.apply(source)
+    world.until(lambda: "create pod" in made)
+    assert made[made.index("create pod") - 1] == "create secret"
+    assert not world.api.pods
+
+    world.api.before = lambda request: None
+    world.restart_operator()
+    world.until_committed()
+    assert len(secrets_of(world)) == 1
+
+
+def test_a_secret_that_somebody_deleted_is_there_again_for_the_next_attempt(world: World, source: Path) -> None:
+    key = begin(world, source)
+    (pod,) = world.api.pods.values()
+    (name,) = [name for namespace, name in world.api.secrets if namespace == "default"]
+    del world.api.secrets["default", name]
+
+    world.kubelet.instead.clear()
+    world.api.remove_pod(pod)
+    world.until_committed()
+
+    assert key.epoch == 1
+    assert [name for namespace, name in world.api.secrets if namespace == "default"] == [name]
 
 
 @pytest.mark.parametrize(

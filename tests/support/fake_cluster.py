@@ -6,6 +6,7 @@ What the API does is checked against a real API server in tests/contract/kuberne
 
 from __future__ import annotations
 
+import base64
 import copy
 import itertools
 import threading
@@ -201,6 +202,13 @@ class FakeApi:
             result: Mapping[str, Any] = copy.deepcopy(merged)
             return result
 
+    def create_secret(self, namespace: str, secret: Mapping[str, Any]) -> None:
+        self._ask("create secret", changes=True)
+        with self._lock:
+            made = copy.deepcopy(dict(secret))
+            made["metadata"] |= {"resourceVersion": str(next(self._versions))}
+            self.secrets.setdefault((namespace, made["metadata"]["name"]), made)
+
     def put_secret(self, namespace: str, name: str) -> None:
         """Make an empty Secret, as the chart does."""
         metadata = {"namespace": namespace, "name": name, "resourceVersion": str(next(self._versions))}
@@ -281,6 +289,10 @@ class FakeApi:
         owned = [pod for pod in self.pods.values() if write_of(pod) == name_of(body)]
         for pod in owned:
             self.remove_pod(pod)
+        uid = body["metadata"]["uid"]
+        for place, secret in list(self.secrets.items()):
+            if any(owner["uid"] == uid for owner in secret["metadata"].get("ownerReferences", ())):
+                del self.secrets[place]
         self.wake(key)
 
 
@@ -319,6 +331,15 @@ class FakeKubelet:
         self.threads.append(thread)
         thread.start()
 
+    def record_keys_of(self, pod: Mapping[str, Any]) -> WriteKeys | None:
+        """Return the keys that a driver finds in its environment. KeyError if it would not start, for want of a Secret."""
+        for item in pod["spec"]["containers"][0]["env"]:
+            if item["name"] == RECORD_KEYS_VARIABLE:
+                reference = item["valueFrom"]["secretKeyRef"]
+                secret = self.api.secrets[pod["metadata"]["namespace"], reference["name"]]
+                return WriteKeys.model_validate_json(base64.b64decode(secret["data"][reference["key"]]))
+        return None
+
     def join(self) -> bool:
         """Wait a moment for the drivers at work; return whether there were any."""
         alive = [thread for thread in self.threads if thread.is_alive()]
@@ -330,8 +351,7 @@ class FakeKubelet:
         labels = pod["metadata"]["labels"]
         container = pod["spec"]["containers"][0]
         arguments = container["args"]
-        given = next((item["value"] for item in container["env"] if item["name"] == RECORD_KEYS_VARIABLE), None)
-        keys = WriteKeys.model_validate_json(given) if given is not None else None
+        keys = self.record_keys_of(pod)
         store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
         key = EpochKey(labels[UID_LABEL], int(labels[EPOCH_LABEL]), labels.get(STAGE_LABEL, ""))
         at_work = AtWork((Ledger(authenticated(store, keys), key), attempt))

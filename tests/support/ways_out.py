@@ -280,6 +280,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/spark/test_spark_names.py::test_two_columns_of_one_name_are_refused_as_a_step_would_see_one": (
         "what Spark gives to the steps has two columns {}; name them apart",
     ),
+    "unit/protocol/ledger/test_seals.py::test_more_objects_than_the_tasks_can_have_sealed_are_refused_and_not_collected": (
+        "remove those that no driver of this write has put, and find out who may write there",
+    ),
     "contract/test_object_store.py::test_in_a_bucket_a_name_that_is_no_path_hides_its_own_folder_only_and_is_named": (
         "with a name that is no path: {}; remove that object, and find out who may write there",
     ),

@@ -70,6 +70,9 @@ class KubeApi(Protocol):
     def patch_secret(self, namespace: str, name: str, patch: Object) -> Object:
         """Merge-patch a Secret and return it. Conflict if the patch names a resourceVersion that is not current."""
 
+    def create_secret(self, namespace: str, secret: Object) -> None:
+        """Make a Secret whose name tells what is in it. One that is there stays as it is."""
+
     def create_event(self, namespace: str, event: Object) -> None:
         """Tell people something about an object."""
 

@@ -24,6 +24,10 @@ _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8
 #: With several hundred executors, one that runs is soon among them.
 _MOST_EXECUTORS: Final = 100
 _NOT_ADMITTED: Final = "the cluster does not admit the driver's pod: "
+_KEYS_NOT_ADMITTED: Final = "the cluster does not admit the Secret with the keys for the driver's pod: "
+#: RBAC says so, and no quota or policy, which answer with 403 too.
+_WITHOUT_RIGHT: Final = "cannot create resource"
+_EXISTS: Final = "already exists"
 _UNKNOWN_FIELD: Final = "strict decoding error: "
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _NOT_FOUND, _CONFLICT, _INVALID, _FORBIDDEN = 404, 409, 422, 403
@@ -120,6 +124,14 @@ class KubernetesApi:
     def patch_secret(self, namespace: str, name: str, patch: Object) -> Object:
         return self._change("PATCH", _secret_path(namespace, name), "secret", patch)
 
+    def create_secret(self, namespace: str, secret: Object) -> None:
+        try:
+            self._ask("POST", _secret_path(namespace), "secret", secret)
+        except Conflict as error:
+            # Another conflict is one over a quota, which is counted for somebody else at the same time: nothing was made.
+            if _EXISTS not in error.message:
+                raise
+
     def create_event(self, namespace: str, event: Object) -> None:
         self._ask("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", "event", event)
 
@@ -192,6 +204,13 @@ def _translate(verb: str, path: str, kind: str, status: int, text: bytes) -> Che
     if kind == "pod" and verb == "POST" and status in (_INVALID, _FORBIDDEN, _NOT_FOUND, 400):
         # A quota may be freed, a namespace's level be changed, a service account be made: it is tried again, and told meanwhile.
         return Retryable(reasons.POD_REFUSED, f"{_NOT_ADMITTED}{message}")
+    if (
+        kind == "secret"
+        and verb == "POST"
+        and _WITHOUT_RIGHT not in message
+        and status in (_INVALID, _FORBIDDEN, _NOT_FOUND, 400)
+    ):
+        return Retryable(reasons.POD_REFUSED, f"{_KEYS_NOT_ADMITTED}{message}")
     if status >= 500 or status in _PASSING:
         return Retryable(reasons.API_UNAVAILABLE, f"the API server refused for now: {said}")
     if status == _FORBIDDEN:
@@ -207,5 +226,5 @@ def _pod_path(namespace: str, name: str | None = None) -> str:
     return f"/api/v1/namespaces/{namespace}/pods" + (f"/{name}" if name else "")
 
 
-def _secret_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/secrets/{name}"
+def _secret_path(namespace: str, name: str | None = None) -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets" + (f"/{name}" if name else "")

@@ -19,6 +19,7 @@ from checkpoint_operator.cluster.pods import (
     Owner,
     driver_pod,
     executor_pod,
+    keys_secret,
     pod_name,
 )
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
@@ -71,12 +72,16 @@ class PodDrivers:
         self._not_started.add((key, attempt))
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
-        keys = self.record_keys.of(key.uid) if self.record_keys is not None else None
-        pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads, keys)
+        secret = keys_secret(self.owner, key.uid, self.record_keys.of(key.uid)) if self.record_keys is not None else None
+        secret_name = secret["metadata"]["name"] if secret is not None else None
+        pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads, secret_name)
         name = pod["metadata"]["name"]
         self._refuse_wrong_template_of_executors()
         check_pods(self.spec, self.workloads.allowed, self.workloads.service_account_name)
         self._not_started.discard((key, launch.attempt))
+        if secret is not None:
+            # Before the pod, whose start waits for it. If we die in between, the next round finds it made.
+            self.api.create_secret(self.owner.namespace, secret)
         if (made := self._make(pod)) is not None:
             self._made.add((key, launch.attempt))
             self.note(made)

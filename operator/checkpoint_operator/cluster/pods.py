@@ -6,6 +6,7 @@ from a Secret of its own namespace, which the operator does not read.
 
 from __future__ import annotations
 
+import base64
 import copy
 import hashlib
 import json
@@ -43,6 +44,7 @@ GENERATION_ANNOTATION: Final = "checkpointed.dev/generation"
 EDIT_ANNOTATION: Final = "checkpointed.dev/spec-digest"
 STORAGE_KEY: Final = "storage.json"
 _STORAGE_VARIABLE: Final = "CHECKPOINTED_WRITE_STORAGE"
+RECORD_KEYS_ENTRY: Final = "record-keys.json"
 _RECORD_KEYS_VARIABLE: Final = "CHECKPOINTED_WRITE_RECORD_KEYS"
 _CODE_FOLDER_VARIABLE: Final = "CHECKPOINTED_WRITE_CODE_FOLDER"
 _TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
@@ -76,6 +78,28 @@ def pod_name(name: str, key: EpochKey, attempt: int) -> str:
     return f"{name[:45].rstrip('-.')}-{digest}-{key.epoch}-{attempt}"
 
 
+def keys_secret(owner: Owner, uid: str, keys: WriteKeys) -> dict[str, Any]:
+    """Return the Secret from which the pods of a write's object get the write's keys; `uid`: the write's.
+
+    Its name follows from whose it is and from the ids of its keys, and it is never changed: whoever makes it makes the same one,
+    and finds it made. Kubernetes removes it with the object, so that nobody needs the right to read, list or delete Secrets.
+    """
+    told = {"object": owner.uid, "write": uid, "current": keys.current, "keys": sorted(keys.keys), "all": keys.accepts_unsigned}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": f"{owner.name[:45].rstrip('-.')}-{digest}-keys",
+            "namespace": owner.namespace,
+            "labels": _labels_of_write(owner, uid),
+            "ownerReferences": [_owner_reference(owner)],
+        },
+        "immutable": True,
+        "data": {RECORD_KEYS_ENTRY: base64.b64encode(keys.model_dump_json().encode()).decode()},
+    }
+
+
 def driver_pod(
     owner: Owner,
     spec: Spec,
@@ -83,20 +107,20 @@ def driver_pod(
     attempt: int,
     store_uri: str,
     workloads: WorkloadDefaults,
-    keys: WriteKeys | None = None,
+    keys_secret_name: str | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest of an attempt's driver pod. `keys`: what its records are signed with; None: they are not."""
+    """Return the manifest of an attempt's driver pod. `keys_secret_name`: of the Secret with the keys that its records are signed
+    with, which whoever may read pods need not be able to read; None: they are not signed.
+    """
     name = pod_name(owner.name, key, attempt)
     labels = {
-        "app.kubernetes.io/managed-by": "checkpointed-write-operator",
-        WRITE_LABEL: owner.name[:63].rstrip("-."),
-        UID_LABEL: key.uid,
+        **_labels_of_write(owner, key.uid),
         EPOCH_LABEL: str(key.epoch),
         **({STAGE_LABEL: key.stage} if key.stage else {}),
         ATTEMPT_LABEL: str(attempt),
         ROLE_LABEL: DRIVER_CONTAINER,
     }
-    executor_template = _executor_template(spec, workloads, keys)
+    executor_template = _executor_template(spec, workloads, keys_secret_name)
     environment = [
         *_common_environment(spec, workloads),
         # The driver looks at the folder before it imports from it; its executors start afterwards.
@@ -136,8 +160,8 @@ def driver_pod(
     pod["spec"]["restartPolicy"] = "Never"
     container = next(item for item in pod["spec"]["containers"] if item["name"] == DRIVER_CONTAINER)
     container.pop("command", None)
-    _set_variable(container, _TEMPLATE_VARIABLE, json.dumps(executor_template, sort_keys=True))
-    _set_variable(container, _RECORD_KEYS_VARIABLE, keys.model_dump_json() if keys is not None else None)
+    _set_variable(container, _TEMPLATE_VARIABLE, {"value": json.dumps(executor_template, sort_keys=True)})
+    _set_variable(container, _RECORD_KEYS_VARIABLE, _keys_in(keys_secret_name))
     container["args"] = _driver_arguments(spec, key, attempt, store_uri, name, labels, workloads)
     return pod
 
@@ -204,7 +228,7 @@ def _driver_arguments(
     return arguments
 
 
-def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys: WriteKeys | None = None) -> dict[str, Any]:
+def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys_secret_name: str | None = None) -> dict[str, Any]:
     """Return the pod template from which Spark makes executors; it adds name, command, resources and its own environment."""
     ours = {
         "apiVersion": "v1",
@@ -230,15 +254,21 @@ def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys: WriteKeys 
     }
     template: dict[str, Any] = merge(ours, copy.deepcopy(spec.executor.template))
     container = next(item for item in template["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER)
-    _set_variable(container, _RECORD_KEYS_VARIABLE, keys.model_dump_json() if keys is not None else None)
+    _set_variable(container, _RECORD_KEYS_VARIABLE, _keys_in(keys_secret_name))
     return template
 
 
-def _set_variable(container: dict[str, Any], name: str, value: str | None) -> None:
-    """Give a container a variable of ours, or take it out, whatever a template says of it."""
+def _keys_in(secret_name: str | None) -> dict[str, Any] | None:
+    if secret_name is None:
+        return None
+    return {"valueFrom": {"secretKeyRef": {"name": secret_name, "key": RECORD_KEYS_ENTRY}}}
+
+
+def _set_variable(container: dict[str, Any], name: str, said: Mapping[str, Any] | None) -> None:
+    """Give a container a variable of ours, with a value or where that is from, or take it out, whatever a template says of it."""
     container["env"] = [item for item in container["env"] if item["name"] != name]
-    if value is not None:
-        container["env"].append({"name": name, "value": value})
+    if said is not None:
+        container["env"].append({"name": name, **said})
 
 
 def _common_environment(spec: Spec, workloads: WorkloadDefaults) -> list[dict[str, Any]]:
@@ -265,6 +295,14 @@ def _container_security() -> dict[str, Any]:
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": True,
         "runAsNonRoot": True,
+    }
+
+
+def _labels_of_write(owner: Owner, uid: str) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/managed-by": "checkpointed-write-operator",
+        WRITE_LABEL: owner.name[:63].rstrip("-."),
+        UID_LABEL: uid,
     }
 
 

@@ -15,10 +15,15 @@ from checkpoint_protocol.memory import reading
 from checkpoint_protocol.object_listing import shown
 from checkpoint_protocol.parallel import streamed
 from checkpoint_protocol.put_once import put_object, put_once
-from checkpoint_protocol.records import MAX_RECORD_BYTES, Seal, decode
+from checkpoint_protocol.records import MAX_RECORD_BYTES, MAX_SEALS, MAX_TASKS, Seal, decode
 
 #: Where memory is bounded, larger seals are decoded one after the other, each once it is its turn.
 _MOST_AHEAD_BYTES: Final = 128 << 10
+#: A listing shows a hundred seals for each task of the plan, and so many besides: a single task has them in a month.
+_SEALS_OF_A_TASK: Final = MAX_SEALS // MAX_TASKS
+_SEALS_BESIDES: Final = 100_000
+#: And no more than these, which are some hundreds of megabytes in memory.
+_MOST_LISTED: Final = 2 * MAX_TASKS
 #: Enough to cut a listing at.
 _BORDERS: Final = 512
 
@@ -66,19 +71,30 @@ class Seals:
         return seal
 
     def list_seals(self, attempt: int) -> SealListing:
-        """Return what a listing shows of the seals and bundles of an attempt. A seal that is not shown does not count."""
+        """Return what a listing shows of the seals and bundles of an attempt. A seal that is not shown does not count.
+
+        Corrupt for a listing of more than the tasks of the plan can have sealed: whoever may write there could take all memory.
+        What has no place in any chain is passed over.
+        """
         folder = self.records.at.seals(attempt)
         plan = self.plans.read_plan(attempt)
         tasks = plan.task_count if plan else 0
         borders = [f"{folder}{task}/" for task in range(0, tasks, max(1, tasks // _BORDERS))]
         listing = SealListing()
+        most = min(_SEALS_BESIDES + _SEALS_OF_A_TASK * tasks, _MOST_LISTED)
         for stored in shown(self.records.store.list(folder, borders)):
             if place := layout.seal_of(stored.path, folder):
-                if plan is not None and place[0] >= tasks:
-                    continue  # nobody's task
+                if (plan is not None and place[0] >= tasks) or place[1] >= _MOST_LISTED:
+                    continue  # nobody's task, or link
                 listing.add(*place, stored.size_bytes, stored.etag)
-            elif (number := layout.bundle_of(stored.path, folder)) is not None:
+            elif (number := layout.bundle_of(stored.path, folder)) is not None and number < _MOST_LISTED:
                 listing.bundles.append(number)
+            if len(listing) > most:
+                raise Corrupt(
+                    reasons.RECORD_UNREADABLE,
+                    f"{self.records.where(folder)} has more than {most:,} objects, which {tasks:,} tasks do not seal; "
+                    "remove those that no driver of this write has put, and find out who may write there",
+                )
         listing.bundles.sort()
         return listing
 

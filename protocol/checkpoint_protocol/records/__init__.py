@@ -19,7 +19,7 @@ from checkpoint_protocol.records.attempts import (
     OutputRecord,
     TargetRecord,
 )
-from checkpoint_protocol.records.base import MAX_RECORD_BYTES, MAX_TASKS, MOST_COUNTED, Count, Number, Part, Record
+from checkpoint_protocol.records.base import MAX_RECORD_BYTES, MAX_SEALS, MAX_TASKS, MOST_COUNTED, Count, Number, Part, Record
 from checkpoint_protocol.records.commits import ClaimRecord, CleanedRecord, CommitRecord
 from checkpoint_protocol.records.coverage import KeysCovered, KeySet, KeysObject, PositionsCovered
 from checkpoint_protocol.records.formats import Base, PinnedTable, StagedFile, Target
@@ -121,6 +121,7 @@ __all__ = [
     "MAX_ERROR_TYPE_LENGTH",
     "MAX_KEY_LENGTH",
     "MAX_RECORD_BYTES",
+    "MAX_SEALS",
     "MAX_STEP_LENGTH",
     "MAX_TASKS",
     "MAX_TRACEBACK_LENGTH",

@@ -144,6 +144,37 @@ def test_an_entry_is_added_to_a_secret_once_of_two_who_do_so_at_the_same_time(wo
     assert world.api.get_secret("default", "keys") == again
 
 
+def test_a_secret_that_is_made_twice_stays_as_it_was_first(world: World) -> None:
+    made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "immutable": True, "data": {"a": "b25l"}}
+    world.api.create_secret("default", made)
+    first = world.api.get_secret("default", "keys")
+    world.api.create_secret("default", {**made, "data": {"a": "dHdv"}})
+
+    assert first is not None
+    assert first["data"] == {"a": "b25l"}
+    assert world.api.get_secret("default", "keys") == first
+
+
+def test_a_secret_that_a_quota_refuses_is_told_in_its_words(real_api: KubernetesApi, api_server: ApiServer) -> None:
+    def refusals() -> Sequence[Retryable]:
+        try:
+            real_api.create_secret("default", {"apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "tried-"}})
+        except Retryable as error:
+            return [error]
+        return []
+
+    api_server.kubectl("create", "quota", "no-secrets", "--hard=secrets=0", "-n", "default")
+    try:
+        (told,) = until(refusals, "the API server to read the quota")
+    finally:
+        api_server.kubectl("delete", "quota", "no-secrets", "-n", "default")
+        api_server.kubectl("delete", "secrets", "--all", "-n", "default")
+
+    assert told.reason == reasons.POD_REFUSED
+    assert "the Secret with the keys for the driver's pod" in told.message
+    assert "no-secrets" in told.message
+
+
 def test_an_applied_write_has_a_uid_a_generation_and_a_version(world: World) -> None:
     world.apply("a")
     body = world.api.get_write("default", "a")

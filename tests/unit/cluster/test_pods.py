@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from checkpoint_operator.cluster.capacity import memory_overhead
 from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.cluster.pods import EDIT_ANNOTATION, Owner, driver_pod, merge, pod_name
+from checkpoint_operator.cluster.pods import EDIT_ANNOTATION, Owner, driver_pod, keys_secret, merge, pod_name
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.macs import WriteKeys
 from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest
 from checkpoint_spark.code import FOLDER_VARIABLE
+from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE
 
 OWNER = Owner("team", "daily", "0b8c3f6e-8d0a-4c55-9f3e-0a4a7e1d2c3b", 7)
 KEY = EpochKey(OWNER.uid, 2)
@@ -50,6 +54,54 @@ def environment_of(container: dict[str, Any]) -> dict[str, Any]:
 def executor_template_of(pod: dict[str, Any]) -> dict[str, Any]:
     template: dict[str, Any] = json.loads(environment_of(driver_of(pod))["CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"])
     return template
+
+
+KEYS = WriteKeys(current="2", keys={"1": "11" * 32, "2": "22" * 32}, control={"1": "33" * 32, "2": "44" * 32})
+
+
+def test_driver_and_executors_get_the_keys_for_records_by_reference_whatever_templates_say() -> None:
+    templates = {
+        role: {"template": {"spec": {"containers": [{"name": role, "env": [{"name": RECORD_KEYS_VARIABLE, "value": "mine"}]}]}}}
+        for role in ("driver", "executor")
+    }
+    name = keys_secret(OWNER, KEY.uid, KEYS)["metadata"]["name"]
+    pod = driver_pod(OWNER, spec_of(**templates), KEY, 3, "s3://b/cw", DEFAULTS, name)
+    unsigned = driver_pod(OWNER, spec_of(**templates), KEY, 3, "s3://b/cw", DEFAULTS)
+
+    reference = {"secretKeyRef": {"name": name, "key": "record-keys.json"}}
+    (executor,) = executor_template_of(pod)["spec"]["containers"]
+    assert environment_of(driver_of(pod))[RECORD_KEYS_VARIABLE] == reference
+    assert environment_of(executor)[RECORD_KEYS_VARIABLE] == reference
+    assert RECORD_KEYS_VARIABLE not in json.dumps(unsigned)
+
+
+def test_the_secret_has_what_drivers_may_have_and_goes_with_the_object() -> None:
+    secret = keys_secret(OWNER, KEY.uid, KEYS)
+
+    given = base64.b64decode(secret["data"]["record-keys.json"]).decode()
+    assert WriteKeys.model_validate_json(given) == KEYS.model_copy(update={"control": None})
+    assert "33" * 32 not in given
+    assert secret["immutable"]
+    assert [owner["uid"] for owner in secret["metadata"]["ownerReferences"]] == [OWNER.uid]
+
+
+def test_a_secret_has_another_name_for_other_keys_or_for_another_object_and_none_of_a_key_in_it() -> None:
+    """One that is there stays as it is; and one of an object that was made anew may still be on its way out."""
+    others = [
+        keys_secret(OWNER, KEY.uid, KEYS.model_copy(update={"current": "1"})),
+        keys_secret(OWNER, KEY.uid, KEYS.model_copy(update={"keys": {"2": "22" * 32}})),
+        keys_secret(OWNER, KEY.uid, KEYS.model_copy(update={"accepts_unsigned": True})),
+        keys_secret(replace(OWNER, uid="another"), KEY.uid, KEYS),
+        keys_secret(OWNER, "another", KEYS),
+        keys_secret(OWNER, KEY.uid, KEYS),
+    ]
+
+    assert len({secret["metadata"]["name"] for secret in others}) == len(others)
+    assert keys_secret(replace(OWNER, generation=9), KEY.uid, KEYS)["metadata"]["name"] == others[-1]["metadata"]["name"]
+    assert (
+        others[-1]["metadata"]
+        == keys_secret(OWNER, KEY.uid, KEYS.model_copy(update={"keys": {"1": "aa" * 32, "2": "bb" * 32}}))["metadata"]
+    )
 
 
 def test_the_name_is_the_same_whoever_makes_it_and_another_for_another_attempt_epoch_or_uid() -> None:

@@ -496,6 +496,36 @@ def test_what_a_stranger_has_put_stops_no_deletion(path: str, stranger: bytes, r
     keep_from_landing(world.store, KEY.uid, retain=retain)
 
 
+@pytest.mark.parametrize("retain", [False, True])
+def test_an_epoch_whose_launch_record_a_stranger_has_removed_is_ended_by_its_claim(retain: bool) -> None:
+    """It may be in the table, or land there: what has no first launch record may have a claim all the same."""
+    world = World()
+    world.commit_an_epoch()
+    world.begin(SECOND)
+    world.claim(SECOND)
+    at = layout.EpochLayout(SECOND)
+    world.store.delete([at.launch(1)])
+
+    outcome = world.retain() if retain else world.delete()
+
+    assert isinstance(outcome, Deleted)
+    assert outcome.committed_epochs == (1,)
+    assert world.tombstones == 1
+    assert not {path for path in world.staged if path.startswith(f"staged/{SECOND}/")}
+
+
+def test_an_epoch_whose_launch_record_a_stranger_has_removed_is_kept_from_landing_by_its_claim() -> None:
+    world = World()
+    world.commit_an_epoch()
+    world.begin(SECOND)
+    world.claim(SECOND)
+    world.store.delete([layout.EpochLayout(SECOND).launch(1)])
+
+    keep_from_landing(world.store, KEY.uid, retain=True)
+
+    assert Ledger(world.store, SECOND).commits.is_deleted()
+
+
 @dataclass
 class HidesBehindAName(Wrapped):
     """A store that can list nothing of a folder, as obstore where an object there has a name that is no path."""
@@ -527,6 +557,18 @@ def test_a_name_that_hides_the_records_of_a_write_stops_no_deletion(folder: str,
     assert len(world.discarded) == 4
     assert world.tombstones == is_claimed
     assert not inner.staged
+
+
+@pytest.mark.parametrize("is_launch_there", [True, False])
+def test_an_epoch_whose_records_a_name_hides_is_begun_also_where_only_its_claim_is_there(is_launch_there: bool) -> None:
+    inner = World()
+    inner.commit_an_epoch()
+    inner.begin(SECOND)
+    inner.claim(SECOND)
+    if not is_launch_there:
+        inner.store.delete([layout.EpochLayout(SECOND).launch(1)])
+
+    assert writes.last_epoch(HidesBehindAName(inner.store, folder=f"control/{SECOND}/"), KEY.uid) == 2
 
 
 @pytest.mark.parametrize("folder", [f"staged/{KEY.uid}/", f"staged/{KEY}/"])

@@ -43,6 +43,9 @@ FOLLOWED: Final[Mapping[str, str]] = {
     ),
     "CredentialsRefused": f"{_AGAIN}::test_refused_credentials_are_named_and_tried_again_when_they_were_mended",
     "StoreUnsafe": f"{_WAYS}::test_another_store_is_taken_where_the_first_ignores_put_if_absent",
+    "FolderNotListed": (
+        "contract/test_object_store.py::test_in_a_bucket_a_name_that_is_no_path_hides_its_own_folder_only_and_is_named"
+    ),
     "RecordUnreadable": f"{_WAYS}::test_a_record_that_cannot_be_read_is_restored_from_a_backup",
     "RecordForged": (
         "controller/test_record_macs.py::test_an_input_without_files_that_a_stranger_puts_first_commits_nothing_and_is_named"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable, Superseded
 from checkpoint_protocol.records import (
     Seal,
     encode,
 )
-from tests.support.records import ledger_over, seal
-from tests.support.stores import LosesAnswers, MemoryStore, RetriesItsPuts
+from checkpoint_protocol.store import StoredObject
+from tests.support.records import ledger_over, plan, seal
+from tests.support.stores import LosesAnswers, MemoryStore, RetriesItsPuts, Wrapped
 
 
 def test_the_try_that_loses_a_link_is_superseded_and_the_winners_seal_stands() -> None:
@@ -81,6 +85,50 @@ def test_listed_links_are_counted_up_to_the_first_gap_only() -> None:
     ledger.store.put_if_absent(f"{ledger.at.seals(1)}0/2.json.tmp", b"")
 
     assert ledger.seals.list_links(1) == {0: 2, 1: 0, 2: 3, 10: 1}
+
+
+@dataclass
+class Flooded(Wrapped):
+    """A store in which a stranger has put so many objects of a pattern into every folder of seals. `given`: those that were
+    read.
+    """
+
+    pattern: str = "0/{}.json"
+    strangers: int = 0
+    given: int = 0
+
+    def list(self, folder: str, borders: Sequence[str] = ()) -> Iterator[StoredObject]:
+        yield from self.inner.list(folder, borders)
+        for number in range(self.strangers if folder.endswith("/seals/") else 0):
+            self.given += 1
+            yield StoredObject(f"{folder}{self.pattern.format(number)}", 1)
+
+
+@pytest.mark.parametrize("pattern", ["0/{}.json", "{}/0.json", "bundle-{}"])
+def test_more_objects_than_the_tasks_can_have_sealed_are_refused_and_not_collected(pattern: str) -> None:
+    store = Flooded(MemoryStore(), pattern, strangers=120_000)
+    ledger = ledger_over(store)
+    if not pattern.startswith("{}"):  # without a plan any task may be one
+        ledger.plans.put_plan(plan([(0, 0, 5)]))
+    ledger.seals.put_seal(seal(0, 0))
+
+    with pytest.raises(Corrupt, match=r"seals/ has more than 100,[01]00 objects") as caught:
+        ledger.seals.list_seals(1)
+
+    assert caught.value.reason == reasons.RECORD_UNREADABLE
+    assert store.given <= 100_101, "the rest is not read"
+    # The way out of the message.
+    store.strangers = 0
+    assert ledger_over(store).seals.list_links(1) == {0: 1}
+
+
+@pytest.mark.parametrize("pattern", ["1{}/0.json", "0/9{:09d}.json", "bundle-9{:09d}", "x{}"])
+def test_objects_that_have_no_place_in_a_chain_are_passed_over(pattern: str) -> None:
+    ledger = ledger_over(Flooded(MemoryStore(), pattern, strangers=110_000))
+    ledger.plans.put_plan(plan([(0, 0, 5)]))
+    ledger.seals.put_seal(seal(0, 0))
+
+    assert len(ledger.seals.list_seals(1)) == 1
 
 
 def test_a_counted_seal_that_is_gone_is_corrupt() -> None:

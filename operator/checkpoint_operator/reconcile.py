@@ -133,13 +133,17 @@ class Reconciler:
         if isinstance(rest[-1], RecordAttempt):
             if not self.is_next():
                 rest = (EndStage(self.current_ledger().key.stage),)
-            elif (wanted := self._next_stage()) is not None:
-                self._leave_behind(wanted)
-                if wanted.stage is not None:
-                    rest = (dataclasses.replace(self.begin_stage(wanted.stage), is_before=True),)
-                elif wanted.identity != self.observer.write.stage:
+            else:
+                wanted = self._next_stage()
+                if wanted is not None and wanted.stage is None and wanted.identity != self.observer.write.stage:
                     self.observer.write = dataclasses.replace(self.observer.write, stage=wanted.identity)
                     return self.step()
+                seen = self.observer.observe_change(seen, wanted)
+                rest = decide(seen)[len(stops) :]
+                if wanted is not None and isinstance(rest[-1], RecordAttempt):
+                    self._leave_behind(wanted)
+                    if wanted.stage is not None:
+                        rest = (dataclasses.replace(self.begin_stage(wanted.stage), is_before=True),)
         done = self._carry_out(Round(self.current_ledger().key, seen, rest))
         return dataclasses.replace(done, actions=(*stops, *done.actions))
 

@@ -119,6 +119,12 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/commit/test_tables_that_lead_elsewhere.py::test_manifests_that_stand_for_more_than_there_is_memory_for_are_refused": (
         "that are read of a manifest or a list of manifests; rewrite the manifests of the table",
     ),
+    "end_to_end/test_approvals.py::test_stages_that_are_done_wait_before_they_are_done_anew_and_the_message_names_them": (
+        "stages with sealed rows would be done anew: {}{}; approve that, or undo the edit",
+    ),
+    "end_to_end/test_approvals.py::test_a_failed_stage_whose_code_was_edited_waits_and_goes_on_with_the_rows_that_are_left": (
+        "or Restart (they are done anew), or undo the edit",
+    ),
     "end_to_end/test_stage_preview.py::test_what_the_messages_say_shows_rows": (
         "--stage {}: spec.stages has no stage of that name; name one of these: {}",
         "the stage before, {}, has sealed nothing yet; run the write until it has",

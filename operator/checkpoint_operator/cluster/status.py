@@ -5,7 +5,7 @@ For people. No rule reads it but two things that only bound effort: since when t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from checkpoint_operator.activity import describe, how_far
@@ -13,6 +13,7 @@ from checkpoint_operator.cluster.attempt_status import attempts_shown
 from checkpoint_operator.cluster.conditions import Conditions
 from checkpoint_operator.cluster.pods import Owner, pod_name
 from checkpoint_operator.core.actions import Commit, Stall, StartDriver, Wait
+from checkpoint_operator.core.code_changes import Approval
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.phases import Phase, phase_after_error, phase_of
@@ -42,6 +43,8 @@ _STARTING: Final = "DriverStarting"
 _EDITED: Final = "the manifest was changed, and that counts from the next attempt"
 #: Another value of it asks for new tries, as an edit of the spec does.
 RETRY_ANNOTATION: Final = "checkpointed.dev/retry"
+#: What a person has decided where the manifest says onCodeChange: Ask, and of which code.
+APPROVE_ANNOTATION: Final = "checkpointed.dev/approve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +234,11 @@ def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str 
             number = done.seen.attempts[-1].number
             command = f"kubectl annotate checkpointedwrite {frame.owner.name} {RETRY_ANNOTATION}={number} --overwrite"
             ending = f"; it is reconciled again within the hour, and at once with: {command}"
+            return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
+        case Stall(reasons.CODE_CHANGED as reason, message) if done.seen.change is not None:
+            value = Approval("Continue", done.seen.change.digest)
+            command = f"kubectl annotate checkpointedwrite {frame.owner.name} {APPROVE_ANNOTATION}={value} --overwrite"
+            ending = f"; approve it with: {command} (or {replace(value, choice='Restart')})"
             return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
         case Stall(reason, message):
             return reason, message

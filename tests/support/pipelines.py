@@ -97,6 +97,8 @@ class PipelineLab:
     buckets: int = 4
     #: What a person decides where the manifest says onCodeChange: Ask; of the code as it is when a run begins.
     approve: Choice | None = None
+    #: The machine that records attempts; in a cluster none is named.
+    recorder: str = "here"
 
     def __post_init__(self) -> None:
         GROUPS.clear()
@@ -153,6 +155,7 @@ class PipelineLab:
         drivers = DirectDrivers(self.store, self.place.settings, between_tasks=between_tasks)
         store = DyingStore(self.store, effects) if effects is not None else self.store
         reconciler = reconciler_for(self.manifest, self.place, drivers, store, digest_of=digest_of)
+        reconciler.observer.recorder = self.recorder
         if self.approve is not None:
             reconciler.observer.approval = Approval(self.approve, reconciler.observer.digest_to_approve())
         return reconciler

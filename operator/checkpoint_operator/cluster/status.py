@@ -19,6 +19,7 @@ from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.phases import Phase, phase_after_error, phase_of
 from checkpoint_operator.core.rules import ENVIRONMENT
 from checkpoint_operator.core.triggers import News
+from checkpoint_operator.pipelines.decisions import IN_WORDS
 from checkpoint_operator.progress import Progress
 from checkpoint_operator.reason_pages import with_section
 from checkpoint_operator.reconcile import Round
@@ -29,6 +30,7 @@ from checkpoint_operator.status_model import (
     Condition,
     ConditionType,
     EpochStatus,
+    StageStatus,
     Status,
     bounded,
     fitted,
@@ -189,6 +191,7 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
             "attempts": attempts_shown(frame.now, previous.attempts or () if is_same else (), seen.attempts, pod),
             "commit": _commit(frame, done) or previous.commit,
             "epochs": _epochs(frame, done),
+            "stages": _stages(frame, done),
             "rows_committed": done.commit.rows_written if done.commit else previous.rows_committed,
             "queue_position": None if seen.queued is None else seen.queued + 1,
             "failed_before": seen.first_counted_failure - 1,
@@ -337,6 +340,18 @@ def _say_how_far_behind(conditions: Conditions, done: Round) -> None:
             conditions.set("UpToDate", False, "Behind", f"{news.files:,} new files, {format_size(news.size_bytes)}{since}{waits}")
         else:
             conditions.set("UpToDate", True, "NothingNew", f"epoch {done.key.epoch} has taken all that there was")
+
+
+def _stages(frame: Frame, done: Round) -> tuple[StageStatus, ...] | None:
+    """Return what becomes of the stages; what was said of the epoch stays where this round has not decided it."""
+    if (done.seen.is_committed and not done.key.stage) or frame.spec is None or not frame.spec.stages:
+        return None
+    if not done.stages:
+        return frame.previous.stages if frame.previous.epoch == done.key.epoch else None
+    return tuple(
+        StageStatus(name=one.name, what=one.what, because="; ".join(IN_WORDS[cause] for cause in one.because) or None)
+        for one in done.stages
+    )
 
 
 def _said_of_commit(done: Round, status: Status) -> str:

@@ -15,14 +15,20 @@ from typing import Final, Literal
 
 from checkpoint_operator.core import pauses
 from checkpoint_operator.core.actions import RecordAttempt
-from checkpoint_operator.core.observation import Attempt, DriverObservation, DriverState, Failure, Observation
+from checkpoint_operator.core.code_changes import Approval
+from checkpoint_operator.core.observation import Attempt, Change, DriverObservation, DriverState, Failure, Observation
 from checkpoint_operator.core.rules import in_vain_in_a_row
 from checkpoint_operator.core.triggers import Between, News
 from checkpoint_operator.driver_digest import code_of_session, keeps_for_epochs
 from checkpoint_operator.driver_failures import failure_of
 from checkpoint_operator.kept_drivers import KeptDrivers
 from checkpoint_operator.looks import Looks
+from checkpoint_operator.pipelines.decisions import IN_WORDS
+from checkpoint_operator.pipelines.edits import redone_by_an_edit
+from checkpoint_operator.pipelines.found import digest_to_approve
+from checkpoint_operator.pipelines.pipeline import NextStage
 from checkpoint_operator.ports import Drivers, PinSource, Sink, Stage, Write
+from checkpoint_operator.progress import measure
 from checkpoint_operator.row_errors import count_quarantined, limit_of
 from checkpoint_operator.stages import NO_CODE, spec_of_stage
 from checkpoint_operator.table_facts import observe_tables
@@ -97,6 +103,10 @@ class Observer:
     driver_digest: str | None = None
     #: Returns the digest of the code of all stages. None: this observes no stage, so that it is the write's own.
     session_code_of_epoch: Callable[[], str | None] | None = None
+    #: What a person has decided, where the manifest says onCodeChange: Ask.
+    approval: Approval | None = None
+    #: Returns what an approval of this epoch names. None: this observes no stage.
+    digest_to_approve_of_epoch: Callable[[], str] | None = None
     #: Why the epoch was opened that has no attempt yet.
     _began: Began | None = None
     #: The drivers that were started from here, and not seen to have ended. Another runner may close their attempts.
@@ -165,7 +175,9 @@ class Observer:
             renew = self.renew
         else:
             # What the commit needs is no stage of the manifest's.
-            write, spec = replace(write, stage=None), spec.model_copy(update={"stages": (), "reset": None})
+            policy = "Continue" if spec.on_code_change == "Ask" else spec.on_code_change
+            plain = {"stages": (), "reset": None, "on_code_change": policy}
+            write, spec = replace(write, stage=None), spec.model_copy(update=plain)
         key = self.current_ledger.key.of_stage(stage.name)
         return replace(
             self,
@@ -183,6 +195,7 @@ class Observer:
             _starved_since=None,
             _first_counted=None,
             session_code_of_epoch=self.session_code,
+            digest_to_approve_of_epoch=self.digest_to_approve,
             looks=None,
             _began=None,
         )
@@ -191,6 +204,11 @@ class Observer:
         """Return the digest of the code of all stages, as it is now; None where no driver goes on from stage to stage."""
         ask = self.session_code_of_epoch
         return code_of_session(self.write, self.renew) if ask is None else ask()
+
+    def digest_to_approve(self) -> str:
+        """Return what says which code, of all stages, reads which source now: an approval counts for that only."""
+        ask = self.digest_to_approve_of_epoch
+        return digest_to_approve(self.write.spec, self.digest_of) if ask is None else ask()
 
     def digest_of(self, spec: Spec) -> str:
         """Return the digest of the code of a manifest, or of a stage's, as the code is now."""
@@ -256,15 +274,18 @@ class Observer:
         between: Between | None = None
         if seen.is_committed and self.looks is not None and not seen.is_suspended:
             between = self.looks.between(ledger)
+        on_code_change = seen.on_code_change
         if not seen.is_committed and (last is None or (last.is_closed and not last.is_complete)):
             # Not where all is sealed: the commit needs nobody's code.
             self.write = self.renew(self.write)
+            on_code_change = self._policy(seen)
         before = self._commit_before(ledger) if seen.is_stream and not seen.is_committed else None
         is_to_be_started = last is not None and not last.is_closed and last.driver is DriverState.NOT_STARTED
         return replace(
             seen,
             attempts=attempts,
             code_digest=self.write.code_digest,
+            on_code_change=on_code_change,
             first_counted_failure=self._first_counted,
             keeps_in_vain=self._keeps_in_vain(seen),
             between=between,
@@ -294,6 +315,32 @@ class Observer:
         reads_sink = isinstance(self.operation, Merge)
         tables = observe_tables(self.current_ledger, self.write.spec, self.sink, pin_source, wanted, reads_sink=reads_sink)
         return replace(seen, tables=tables)
+
+    def observe_change(self, seen: Observation, wanted: NextStage | None) -> Observation:
+        """Tell what a person is to decide, for an attempt that is to be recorded, if it is asked of one.
+
+        `wanted`: of a write with stages, what is next.
+        """
+        if seen.on_code_change != "Ask":
+            return seen
+        spec, stage = self.write.spec, self.write.stage
+        decisions = wanted.decisions if wanted is not None else ()
+        redone = redone_by_an_edit(self.current_ledger, spec, decisions)
+        change = Change(
+            digest=self.digest_to_approve(),
+            stage=stage.name if stage is not None else "",
+            rows_sealed=measure(self.current_tallies).rows_read,
+            redone=tuple(f"{one.name} ({' and '.join(IN_WORDS[cause] for cause in one.because)})" for one in redone),
+            kept=tuple(one.name for one in decisions if one.what == "keep"),
+            is_of_stage_before=wanted is not None and wanted.stage is not None,
+        )
+        return replace(seen, change=change)
+
+    def _policy(self, seen: Observation) -> str:
+        """Return what becomes of results of other code: what a person has decided for the code of now, where one is asked."""
+        if seen.on_code_change != "Ask" or self.approval is None:
+            return seen.on_code_change
+        return self.approval.choice if self.approval.digest == self.digest_to_approve() else "Ask"
 
     def _left_s(
         self, key: EpochKey, attempts: Sequence[Attempt], pause_after: Callable[[int], float], most_spread: float = _MOST_SPREAD

@@ -36,6 +36,7 @@ from checkpoint_operator.core.rules import decide
 from checkpoint_operator.keys_objects import compacting
 from checkpoint_operator.memos import remove_memos
 from checkpoint_operator.observing import Observer, driver_of
+from checkpoint_operator.pipelines.decisions import Decision
 from checkpoint_operator.pipelines.found import left_behind
 from checkpoint_operator.pipelines.pipeline import NextStage, next_stage
 from checkpoint_operator.ports import NeedsStage, Stage, StageOutdated
@@ -65,12 +66,14 @@ class Round:
     A round of a stage has the stage's key, and its observation; that the stage is done is no end of the write.
 
     `is_decision`: nothing was carried out yet. For people such a round is told, too: whatever dies in it, its attempt is known.
+    `stages`: with spec.stages, what becomes of each, as it was decided last; empty where it was not decided here.
     """
 
     key: EpochKey
     seen: Observation
     actions: tuple[Action, ...]
     is_decision: bool = False
+    stages: tuple[Decision, ...] = ()
 
     @property
     def outcome(self) -> Finish | Stall | None:
@@ -102,6 +105,8 @@ class Reconciler:
     announce: Callable[[Round], None] = lambda decided: None
     #: The stage that the current epoch waits for, as far as is known here: what the epoch's own round would find out again.
     _stage: Reconciler | None = None
+    #: What becomes of the stages of the current epoch, as was decided last.
+    _decisions: tuple[Decision, ...] = ()
     #: Of a stage: whether it still is what comes next, whatever was edited since it began.
     is_next: Callable[[], bool] = lambda: True
 
@@ -114,6 +119,9 @@ class Reconciler:
 
     def step(self) -> Round:
         """Do one round. Raises CheckpointError where a port does; the next round begins from what is stored."""
+        return dataclasses.replace(self._step(), stages=self._decisions)
+
+    def _step(self) -> Round:
         if self._stage is not None:
             return self._step_stage(self._stage)
         seen = self.observer.observe()
@@ -133,13 +141,17 @@ class Reconciler:
         if isinstance(rest[-1], RecordAttempt):
             if not self.is_next():
                 rest = (EndStage(self.current_ledger().key.stage),)
-            elif (wanted := self._next_stage()) is not None:
-                self._leave_behind(wanted)
-                if wanted.stage is not None:
-                    rest = (dataclasses.replace(self.begin_stage(wanted.stage), is_before=True),)
-                elif wanted.identity != self.observer.write.stage:
+            else:
+                wanted = self._next_stage()
+                if wanted is not None and wanted.stage is None and wanted.identity != self.observer.write.stage:
                     self.observer.write = dataclasses.replace(self.observer.write, stage=wanted.identity)
-                    return self.step()
+                    return self._step()
+                seen = self.observer.observe_change(seen, wanted)
+                rest = decide(seen)[len(stops) :]
+                if wanted is not None and isinstance(rest[-1], RecordAttempt):
+                    self._leave_behind(wanted)
+                    if wanted.stage is not None:
+                        rest = (dataclasses.replace(self.begin_stage(wanted.stage), is_before=True),)
         done = self._carry_out(Round(self.current_ledger().key, seen, rest))
         return dataclasses.replace(done, actions=(*stops, *done.actions))
 
@@ -158,7 +170,9 @@ class Reconciler:
         observer, ledger = self.observer, self.current_ledger()
         if not observer.write.spec.stages or ledger.key.stage:
             return None
-        return next_stage(ledger, observer.write.spec, observer.digest_of, observer.pin_source)
+        wanted = next_stage(ledger, observer.write.spec, observer.digest_of, observer.pin_source)
+        self._decisions = wanted.decisions
+        return wanted
 
     def _leave_behind(self, wanted: NextStage) -> None:
         """End what is at work on stages that are not to be done now. What it has sealed stays, should the edit be taken back."""

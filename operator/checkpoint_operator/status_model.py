@@ -13,10 +13,14 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 from pydantic import ConfigDict, Field
 
 from checkpoint_operator.core.phases import Phase
+from checkpoint_operator.pipelines.decisions import What
+from checkpoint_protocol.pipelines import MOST_STAGES
 from checkpoint_protocol.sections import Section
 
 MAX_ATTEMPTS_SHOWN: Final = 5
 MAX_EPOCHS_SHOWN: Final = 5
+#: An Aggregate is two.
+MAX_STAGES_SHOWN: Final = 2 * MOST_STAGES
 MAX_MESSAGE_LENGTH: Final = 1024
 MAX_CONDITION_MESSAGE_LENGTH: Final = 32_768
 
@@ -122,6 +126,18 @@ class Condition(StatusSection):
     observed_generation: Count | None = Field(default=None, description="The metadata.generation that it is about.")
 
 
+class StageStatus(StatusSection):
+    """What becomes of a stage."""
+
+    name: Annotated[str, Field(max_length=63)] = Field(description="Its name; -shuffle behind it: what puts keys together.")
+    what: What = Field(
+        description="keep: it is done. continue: its rows that are left. begin: all of them. redo: all, once more."
+    )
+    because: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None, description="What has changed, where it is done once more."
+    )
+
+
 class Status(StatusSection):
     """How far the write is, and why it is not further."""
 
@@ -142,6 +158,11 @@ class Status(StatusSection):
         default=None,
         description="The stage of the epoch that is at work, which the commit waits for: attempts, tasks, progress and rows are "
         "those of the stage.",
+    )
+    stages: tuple[StageStatus, ...] | None = Field(
+        default=None,
+        max_length=MAX_STAGES_SHOWN,
+        description="With spec.stages, until the commit: what becomes of each, as was decided when the last of them began.",
     )
     started_at: Time | None = Field(
         default=None, description="When the epoch's first attempt was recorded; activeDeadlineSeconds counts from here."

@@ -16,6 +16,7 @@ from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.phases import MEANINGS, Phase, phase_of
 from checkpoint_operator.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.inspection import Inspector
+from checkpoint_operator.pipelines.shown import ShownStage
 from checkpoint_operator.progress import measure
 from checkpoint_operator.registration import changed_parts
 from checkpoint_operator.shown_records import phase_in_store
@@ -57,6 +58,11 @@ class StoredStatus(Shown):
     committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
     commit: ShownCommit | None
     table: Presence | None = Field(default=None, description="Whether the commit is still in the table; null: not read.")
+    stages: tuple[ShownStage, ...] = Field(
+        default=(),
+        description="With spec.stages, until the commit: what a run here would do with each. Empty where that cannot be told: "
+        "the code is not on this machine, or the write is one of a cluster.",
+    )
     errors: tuple[ShownError, ...]
 
     @property

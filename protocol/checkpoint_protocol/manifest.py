@@ -100,9 +100,11 @@ class Spec(Section):
     code: Code = Field(default_factory=Code)
     sink: Sink
     checkpoint: CheckpointSpec
-    on_code_change: Literal["Continue", "Restart"] = Field(
+    on_code_change: Literal["Continue", "Restart", "Ask"] = Field(
         default="Continue",
-        description="What becomes of sealed results when the code changes: they stay, or are dropped.",
+        description="What becomes of sealed results when the code changes: they stay, are dropped, or nothing begins until a "
+        "person has said which (annotation checkpointed.dev/approve; run --approve). Ask also waits where an edit has stages "
+        "done anew.",
     )
     on_replaced: Literal["Fail", "Process", "Skip"] = Field(
         default="Fail",

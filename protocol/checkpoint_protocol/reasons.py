@@ -37,6 +37,7 @@ STREAM_ENDED: Final = "StreamEnded"  # the query of a stream has done all that w
 CHECKPOINT_LOST: Final = "CheckpointLost"  # Spark's own checkpoint of a stream is not the one that the table's rows come from
 # the user's code
 CODE_FAILED: Final = "CodeFailed"  # a step raised
+CODE_CHANGED: Final = "CodeChanged"  # with onCodeChange: Ask, a person is to say what becomes of results of other code
 CODE_MISSING: Final = "CodeMissing"  # a step cannot be imported
 SERVICE_UNAVAILABLE: Final = "ServiceUnavailable"  # a service that a step calls does not answer, or refuses most calls
 TOO_MANY_ROW_ERRORS: Final = "TooManyRowErrors"  # more rows failed than spec.quarantine allows

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,17 +77,24 @@ class Preview:
     notice: str = ""
 
 
-def run(manifest: Manifest, *, settings: str | os.PathLike[str] | None = None, cores: int | None = None) -> Result:
+def run(
+    manifest: Manifest,
+    *,
+    settings: str | os.PathLike[str] | None = None,
+    cores: int | None = None,
+    approve: Literal["Continue", "Restart"] | None = None,
+) -> Result:
     """Run a write to its commit, or resume it, as `checkpointed-write run` does; how far it is goes to stderr.
 
     `settings`: the settings file; by default it is found as the command finds it. `cores`: how many tasks run at once, by default
-    all. WriteFailed if it fails. Interrupt it at any moment, and run it again: what was sealed is not computed again.
+    all. `approve`: with onCodeChange: Ask, what becomes of results of other code than that of now.
+    WriteFailed if it fails. Interrupt it at any moment, and run it again: what was sealed is not computed again.
     """
     from checkpoint_protocol.errors import CheckpointError
 
     try:
         loaded, found = _load(manifest, settings)
-        ran = _run(loaded, found, cores)
+        ran = _run(loaded, found, cores, approve)
     except CheckpointError as error:
         raise WriteFailed(error.reason, error.message) from error
     return _result(ran, "FILE" if isinstance(manifest, Mapping) else str(manifest))
@@ -134,11 +141,13 @@ def _load(manifest: Manifest, settings: str | os.PathLike[str] | None) -> tuple[
     return loaded, load_settings(find_settings(Path(settings) if settings is not None else None, path))
 
 
-def _run(manifest: CheckpointedWrite, settings: Settings, cores: int | None) -> Ran:
+def _run(
+    manifest: CheckpointedWrite, settings: Settings, cores: int | None, approve: Literal["Continue", "Restart"] | None
+) -> Ran:
     from checkpoint_operator.cli.printing import messages
     from checkpoint_operator.cli.run import run_write
 
-    return run_write(manifest, settings, cores, messages())
+    return run_write(manifest, settings, cores, messages(), approve=approve)
 
 
 def _result(ran: Ran, file: str) -> Result:

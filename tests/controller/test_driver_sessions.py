@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.cluster.cache import WriteName
+from checkpoint_operator.cluster.status import APPROVE_ANNOTATION
 from checkpoint_operator.cluster.work_queue import WorkQueue
+from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.writes import list_stages
@@ -229,6 +232,32 @@ def test_a_driver_that_is_lost_in_a_stage_is_followed_by_one_that_does_those_aft
     pipeline.until_committed()
 
     assert (attempts_of(pipeline), pipeline.kubelet.drivers_run) == ([[1], [1, 2], [1]], 2)
+    assert ids(pipeline) == list(range(200))
+
+
+def test_what_an_edit_costs_stands_in_the_status_while_a_person_is_asked_and_until_the_commit(
+    pipeline: World, source: Path
+) -> None:
+    def change_the_code_and_die(number: int) -> None:
+        if number and len(ledgers_of(pipeline)) > 2 and pipeline.kubelet.drivers_run == 1:
+            pipeline.edit(image="registry.example.com/mended:2")
+            raise Killed
+
+    pipeline.kubelet.between_tasks = change_the_code_and_die
+    pipeline.apply(source, stages=stages_of_pipeline(), onCodeChange="Ask")
+    pipeline.until_stalled()
+
+    assert pipeline.status.reason == reasons.CODE_CHANGED
+    assert [(stage.name, stage.what, stage.because) for stage in pipeline.status.stages or ()] == [
+        ("first", "redo", "its code has changed"),
+        ("second", "redo", "what it reads is made anew"),
+        ("third", "begin", None),
+    ]
+    assert pipeline.kubelet.drivers_run == 1
+    (value,) = re.findall(rf"{APPROVE_ANNOTATION}=(\S+) ", pipeline.status.message or "")
+    pipeline.api.annotate(pipeline.key, APPROVE_ANNOTATION, value)
+    pipeline.until_committed()
+    assert pipeline.status.stages is None
     assert ids(pipeline) == list(range(200))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.cluster.status import RETRY_ANNOTATION
+from checkpoint_operator.cluster.status import APPROVE_ANNOTATION, RETRY_ANNOTATION
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.controller.harness import World
@@ -160,4 +161,29 @@ def test_a_missing_table_is_made_when_create_is_set_as_the_message_says(tmp_path
     world.edit(sink={**world.place.sink(), "create": True})
     world.until_committed()
 
+    assert ids(world) == list(range(200))
+
+
+def test_changed_code_waits_for_the_annotation_that_the_message_names_and_for_no_other(world: World, source: Path) -> None:
+    def change_the_code_and_die(number: int) -> None:
+        if number == 2 and world.kubelet.drivers_run == 1:
+            world.edit(image="registry.example.com/mended:2")
+            raise Killed
+
+    world.kubelet.between_tasks = change_the_code_and_die
+    world.apply(source, onCodeChange="Ask")
+    world.until_stalled()
+    assert world.status.reason == reasons.CODE_CHANGED
+    (value,) = re.findall(rf"{APPROVE_ANNOTATION}=(Continue-[0-9a-f]{{16}}) ", world.status.message or "")
+
+    world.api.annotate(world.key, APPROVE_ANNOTATION, f"Continue-{'0' * 16}")
+    world.pass_time(120)
+    world.restart_operator()
+    world.pass_time(120)
+    assert world.kubelet.drivers_run == 1
+
+    world.api.annotate(world.key, APPROVE_ANNOTATION, value)
+    world.until_committed()
+
+    assert world.kubelet.drivers_run == 2
     assert ids(world) == list(range(200))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from checkpoint_operator.cleaning.cleaner import Cleaner
 from checkpoint_operator.core.actions import Close, EndStage, Finish, Stall
 from checkpoint_operator.pipelines.decisions import named
-from checkpoint_operator.pipelines.shown import plan_stages
+from checkpoint_operator.pipelines.shown import plan_from_here, plan_stages
 from checkpoint_operator.reconcile import Round
 from checkpoint_operator.tracing import trace_back, trace_forward
 from checkpoint_protocol import reasons
@@ -271,6 +271,26 @@ def test_what_a_run_would_do_is_told_with_the_rows_that_are_left(lab: PipelineLa
     assert (third.what, third.rows_done, third.rows_left) == ("begin", None, None)
     lab.finish()
     assert plan_stages(lab.manifest, lab.store, digest_of).is_committed
+
+
+def test_status_tells_the_same_until_the_commit(lab: PipelineLab) -> None:
+    assert [stage.what for stage in plan_from_here(lab.manifest, None, digest_of)] == ["begin", "begin", "begin"]
+    lab.run(kill_when=in_the_middle_of("second"), until=has_failed)
+    VERSIONS["first"] = 2
+
+    told = plan_from_here(lab.manifest, lab.store, digest_of)
+
+    assert told == plan_stages(lab.manifest, lab.store, digest_of).stages
+    assert [(stage.what, stage.because) for stage in told] == [("redo", ("code",)), ("redo", ("upstream",)), ("begin", ())]
+    lab.finish()
+    assert plan_from_here(lab.manifest, lab.store, digest_of) == ()
+
+
+def test_of_a_write_of_a_cluster_status_tells_no_plan_from_another_machine(lab: PipelineLab) -> None:
+    lab.recorder = ""
+    lab.run(until=after("first"))
+
+    assert plan_from_here(lab.manifest, lab.store, digest_of) == ()
 
 
 def test_a_group_on_which_the_step_raises_ends_the_attempt_with_its_key_also_where_rows_are_set_apart(lab: PipelineLab) -> None:

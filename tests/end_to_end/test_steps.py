@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_operator.core.code_changes import Approval, Choice
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from tests.support.checks import assert_exactly_once
@@ -171,6 +172,35 @@ def test_restart_on_a_code_change_drops_what_other_code_has_sealed(disk_place: P
     assert len(ended.commit.code_digests) == 1
     assert_exactly_once(disk_place, range(ROWS))
     assert {row["text"] for row in disk_place.rows()} == {"new"}
+
+
+@pytest.mark.parametrize(("choice", "texts"), [("Continue", {"old", "new"}), ("Restart", {"new"})])
+def test_with_ask_a_write_whose_code_was_edited_waits_and_does_what_a_person_says(
+    disk_place: Place, tmp_path: Path, code: Any, choice: Choice, texts: set[str]
+) -> None:
+    disk_place.create(SCHEMA)
+    source = write_inputs(tmp_path / "in")
+    broken, mended = (
+        code("def work(row):\n    assert row['id'] != 250\n    return {**row, 'text': 'old'}\n"),
+        code("def work(row):\n    return {**row, 'text': 'new'}\n"),
+    )
+
+    def manifest(module: str) -> Any:
+        return manifest_for(disk_place, source, steps=[{"call": f"{module}:work", "input": "row"}], onCodeChange="Ask")
+
+    drive(reconciler_for(manifest(broken), disk_place))
+    reconciler = reconciler_for(manifest(mended), disk_place)
+    asked = drive(reconciler)
+    assert isinstance(asked.outcome, Stall)
+    assert asked.outcome.reason == reasons.CODE_CHANGED
+    assert disk_place.rows() == []
+
+    reconciler.observer.approval = Approval(choice, reconciler.observer.digest_to_approve())
+    ended = drive(reconciler)
+
+    assert isinstance(ended.outcome, Finish)
+    assert_exactly_once(disk_place, range(ROWS))
+    assert {row["text"] for row in disk_place.rows()} == texts
 
 
 @pytest.mark.parametrize(

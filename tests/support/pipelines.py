@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from checkpoint_operator.core.actions import Finish
+from checkpoint_operator.core.code_changes import Approval, Choice
 from checkpoint_operator.pipelines.decisions import Decision
 from checkpoint_operator.pipelines.found import foresee
 from checkpoint_operator.reconcile import Reconciler, Round
@@ -94,6 +95,10 @@ class PipelineLab:
     #: The second stage is an Aggregate.
     groups: bool = False
     buckets: int = 4
+    #: What a person decides where the manifest says onCodeChange: Ask; of the code as it is when a run begins.
+    approve: Choice | None = None
+    #: The machine that records attempts; in a cluster none is named.
+    recorder: str = "here"
 
     def __post_init__(self) -> None:
         GROUPS.clear()
@@ -149,7 +154,11 @@ class PipelineLab:
 
         drivers = DirectDrivers(self.store, self.place.settings, between_tasks=between_tasks)
         store = DyingStore(self.store, effects) if effects is not None else self.store
-        return reconciler_for(self.manifest, self.place, drivers, store, digest_of=digest_of)
+        reconciler = reconciler_for(self.manifest, self.place, drivers, store, digest_of=digest_of)
+        reconciler.observer.recorder = self.recorder
+        if self.approve is not None:
+            reconciler.observer.approval = Approval(self.approve, reconciler.observer.digest_to_approve())
+        return reconciler
 
     def run(
         self,

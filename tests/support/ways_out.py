@@ -121,6 +121,11 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "unit/commit/test_tables_that_lead_elsewhere.py::test_metadata_that_would_take_more_memory_than_there_is_are_refused": (
         "for the metadata of tables; expire snapshots, or raise recordMemory and resources.limits.memory",
+    "end_to_end/test_approvals.py::test_stages_that_are_done_wait_before_they_are_done_anew_and_the_message_names_them": (
+        "stages with sealed rows would be done anew: {}{}; approve that, or undo the edit",
+    ),
+    "end_to_end/test_approvals.py::test_a_failed_stage_whose_code_was_edited_waits_and_goes_on_with_the_rows_that_are_left": (
+        "or Restart (they are done anew), or undo the edit",
     ),
     "end_to_end/test_stage_preview.py::test_what_the_messages_say_shows_rows": (
         "--stage {}: spec.stages has no stage of that name; name one of these: {}",

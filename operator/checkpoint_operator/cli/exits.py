@@ -1,7 +1,7 @@
 """Exit codes of the command line, and how an error is said.
 
 0 done, 1 failed, 2 the manifest or the settings file is wrong (whoever finds it, and when), 130 interrupted; 3 is of `status`
-alone: not committed yet. docs/guides/commands.md has the table.
+alone: not committed yet, 4 of `run`: a person is to approve first. docs/guides/commands.md has the table.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ COMMITTED: Final = DONE
 FAILED: Final = 1
 MANIFEST_WRONG: Final = 2
 NOT_COMMITTED: Final = 3
+AWAITS_APPROVAL: Final = 4
 INTERRUPTED: Final = 130
 
 #: A person has to change the manifest or the settings file, and nothing else; or put code where a step's `call` says.
@@ -48,4 +49,6 @@ def code_of_end(outcome: Finish | Stall) -> int:
 
 
 def _code_of_reason(reason: str) -> int:
+    if reason == reasons.CODE_CHANGED:
+        return AWAITS_APPROVAL
     return MANIFEST_WRONG if reason in _OF_THE_MANIFEST else FAILED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -42,15 +42,23 @@ def main() -> None:
 @_settings
 @click.option("--cores", type=click.IntRange(1, 1024), help="How many tasks run at once. By default all cores.")
 @click.option("--watch", is_flag=True, help="With spec.trigger: go on with new input as that says, until interrupted.")
-def run(file: Path, settings: Path | None, cores: int | None, watch: bool) -> None:
+@click.option(
+    "--approve",
+    type=click.Choice(["Continue", "Restart"], case_sensitive=False),
+    help="With onCodeChange: Ask: approve the code as it is now. Results of other code stay, or those of the stage at work are "
+    "dropped.",
+)
+def run(
+    file: Path, settings: Path | None, cores: int | None, watch: bool, approve: Literal["Continue", "Restart"] | None
+) -> None:
     """Run the CheckpointedWrite in FILE on this machine, or resume it. With spec.trigger it takes what is new, and ends.
 
     Interrupt it at any moment and run it again: what was sealed is not computed again. Exit codes: 0 committed, 1 failed,
-    2 manifest or settings wrong (also where a driver finds it), 130 interrupted.
+    2 manifest or settings wrong (also where a driver finds it), 4 a person is to approve changed code first, 130 interrupted.
     """
     from checkpoint_operator.cli.run import run_command
 
-    sys.exit(run_command(file, settings, cores, watch=watch))
+    sys.exit(run_command(file, settings, cores, watch=watch, approve=approve))
 
 
 @main.command()

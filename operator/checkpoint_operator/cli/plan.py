@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem
@@ -52,10 +54,15 @@ def _print(out: Console, plan: ShownPlan) -> None:
         )
         return
     out.print(f"{plan.namespace}/{plan.name}: a run of epoch {plan.epoch} would do this", style="bold", markup=False)
+    out.print(table_of(plan.stages))
+
+
+def table_of(stages: Iterable[ShownStage]) -> Table:
+    """Return a plan as people read it."""
     table = plain_table("stage", "what", ">rows done", ">rows left", "because")
-    for stage in plan.stages:
+    for stage in stages:
         table.add_row(stage.name, stage.what, _number(stage.rows_done), _number(stage.rows_left), _because(stage))
-    out.print(table)
+    return table
 
 
 def _number(rows: int | None) -> str:

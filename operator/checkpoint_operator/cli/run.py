@@ -20,6 +20,7 @@ from checkpoint_operator.cli.printing import answers, messages
 from checkpoint_operator.cli.progress_line import BAR_COLUMNS, BAR_FROM_WIDTH, TIME_COLUMNS, progress_line
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.core.actions import BeginStage, Close, Commit, Finish, OpenEpoch, RecordAttempt, Stall, StartDriver, Wait
+from checkpoint_operator.core.code_changes import Choice
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.rules import progress_deadline_s
 from checkpoint_operator.local.another_spark import notice
@@ -29,7 +30,8 @@ from checkpoint_operator.local.runner import Report, Rival, Runner, state_folder
 from checkpoint_operator.progress import Progress as Counts
 from checkpoint_operator.reconcile import Round
 from checkpoint_operator.sink_formats.registry import format_of
-from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.records import CommitRecord
 from checkpoint_protocol.settings import Settings
@@ -41,7 +43,9 @@ _RATE_OVER_S: Final = 15.0
 _SAID_AFTER_S: Final = 5.0
 
 
-def run_command(file: Path, settings_file: Path | None, cores: int | None, *, watch: bool = False) -> int:
+def run_command(
+    file: Path, settings_file: Path | None, cores: int | None, *, watch: bool = False, approve: Choice | None = None
+) -> int:
     """Run the write and return the exit code."""
     console = messages()
     if (files := read_files(file, settings_file, console)) is None:
@@ -53,7 +57,7 @@ def run_command(file: Path, settings_file: Path | None, cores: int | None, *, wa
     committed.say_former(manifest, settings, console)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        ran = run_write(manifest, settings, cores, console, watch=watch)
+        ran = run_write(manifest, settings, cores, console, watch=watch, approve=approve)
     except KeyboardInterrupt:
         console.print(f"interrupted; what is sealed stays: checkpointed-write run {file} resumes it")
         return exits.INTERRUPTED
@@ -74,14 +78,22 @@ class Ran:
 
 
 def run_write(
-    manifest: CheckpointedWrite, settings: Settings, cores: int | None, console: Console, *, watch: bool = False
+    manifest: CheckpointedWrite,
+    settings: Settings,
+    cores: int | None,
+    console: Console,
+    *,
+    watch: bool = False,
+    approve: Choice | None = None,
 ) -> Ran:
     """Run a write to its end, and show how far it is. Raises CheckpointError where nothing can be done from here."""
+    if approve is not None and (policy := manifest.spec.on_code_change) != "Ask":
+        raise NeedsChange(reasons.MANIFEST_INVALID, f"spec.onCodeChange: it is {policy}, so that nothing is to be approved")
     if (said := notice(os.environ)) is not None:
         console.print(said, style="yellow", markup=False, soft_wrap=True)
     started = time.monotonic()
     with Display(console, manifest) as display:
-        runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report, watch=watch)
+        runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report, watch=watch, approve=approve)
         try:
             ended = runner.run()
         except OSError as error:
@@ -287,6 +299,12 @@ def _conclude(console: Console, ran: Ran, file: Path) -> int:
     match ended.outcome:
         case Stall(reason, message) as stalled:
             console.print(exits.line_of(reason, message), style="red", markup=False, soft_wrap=True)
+            if reason == reasons.CODE_CHANGED:
+                what = "approve the code as it is now"
+                console.print(
+                    f"{what}: checkpointed-write run {file} --approve Continue (or Restart)", markup=False, soft_wrap=True
+                )
+                return exits.code_of_end(stalled)
             last = ended.seen.last
             if last is not None:
                 log = runner.drivers.log_of(*(last.place or (ended.key, last.number)))

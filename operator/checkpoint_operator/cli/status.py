@@ -7,12 +7,18 @@ from pathlib import Path
 from rich.console import Console
 
 from checkpoint_operator.cli import committed, exits
+from checkpoint_operator.cli.plan import table_of
 from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.inspection import open_existing
+from checkpoint_operator.local.runner import code_archive, digests_with
+from checkpoint_operator.pipelines.shown import ShownStage, plan_from_here
 from checkpoint_operator.reason_pages import with_section
 from checkpoint_operator.stored_status import StoredStatus, read_status
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.store import ObjectStore
 
 
 def status_command(file: Path, settings_file: Path | None, output: str) -> int:
@@ -22,13 +28,14 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
         return exits.MANIFEST_WRONG
     manifest, settings = files
     try:
-        status = read_status(manifest, open_existing(manifest.spec.checkpoint.uri, settings))
+        store = open_existing(manifest.spec.checkpoint.uri, settings)
+        status = read_status(manifest, store)
     except CheckpointError as error:
         say_error(error, console)
         return exits.code_of(error)
     commit = committed.commit_of(status) if status.phase == "Committed" else None
     presence = None if commit is None else committed.find_presence(commit, manifest.spec.sink, settings, console)
-    status = status.model_copy(update={"table": presence})
+    status = status.model_copy(update={"table": presence, "stages": _stages(manifest, settings, store, status)})
     if output == "table":
         _print(answers(), status)
     else:
@@ -44,6 +51,19 @@ def status_command(file: Path, settings_file: Path | None, output: str) -> int:
     if status.errors or is_lost:
         return exits.FAILED
     return exits.COMMITTED if status.phase == "Committed" else exits.NOT_COMMITTED
+
+
+def _stages(
+    manifest: CheckpointedWrite, settings: Settings, store: ObjectStore | None, status: StoredStatus
+) -> tuple[ShownStage, ...]:
+    """Return what a run would do with the stages. Code that cannot be had here is for `plan` to tell."""
+    if not manifest.spec.stages or status.phase in ("Committed", "Deleting", "Unknown") or status.identity_changed:
+        return ()
+    try:
+        digest_of = digests_with(code_archive(manifest.spec, settings))
+    except CheckpointError:
+        return ()
+    return plan_from_here(manifest, store, digest_of)
 
 
 def _print(out: Console, status: StoredStatus) -> None:
@@ -84,3 +104,6 @@ def _print(out: Console, status: StoredStatus) -> None:
         rows.append(("committed", f"{where}: {commit.rows_written:,} rows in {counted(commit.files, 'file')}{epoch}"))
     for name, value in rows:
         out.print(f"  {name:<9}  {value}", markup=False)
+    if status.stages:
+        out.print("a run would do this:", markup=False)
+        out.print(table_of(status.stages))

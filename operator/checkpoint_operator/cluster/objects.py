@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from checkpoint_operator.cluster import api_json
 from checkpoint_operator.cluster.pods import Owner
-from checkpoint_operator.cluster.status import RETRY_ANNOTATION
+from checkpoint_operator.cluster.status import APPROVE_ANNOTATION, RETRY_ANNOTATION
 from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, parse_manifest
 
-_MOST_RETRY_TEXT: Final = 128
+_MOST_ANNOTATION_TEXT: Final = 128
 
 
 def manifest_of(body: Mapping[str, Any]) -> CheckpointedWrite:
@@ -23,5 +23,6 @@ def manifest_of(body: Mapping[str, Any]) -> CheckpointedWrite:
 
 def owner_of(body: Mapping[str, Any]) -> Owner:
     metadata = body["metadata"]
-    retry = str((metadata.get("annotations") or {}).get(RETRY_ANNOTATION, ""))[:_MOST_RETRY_TEXT]
-    return Owner(metadata["namespace"], metadata["name"], metadata["uid"], metadata["generation"], retry)
+    annotations = metadata.get("annotations") or {}
+    retry, approval = (str(annotations.get(name, ""))[:_MOST_ANNOTATION_TEXT] for name in (RETRY_ANNOTATION, APPROVE_ANNOTATION))
+    return Owner(metadata["namespace"], metadata["name"], metadata["uid"], metadata["generation"], retry, approval)

@@ -56,7 +56,8 @@ _SMALL_INPUT_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The CheckpointedWrite that a pod is made for. `retry`: what a person has asked for new tries with, last.
+    """The CheckpointedWrite that a pod is made for. `retry`: what a person has asked for new tries with, last; `approval`: what
+    a person has decided of changed code, last.
 
     `uid` is the object's; the write's is that of the first object of its name (`recreation.py`).
     """
@@ -66,6 +67,7 @@ class Owner:
     uid: str
     generation: int
     retry: str = ""
+    approval: str = ""
 
 
 def pod_name(name: str, key: EpochKey, attempt: int) -> str:

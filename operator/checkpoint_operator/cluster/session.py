@@ -11,6 +11,7 @@ from typing import Final
 from checkpoint_operator.activity import TimeLeft
 from checkpoint_operator.cluster.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.pods import Owner
+from checkpoint_operator.core.code_changes import parse_approval
 from checkpoint_operator.core.pauses import pause_after, retry_after
 from checkpoint_operator.driver_digest import digest_of_kept
 from checkpoint_operator.looks import Looks
@@ -91,6 +92,7 @@ def open_session(
         find_starvation=drivers.find_starvation,
         queue_for_a_place=queue_for_a_place,
         looks=looks,
+        approval=parse_approval(owner.approval),
         driver_digest=digest_of_kept(spec, drivers.workloads.model_dump_json()),
         register=registering(store, uid, owner.namespace, owner.name, spec, start_over),
     )

@@ -5,7 +5,7 @@ For people. No rule reads it but two things that only bound effort: since when t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from checkpoint_operator.activity import describe, how_far
@@ -13,11 +13,13 @@ from checkpoint_operator.cluster.attempt_status import attempts_shown
 from checkpoint_operator.cluster.conditions import Conditions
 from checkpoint_operator.cluster.pods import Owner, pod_name
 from checkpoint_operator.core.actions import Commit, Stall, StartDriver, Wait
+from checkpoint_operator.core.code_changes import Approval
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.phases import Phase, phase_after_error, phase_of
 from checkpoint_operator.core.rules import ENVIRONMENT
 from checkpoint_operator.core.triggers import News
+from checkpoint_operator.pipelines.decisions import IN_WORDS
 from checkpoint_operator.progress import Progress
 from checkpoint_operator.reason_pages import with_section
 from checkpoint_operator.reconcile import Round
@@ -28,6 +30,7 @@ from checkpoint_operator.status_model import (
     Condition,
     ConditionType,
     EpochStatus,
+    StageStatus,
     Status,
     bounded,
     fitted,
@@ -42,6 +45,8 @@ _STARTING: Final = "DriverStarting"
 _EDITED: Final = "the manifest was changed, and that counts from the next attempt"
 #: Another value of it asks for new tries, as an edit of the spec does.
 RETRY_ANNOTATION: Final = "checkpointed.dev/retry"
+#: What a person has decided where the manifest says onCodeChange: Ask, and of which code.
+APPROVE_ANNOTATION: Final = "checkpointed.dev/approve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +191,7 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
             "attempts": attempts_shown(frame.now, previous.attempts or () if is_same else (), seen.attempts, pod),
             "commit": _commit(frame, done) or previous.commit,
             "epochs": _epochs(frame, done),
+            "stages": _stages(frame, done),
             "rows_committed": done.commit.rows_written if done.commit else previous.rows_committed,
             "queue_position": None if seen.queued is None else seen.queued + 1,
             "failed_before": seen.first_counted_failure - 1,
@@ -231,6 +237,11 @@ def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str 
             number = done.seen.attempts[-1].number
             command = f"kubectl annotate checkpointedwrite {frame.owner.name} {RETRY_ANNOTATION}={number} --overwrite"
             ending = f"; it is reconciled again within the hour, and at once with: {command}"
+            return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
+        case Stall(reasons.CODE_CHANGED as reason, message) if done.seen.change is not None:
+            value = Approval("Continue", done.seen.change.digest)
+            command = f"kubectl annotate checkpointedwrite {frame.owner.name} {APPROVE_ANNOTATION}={value} --overwrite"
+            ending = f"; approve it with: {command} (or {replace(value, choice='Restart')})"
             return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
         case Stall(reason, message):
             return reason, message
@@ -329,6 +340,18 @@ def _say_how_far_behind(conditions: Conditions, done: Round) -> None:
             conditions.set("UpToDate", False, "Behind", f"{news.files:,} new files, {format_size(news.size_bytes)}{since}{waits}")
         else:
             conditions.set("UpToDate", True, "NothingNew", f"epoch {done.key.epoch} has taken all that there was")
+
+
+def _stages(frame: Frame, done: Round) -> tuple[StageStatus, ...] | None:
+    """Return what becomes of the stages; what was said of the epoch stays where this round has not decided it."""
+    if (done.seen.is_committed and not done.key.stage) or frame.spec is None or not frame.spec.stages:
+        return None
+    if not done.stages:
+        return frame.previous.stages if frame.previous.epoch == done.key.epoch else None
+    return tuple(
+        StageStatus(name=one.name, what=one.what, because="; ".join(IN_WORDS[cause] for cause in one.because) or None)
+        for one in done.stages
+    )
 
 
 def _said_of_commit(done: Round, status: Status) -> str:

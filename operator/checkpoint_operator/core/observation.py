@@ -121,6 +121,24 @@ class Tables:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What a person is to decide before the next attempt is recorded (onCodeChange: Ask), and has not decided.
+
+    `digest`: of the code of all stages, and of the source, as they are now: what an approval names. `stage`: what is at work,
+    empty where there are no stages. `rows_sealed`: by the attempts that it would take over. `redone`: the stages with sealed rows
+    that are to be done anew, each with why; `kept`: those that stay. `is_of_stage_before`: the next attempt is one of an earlier
+    stage than the attempts that are observed.
+    """
+
+    digest: str
+    stage: str = ""
+    rows_sealed: int = 0
+    redone: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    is_of_stage_before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """A write in its current epoch.
 
@@ -132,6 +150,7 @@ class Observation:
     outside of the manifest to change, infinite where only a person begins anew. `is_past_deadline`: the epoch has taken longer
     than its manifest allows. `row_errors`: None where no row was quarantined. `is_claimed`: a commit may have been tried.
     `queued`: the driver that is to be started has to wait for a place, and so many writes come before it. `tables`: None where no
+    attempt is to be recorded. `on_code_change`: Ask only where no person has decided; `change`: of what one is to, None where no
     attempt is to be recorded. `goes_on`: the write has a trigger, and never finishes; `between`: what is known between two of
     its epochs, None where nobody has asked. `keeps_drivers`: they wait for the next epoch;
     `keeps_in_vain`: one does, and is not to. `is_stream`: each epoch is a micro-batch of a stream, and is
@@ -157,6 +176,7 @@ class Observation:
     is_claimed: bool = False
     queued: int | None = None
     tables: Tables | None = None
+    change: Change | None = None
     goes_on: bool = False
     between: Between | None = None
     keeps_drivers: bool = False

@@ -19,6 +19,7 @@ from checkpoint_operator.core.actions import (
     StopKeptDriver,
     Wait,
 )
+from checkpoint_operator.core.code_changes import ask_before_results_are_mixed_or_dropped, is_of_now
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit
 from checkpoint_operator.core.table_rules import TABLE_RULES, Rule
@@ -348,6 +349,7 @@ RULES: Final[tuple[Rule, ...]] = (
     stall_when_too_many_failed,
     pause_before_the_next_attempt,
     *TABLE_RULES,
+    ask_before_results_are_mixed_or_dropped,
     record_the_next_attempt,
 )
 
@@ -408,15 +410,11 @@ def _ended_by(attempt: Attempt, found: frozenset[str]) -> bool:
     return is_over and attempt.failure is not None and attempt.failure.reason in found
 
 
-def _is_of_now(seen: Observation, attempt: Attempt) -> bool:
-    """Whether an attempt had the code, and the reading options, that the manifest has now."""
-    return attempt.code_digest == seen.code_digest and not attempt.is_read_otherwise
-
-
 def _taken_over(seen: Observation) -> tuple[Attempt, ...]:
     """The closed attempts whose seals the next one takes over: what the last took over, and itself.
 
-    What the last one left out (under another onCodeChange) was computed again since: counting both would double rows.
+    What the last one left out (under another onCodeChange) was computed again since: counting both would double rows. With Ask
+    all of it: where a person is to say so first, no attempt is recorded.
     """
     if seen.last is None:
         return ()
@@ -426,5 +424,5 @@ def _taken_over(seen: Observation) -> tuple[Attempt, ...]:
         for attempt in seen.attempts
         if attempt.number in candidates
         and not attempt.is_of_other_stage
-        and (seen.on_code_change == "Continue" or _is_of_now(seen, attempt))
+        and (seen.on_code_change != "Restart" or is_of_now(seen, attempt))
     )

@@ -15,6 +15,7 @@ from typing import Final
 from checkpoint_operator.code import code_digest
 from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
 from checkpoint_operator.core.actions import Finish, Wait
+from checkpoint_operator.core.code_changes import Approval, Choice
 from checkpoint_operator.core.triggers import check_schedule
 from checkpoint_operator.driver_digest import digest_of_kept
 from checkpoint_operator.former import title_of
@@ -149,6 +150,8 @@ class Runner:
     host: str = field(default_factory=socket.gethostname)
     #: Go by the trigger until interrupted; else a write with a trigger ends once nothing is new.
     watch: bool = False
+    #: What a person decides of the code as it is when this begins, where the manifest says onCodeChange: Ask.
+    approve: Choice | None = None
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     drivers: DriverProcesses = field(init=False)
     _idle: tuple[Holder, float] | None = None
@@ -201,6 +204,8 @@ class Runner:
             driver_digest=digest_of_kept(spec),
             register=registering(store, uid, self.manifest.metadata.namespace, self.manifest.metadata.name, spec),
         )
+        if self.approve is not None:
+            observer.approval = Approval(self.approve, observer.digest_to_approve())
         reconciler = Reconciler(observer)
         lock = RunnerLock(folder / "runner.lock")
         try:

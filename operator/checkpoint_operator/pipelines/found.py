@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from pydantic import JsonValue
+
 from checkpoint_operator.pipelines.decisions import Decision, Seen, Wanted, as_under_way, decide_stages, is_under_way, named
 from checkpoint_operator.pipelines.hashes import ALGORITHMS, arguments_of, hash_out_of, hashes_of
 from checkpoint_protocol import writes
@@ -39,6 +41,21 @@ def foresee(ledger: Ledger, spec: Spec, digest_of: DigestOf) -> tuple[Decision, 
     wanted, seen = wanted_stages(spec, parts, digest_of), see_stages(ledger, parts)
     last = seen[parts[-1].name]
     return as_under_way(wanted, last[-1]) if is_under_way(last) else decide_stages(wanted, seen, HASH_ALGORITHM)
+
+
+def digest_to_approve(spec: Spec, digest_of: DigestOf) -> str:
+    """Return what says of a manifest which code, of all stages, reads which source, and how: what a person approves."""
+    if spec.stages:
+        parts: Sequence[StagePart] = parts_of(spec.stages, spec.reset)
+        digests = [digest_of(spec_up_to(spec, part)) for part in parts]
+    else:
+        parts, digests = (spec.last_part,), [digest_of(spec)]
+    last = hashes_of(spec.source, parts, digests)[-1]
+    content: dict[str, JsonValue] = {
+        "stages": last.hash_out,
+        "source": spec.source.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+    }
+    return ALGORITHMS[HASH_ALGORITHM](content)[:16]
 
 
 def spec_up_to(spec: Spec, part: StagePart) -> Spec:

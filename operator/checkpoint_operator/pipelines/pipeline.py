@@ -20,6 +20,7 @@ class NextStage:
 
     identity: StageIdentity
     stage: Stage | None
+    decisions: tuple[Decision, ...]
 
 
 def next_stage(ledger: Ledger, spec: Spec, digest_of: DigestOf, pin_source: PinSource) -> NextStage:
@@ -40,8 +41,9 @@ def next_stage(ledger: Ledger, spec: Spec, digest_of: DigestOf, pin_source: PinS
         groups=part.groups,
     )
     if number == len(decisions) - 1:
-        return NextStage(identity, None)
-    return NextStage(identity, _stage(ledger, spec, number, decisions[number], identity, pin_source if not number else tuple))
+        return NextStage(identity, None, decisions)
+    stage = _stage(ledger, spec, number, decisions[number], identity, pin_source if not number else tuple)
+    return NextStage(identity, stage, decisions)
 
 
 def _stage(ledger: Ledger, spec: Spec, number: int, decision: Decision, identity: StageIdentity, pin_source: PinSource) -> Stage:

@@ -41,7 +41,7 @@ def find_sealed(manifest: CheckpointedWrite, store: ObjectStore, number: int, di
     newest_first = seen[decision.name][::-1]
     for one in sorted(newest_first, key=lambda one: one.folder != decision.folder):
         own = replace(ledger, key=ledger.key.of_stage(one.folder))
-        if not (digests := _digests_of_sealed(own, one.attempt)):
+        if not (digests := digests_of_sealed(own, one.attempt)):
             continue
         is_done = own.commits.read_commit() is not None
         if one.folder != decision.folder:
@@ -51,7 +51,7 @@ def find_sealed(manifest: CheckpointedWrite, store: ObjectStore, number: int, di
     return None
 
 
-def _digests_of_sealed(stage: Ledger, attempt: int) -> set[str]:
+def digests_of_sealed(stage: Ledger, attempt: int) -> set[str]:
     """Return of which code the attempts are that have sealed something, of those that count with this one."""
     launch = stage.attempts.read_launch(attempt)
     numbers = (*launch.counted, attempt) if launch is not None else ()

@@ -13,6 +13,7 @@ from checkpoint_operator.pipelines.found import DigestOf, foresee, wanted_stages
 from checkpoint_operator.progress import measure
 from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol import writes
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import CheckpointedWrite
@@ -57,6 +58,28 @@ def plan_stages(manifest: CheckpointedWrite, store: ObjectStore | None, digest_o
     stages = tuple(_shown(ledger, decision) for decision in decisions) if not is_committed else ()
     epoch = ledger.key.epoch if ledger is not None else 1
     return ShownPlan(namespace=metadata.namespace, name=metadata.name, epoch=epoch, is_committed=is_committed, stages=stages)
+
+
+def plan_from_here(manifest: CheckpointedWrite, store: ObjectStore | None, digest_of: DigestOf) -> tuple[ShownStage, ...]:
+    """Return what a run on this machine would do with the stages; nothing where that cannot be told.
+
+    In a cluster the image is a part of the code, so that a comparison from here would have all of it changed.
+    """
+    spec = manifest.spec
+    if not spec.stages or spec.code.config_map is not None:
+        return ()
+    try:
+        ledger = _current(store, manifest)[0] if store is not None else None
+        return () if ledger is not None and _is_of_a_cluster(ledger) else plan_stages(manifest, store, digest_of).stages
+    except CheckpointError:
+        return ()
+
+
+def _is_of_a_cluster(epoch: Ledger) -> bool:
+    """Whether attempts are recorded by no machine's name."""
+    ledgers = [epoch, *(replace(epoch, key=key) for key in writes.list_stages(epoch.store, epoch.key))]
+    launches = (ledger.attempts.read_launch(1) for ledger in ledgers)
+    return any(launch is not None and not launch.recorded_by for launch in launches)
 
 
 def _current(store: ObjectStore, manifest: CheckpointedWrite) -> tuple[Ledger | None, bool]:

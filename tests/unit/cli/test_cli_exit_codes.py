@@ -16,7 +16,9 @@ from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.main import main
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.manifest import ManifestInvalid
+from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
+from checkpoint_protocol.records import NoTarget
+from tests.support.records import DIGEST, launch
 from tests.support.stored_writes import StoredWrite
 
 
@@ -149,6 +151,7 @@ def test_a_uri_of_inspect_that_is_none_exits_with_2(tmp_path: Path) -> None:
         (NeedsChange("IdentityChanged", "another sink"), 2),
         (NeedsChange("CodeMissing", "there is no module"), 2),
         (NeedsChange("CodeFailed", "a step raised"), 1),
+        (NeedsChange("CodeChanged", "rows are sealed with other code"), 4),
         (NeedsChange("SourceMissing", "no file"), 1),
         (Retryable("StoreUnavailable", "no answer"), 1),
         (Corrupt("RecordUnreadable", "a record"), 1),
@@ -181,6 +184,38 @@ def test_ctrl_c_exits_with_130_from_every_command() -> None:
         raise KeyboardInterrupt
 
     assert CliRunner().invoke(group, ["waits"]).exit_code == exits.INTERRUPTED
+
+
+def test_changed_code_that_waits_for_a_person_exits_with_4_and_the_command_that_approves_it(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    manifest = yaml.safe_load(write.file.read_text())
+    manifest["spec"] |= {"sink": {"none": {}}, "onCodeChange": "Ask"}
+    write.given = parse_manifest(manifest)
+    write.begin()
+    launched = launch(1, (), code_digest=DIGEST).model_copy(update={"source": write.given.spec.source, "target": NoTarget()})
+    write.ledger.attempts.put_launch(launched.model_copy(update={"sink_format": "none"}))
+    write.plan()
+    write.seal(0, rows=10)
+    write.close()
+
+    result = run(tmp_path, "run", str(write.file))
+
+    assert result.exit_code == exits.AWAITS_APPROVAL, result.output
+    assert "CodeChanged: 10 rows are sealed, and attempt 1 sealed rows with other code" in result.stderr
+    assert f"approve the code as it is now: checkpointed-write run {write.file} --approve Continue (or Restart)" in result.stderr
+    assert write.ledger.attempts.list_attempts() == [1]
+
+
+def test_an_approval_that_nothing_asks_for_exits_with_2(tmp_path: Path) -> None:
+    manifest = yaml.safe_load(StoredWrite(tmp_path).file.read_text())
+    manifest["spec"]["sink"] = {"none": {}}
+    file = tmp_path / "none.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+
+    result = run(tmp_path, "run", str(file), "--approve", "continue")
+
+    assert result.exit_code == exits.MANIFEST_WRONG
+    assert "spec.onCodeChange: it is Continue, so that nothing is to be approved" in result.stderr
 
 
 def test_a_state_folder_that_cannot_be_used_is_one_line_with_its_place(tmp_path: Path) -> None:

@@ -328,3 +328,20 @@ def test_rows_that_failed_are_counted_with_where_they_are_listed(tmp_path: Path)
 
     assert "1 row quarantined: checkpointed-write inspect" in said
     assert status_of(write)[1]["sealed"]["rowsQuarantined"] == 1
+
+
+def test_a_write_of_stages_says_what_a_run_would_do_with_each(tmp_path: Path) -> None:
+    (tmp_path / "docs.py").write_text("def parse(row): return row\n")
+    manifest = yaml.safe_load(StoredWrite(tmp_path).file.read_text())
+    stages = [{"name": name, "steps": [{"call": "docs:parse", "input": "row"}]} for name in ("parse", "embed")]
+    manifest["spec"] = {**manifest["spec"], "steps": [], "stages": stages, "code": {"path": str(tmp_path)}}
+    file = tmp_path / "staged.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+
+    told = json.loads(run(file, "-o", "json").stdout)
+
+    assert [(stage["name"], stage["what"]) for stage in told["stages"]] == [("parse", "begin"), ("embed", "begin")]
+    assert [line.split() for line in run(file).stdout.splitlines()[-2:]] == [["parse", "begin"], ["embed", "begin"]]
+    (tmp_path / "docs.py").unlink()
+    file.write_text(file.read_text().replace(f"path: {tmp_path}", f"path: {tmp_path}/missing"))
+    assert json.loads(run(file, "-o", "json").stdout)["stages"] == []

@@ -23,7 +23,7 @@ from checkpoint_operator.core.actions import (
     StopDriver,
     Wait,
 )
-from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit, Tables
+from checkpoint_operator.core.observation import Attempt, Change, DriverState, Failure, Observation, RowErrorLimit, Tables
 from checkpoint_operator.core.rules import RULES, decide, progress_deadline_s
 from checkpoint_operator.core.triggers import Between, News
 from checkpoint_protocol import reasons
@@ -102,6 +102,13 @@ def closed(number: int = 1, failure: Failure | None = None, code: str = NOW, com
 def with_failed_rows(attempt: Attempt, rows: int) -> Attempt:
     return replace(attempt, rows_quarantined=rows)
 
+
+CHANGE = Change("0123456789abcdef", rows_sealed=1200)
+ASKS: dict[str, Any] = {"on_code_change": "Ask", "change": CHANGE}
+OF_OTHER_CODE = (
+    "1,200 rows are sealed, and attempt 1 sealed rows with other code, or read them otherwise, than the manifest says now; "
+    "approve Continue (they stay, and the rows that are left go on) or Restart (they are done anew), or undo the edit"
+)
 
 LIMIT = RowErrorLimit(most_rows=10, set_by="quarantine.maxRows allows 10", examples=("row 7 of /in/a: predict: KeyError: 'x'",))
 
@@ -747,6 +754,58 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         seen(replace(closed(failure=REPLACED_FILE), holds_seals=True), first_counted_failure=2),
         (RecordAttempt(2, (1,)),),
     ),
+    # --- ask_before_results_are_mixed_or_dropped
+    "with Ask, results of other code wait for a person": (
+        "ask_before_results_are_mixed_or_dropped",
+        seen(closed(code=BEFORE), **ASKS),
+        (Stall(reasons.CODE_CHANGED, OF_OTHER_CODE),),
+    ),
+    "... and so do those that were read in another way, whose stage is named": (
+        "ask_before_results_are_mixed_or_dropped",
+        seen(replace(closed(), is_read_otherwise=True), on_code_change="Ask", change=replace(CHANGE, stage="embed")),
+        (Stall(reasons.CODE_CHANGED, OF_OTHER_CODE.replace("1,200 rows", "1,200 rows of the stage embed")),),
+    ),
+    "... until an attempt with the code of now was recorded, which took over what was decided": (
+        "record_the_next_attempt",
+        seen(closed(1, code=BEFORE), closed(2), **ASKS),
+        (RecordAttempt(3, (1, 2)),),
+    ),
+    "... and after a Restart that is what it has sealed itself": (
+        "record_the_next_attempt",
+        seen(closed(1, code=BEFORE), beginning_anew(closed(2)), **ASKS),
+        (RecordAttempt(3, (2,)),),
+    ),
+    "other code that has sealed nothing is no question": (
+        "record_the_next_attempt",
+        seen(replace(closed(code=BEFORE), holds_seals=False), **ASKS),
+        (RecordAttempt(2, ()),),
+    ),
+    "code that was taken back before anything was sealed with it is no question": (
+        "record_the_next_attempt",
+        seen(closed(1), replace(closed(2, code=BEFORE), holds_seals=False), **ASKS),
+        (RecordAttempt(3, (1,)),),
+    ),
+    "a part of a micro-batch of other code is no question, as nothing of it counts": (
+        "record_the_next_attempt",
+        seen(closed(code=BEFORE), is_stream=True, **ASKS),
+        (RecordAttempt(2, (), 2),),
+    ),
+    "stages with results that would be done anew wait for a person": (
+        "ask_before_results_are_mixed_or_dropped",
+        seen(on_code_change="Ask", change=replace(CHANGE, redone=("embed (its code has changed)",), kept=("parse",))),
+        (
+            Stall(
+                reasons.CODE_CHANGED,
+                "stages with sealed rows would be done anew: embed (its code has changed); kept: parse; approve that, or "
+                "undo the edit",
+            ),
+        ),
+    ),
+    "while an earlier stage is next, attempts of the last one are no question": (
+        "record_the_next_attempt",
+        seen(closed(code=BEFORE), on_code_change="Ask", change=replace(CHANGE, is_of_stage_before=True)),
+        (RecordAttempt(2, (1,)),),
+    ),
     # --- record_the_next_attempt
     "an attempt of which nothing counts has nothing to take over": (
         "record_the_next_attempt",
@@ -876,7 +935,8 @@ def observations(draw: st.DrawFn) -> Observation:
         run_nonce=draw(st.sampled_from(["", "2"])),
         attempts=tuple(draw(attempts(number, number == count)) for number in range(1, count + 1)),
         code_digest=NOW,
-        on_code_change=draw(st.sampled_from(["Continue", "Restart"])),
+        on_code_change=draw(st.sampled_from(["Continue", "Restart", "Ask"])),
+        change=draw(st.sampled_from([None, CHANGE, replace(CHANGE, redone=("embed",))])),
         backoff_limit=draw(st.integers(0, 4)),
         progress_deadline_s=draw(st.floats(1, 1e4)),
         first_counted_failure=draw(st.integers(1, 7)),

@@ -74,6 +74,7 @@ FOLLOWED: Final[Mapping[str, str]] = {
     "KeysNotUnique": "end_to_end/test_keys.py::test_a_key_that_comes_twice_in_a_task_is_refused_with_an_example",
     "PlanNotMapOnly": "end_to_end/test_keys.py::test_what_combines_rows_is_computed_first_and_read_from_there",
     "CodeFailed": f"{_SEEN}::test_code_from_a_config_map_that_raises_stalls_and_goes_on_when_it_is_mended",
+    "CodeChanged": f"{_AGAIN}::test_changed_code_waits_for_the_annotation_that_the_message_names_and_for_no_other",
     "CodeMissing": f"{_SEEN}::test_a_missing_config_map_stalls_with_its_name_and_goes_on_once_it_is_there",
     "ServiceUnavailable": f"{_WAYS}::test_a_service_that_answers_again_is_called_by_the_next_attempt_and_nothing_has_counted",
     "TooManyRowErrors": f"{_SEEN}::test_too_many_failed_rows_stall_with_the_way_out_and_a_raised_limit_goes_on",

@@ -71,6 +71,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_operator.cli.files._warehouse": "of the settings, which validate reads by it",
     "checkpoint_operator.cli.files.load_settings": _BY_VALIDATE,
     "checkpoint_operator.cli.files._settings_absolute": _BY_VALIDATE,
+    "checkpoint_operator.cli.run.run_write": "an argument of the command that the manifest does not go with",
     "checkpoint_operator.cluster.kube._translate": "what the API server refuses, of a pod",
     "checkpoint_operator.commit.iceberg_target.refuse_keys": _BY_VALIDATE,
     "checkpoint_operator.commit.iceberg_target.new_table": _BY_VALIDATE,

@@ -213,7 +213,7 @@ def test_every_problem_is_told_at_once() -> None:
         ),
         ({"spec__steps": {"call": "m:f"}}, "spec.steps", "a list is expected"),
         ({"spec__sink__iceberg__table": "flights"}, "spec.sink.iceberg.table", "namespace.table"),
-        ({"spec__onCodeChange": "continue"}, "spec.onCodeChange", "'Continue' or 'Restart'"),
+        ({"spec__onCodeChange": "continue"}, "spec.onCodeChange", "'Continue', 'Restart' or 'Ask'"),
         ({"spec__onReplaced": "Ignore"}, "spec.onReplaced", "'Fail', 'Process' or 'Skip'"),
         ({"spec__sparkConf": {"spark.x": True}}, "spec.sparkConf.spark.x", "a text is expected"),
         ({"spec__executor": {"instances": -1}}, "spec.executor.instances", "0 or more"),

@@ -121,6 +121,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "unit/commit/test_tables_that_lead_elsewhere.py::test_metadata_that_would_take_more_memory_than_there_is_are_refused": (
         "for the metadata of tables; expire snapshots, or raise recordMemory and resources.limits.memory",
+    ),
     "end_to_end/test_approvals.py::test_stages_that_are_done_wait_before_they_are_done_anew_and_the_message_names_them": (
         "stages with sealed rows would be done anew: {}{}; approve that, or undo the edit",
     ),

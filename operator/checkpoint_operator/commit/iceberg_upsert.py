@@ -117,11 +117,12 @@ class IcebergUpsert:
 
     def find_conflict(self, version: TableVersion) -> Rejected | None:
         """Raise Retryable where the table has data files, or deletes, that no merge has read: another merge is needed."""
-        unread = None
-        if self.merged is not None:
+        if self._rewritten:
             own = OwnFiles(self.staged.key, self.locations)
             if (problem := find_problem(self._rewritten.values(), version.metadata, own, self.staged.names)) is not None:
                 return problem
+        unread = None
+        if self.merged is not None:
             unread = find_outdated(version, self._rewritten) or find_unread(version, self.merged)
             if unread is None:
                 return None

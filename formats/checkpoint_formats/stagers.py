@@ -104,7 +104,7 @@ def stager_for(
 ) -> Stager:
     """Return a stager for one task try; `label` (attempt and task) goes into file names for people."""
     if isinstance(operation, Merge):
-        return _stager_of_deletes(target, key, label, storage)
+        return _stager_of_merge(operation, target, key, label, target_bytes, storage)
     if isinstance(operation, AddColumns):
         return _stager_of_columns(operation, target, key, label, target_bytes, storage)
     stager = _stager_of_rows(target, key, label, target_bytes, storage)
@@ -119,15 +119,20 @@ def stager_for(
             assert_never(operation)
 
 
-def _stager_of_deletes(target: Target, key: EpochKey, label: str, storage: StorageSettings) -> Stager:
+def _stager_of_merge(
+    operation: Merge, target: Target, key: EpochKey, label: str, target_bytes: int, storage: StorageSettings
+) -> Stager:
     if isinstance(target, LanceTarget):
         from checkpoint_formats.lance.deletes import LanceDeletesStager
         from checkpoint_formats.placed import Placed
 
         return Placed(LanceDeletesStager(target, storage), target.uri)
     from checkpoint_formats.iceberg.position_deletes import PositionDeletesStager
+    from checkpoint_formats.iceberg.rewrites import RewritesStager
 
     assert isinstance(target, IcebergTarget)
+    if operation.rewrites:
+        return RewritesStager(target, key, label, target_bytes, storage)
     return PositionDeletesStager(target, key, label, storage)
 
 

@@ -19,7 +19,7 @@ from checkpoint_spark.advising import InHand
 from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.ending import Ending
 from checkpoint_spark.failures import end_task
-from checkpoint_spark.merge import matching
+from checkpoint_spark.merge import matching, rewriting
 from checkpoint_spark.process_settings import STORAGE_FILE_VARIABLE as STORAGE_FILE_VARIABLE
 from checkpoint_spark.process_settings import STORAGE_VARIABLE as STORAGE_VARIABLE
 from checkpoint_spark.process_settings import storage_settings as storage_settings
@@ -85,7 +85,9 @@ def execute_order(order_json: str, storage: StorageSettings, keys: WriteKeys | N
         reader: Reader = open_reader(ledger, launch, storage, input_record)
         with ExitStack() as resources:
             if isinstance(launch.operation, Merge):
-                reader = matching(ledger, launch.operation, schema, reader, resources)
+                matched = matching(ledger, launch.operation, schema, reader, resources)
+                is_written_anew = launch.operation.rewrites
+                reader = rewriting(matched, stager, input_record, order.pieces) if is_written_anew else matched
             source = RowsByPosition(order.pieces, input_record.files, schema, reader, launch.keeps_groups)
             read_digest = None if launch.reads_stage else launch.source.read_digest
             task = Task.of(launch, order.task, Allowance.of(launch, input_record), read_digest)

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_formats.port import Reader
+from checkpoint_formats.port import Reader, Stager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.parts import Input
-from checkpoint_protocol.records import InputRecord, LaunchRecord, Merge, MergeKeysRecord, StagedFile
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import InputRecord, LaunchRecord, Merge, MergeKeysRecord, PinnedIceberg, StagedFile
 from checkpoint_protocol.storage import StorageSettings
 
 if TYPE_CHECKING:
     from checkpoint_formats.merges import MergeSource
+    from checkpoint_formats.merging.reading import MatchingReader
 
 
 def fix_merge_input(ledger: Ledger, launch: LaunchRecord, merge: Merge, storage: StorageSettings) -> Input:
@@ -49,7 +51,9 @@ def fix_merge_input(ledger: Ledger, launch: LaunchRecord, merge: Merge, storage:
     return ledger.inputs.put_input(found, launch.input_since)
 
 
-def matching(ledger: Ledger, merge: Merge, schema: pa.Schema, reader: Reader, resources: ExitStack | None = None) -> Reader:
+def matching(
+    ledger: Ledger, merge: Merge, schema: pa.Schema, reader: Reader, resources: ExitStack | None = None
+) -> MatchingReader:
     """Return the reader of a merge's input. `resources`: what it opens is closed with these; None: it is not to read."""
     from checkpoint_formats.merging.reading import MatchingReader
 
@@ -58,6 +62,18 @@ def matching(ledger: Ledger, merge: Merge, schema: pa.Schema, reader: Reader, re
     if keys is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}/{epoch.at.merge_keys} is gone; was the write deleted?")
     return MatchingReader(reader, merge, keys, epoch.merges.read_part, schema, resources or ExitStack())
+
+
+def rewriting(reader: MatchingReader, stager: Stager, record: Input, pieces: Sequence[Range]) -> Reader:
+    """Return the reader of a merge that writes data files anew, and tell the stager which table and files these pieces are of."""
+    from checkpoint_formats.iceberg.rewrites import RewritesStager, columns_of_rewrites
+    from checkpoint_formats.merging.rewriting import RewritingReader
+
+    (table,) = record.tables
+    if not isinstance(table, PinnedIceberg) or not isinstance(stager, RewritesStager):
+        raise Corrupt(reasons.RECORD_UNREADABLE, "the input of a merge has no Iceberg table")
+    stager.begin(table, (record.files[piece.file] for piece in pieces if piece.file < len(record.files)))
+    return RewritingReader(reader, columns_of_rewrites(table))
 
 
 def _put_keys(epoch: Ledger, merge: Merge, source: MergeSource, staged: Sequence[StagedFile]) -> MergeKeysRecord:

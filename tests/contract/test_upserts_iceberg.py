@@ -46,7 +46,7 @@ from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.store import open_store
 from devtools.rest_catalog import RestCatalog
 from tests.support.direct_drivers import DirectDrivers
-from tests.support.iceberg_upserts import BY_TEXT, DELETE, IGNORE, Row, World, rows_of, stages_of, step_until, those
+from tests.support.iceberg_upserts import BY_TEXT, DELETE, IGNORE, WAYS, Row, World, rows_of, stages_of, step_until, those
 from tests.support.places import IcebergPlace, on_disk, on_s3
 from tests.support.position_deletes import delete_first_row
 from tests.support.writes import drive, manifest_for, reconciler_for
@@ -71,18 +71,33 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return made
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> World:
+@pytest.fixture(params=WAYS)
+def bare(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """No table yet, for what does not depend on the place."""
     place = on_disk(tmp_path, "iceberg")
     assert isinstance(place, IcebergPlace)
-    return World(place, tmp_path / "input")
+    return World(place, tmp_path / "input", WAYS[request.param])
 
 
 @pytest.fixture
 def here(bare: World) -> World:
     bare.create()
     return bare
+
+
+@pytest.fixture
+def on_read(tmp_path: Path) -> World:
+    """A table whose rows are deleted by their positions."""
+    place = on_disk(tmp_path, "iceberg")
+    assert isinstance(place, IcebergPlace)
+    made = World(place, tmp_path / "input")
+    made.create()
+    return made
+
+
+def position_deletes(world: World) -> int | None:
+    """Return how many rows the last snapshot has deleted by their positions; None where files are written anew."""
+    return None if world.properties else int(world.said()[1]["added-position-deletes"])
 
 
 # --- what goes and what stays ---------------------------------------------------------------------------------------------
@@ -103,28 +118,28 @@ def test_rows_take_the_place_of_those_with_their_keys_in_one_snapshot_and_others
     assert len(world.place.table().snapshots()) == 3
 
 
-def test_a_delete_file_names_one_data_file_by_its_whole_path_so_that_readers_plan_it_for_that_one_only(here: World) -> None:
-    here.place.append(rows_of(those(range(10), "old")))
-    here.place.append(rows_of(those(range(10, 20), "old")))
+def test_a_delete_file_names_one_data_file_by_its_whole_path_so_that_readers_plan_it_for_that_one_only(on_read: World) -> None:
+    on_read.place.append(rows_of(those(range(10), "old")))
+    on_read.place.append(rows_of(those(range(10, 20), "old")))
 
-    here.upsert(rows_of(those(range(20), "new")))
+    on_read.upsert(rows_of(those(range(20), "new")))
 
     planned = [
         (task.file.file_path, [delete.lower_bounds[2147483546].decode() for delete in task.delete_files])
-        for task in here.place.table().scan().plan_files()
+        for task in on_read.place.table().scan().plan_files()
     ]
     assert sorted(bounds for _, bounds in planned if bounds) == sorted([path] for path, bounds in planned if bounds)
-    assert sum(len(bounds) for _, bounds in planned) == len(here.delete_files()) == 2
-    assert all(delete.lower_bounds == delete.upper_bounds for delete in here.delete_files())
+    assert sum(len(bounds) for _, bounds in planned) == len(on_read.delete_files()) == 2
+    assert all(delete.lower_bounds == delete.upper_bounds for delete in on_read.delete_files())
 
 
-def test_rows_are_deleted_by_key_and_nothing_is_added(here: World) -> None:
-    here.place.append(rows_of(those(range(10), "old")))
+def test_rows_are_deleted_by_key_and_nothing_is_added(on_read: World) -> None:
+    on_read.place.append(rows_of(those(range(10), "old")))
 
-    here.upsert(rows_of([*those(range(4), "gone"), (4, "gone"), (4, "gone again"), (99, "never there")]), sink=DELETE)
+    on_read.upsert(rows_of([*those(range(4), "gone"), (4, "gone"), (4, "gone again"), (99, "never ton_read")]), sink=DELETE)
 
-    assert here.rows() == those(range(5, 10), "old")
-    operation, said = here.said()
+    assert on_read.rows() == those(range(5, 10), "old")
+    operation, said = on_read.said()
     assert operation == "delete"
     assert said["added-position-deletes"] == "5"
     assert "added-records" not in said
@@ -139,21 +154,21 @@ def test_keys_of_which_the_table_has_none_are_deleted_by_a_snapshot_without_file
     assert len(here.place.keys()) == 1
 
 
-def test_rows_with_new_keys_only_are_added_and_those_that_are_there_stay(here: World) -> None:
-    here.place.append(rows_of([*those(range(5), "old"), (0, "old twin")]))
+def test_rows_with_new_keys_only_are_added_and_those_that_are_ton_read_stay(on_read: World) -> None:
+    on_read.place.append(rows_of([*those(range(5), "old"), (0, "old twin")]))
 
-    here.upsert(rows_of(those(range(3, 6), "new")), rows_of([*those(range(6, 9), "new"), (0, "new")]), sink=IGNORE)
+    on_read.upsert(rows_of(those(range(3, 6), "new")), rows_of([*those(range(6, 9), "new"), (0, "new")]), sink=IGNORE)
 
-    assert here.rows() == sorted([*those(range(5), "old"), (0, "old twin"), *those(range(5, 9), "new")], key=repr)
-    here.upsert(rows_of([(9, "newer")]), sink=IGNORE)
-    assert here.said()[0] == "append"
-    assert (9, "newer") in here.rows()
+    assert on_read.rows() == sorted([*those(range(5), "old"), (0, "old twin"), *those(range(5, 9), "new")], key=repr)
+    on_read.upsert(rows_of([(9, "newer")]), sink=IGNORE)
+    assert on_read.said()[0] == "append"
+    assert (9, "newer") in on_read.rows()
 
 
 def test_an_upsert_into_a_table_without_rows_appends(here: World) -> None:
     begun = here.begin(rows_of(those(range(3), "new")))
 
-    assert step_until(begun, BeginStage) == "merge-0"
+    assert step_until(begun, BeginStage) == ("rewrite-0" if here.properties else "merge-0")
     assert isinstance(drive(begun).outcome, Finish)
     assert here.rows() == those(range(3), "new")
     assert here.said()[0] == "append"
@@ -194,7 +209,7 @@ def test_rows_that_are_deleted_already_are_not_deleted_again(here: World) -> Non
     here.upsert(rows_of(those(range(2), "new")))
 
     assert here.rows() == sorted([*those(range(2), "new"), *those(range(2, 4), "old")], key=repr)
-    assert here.said()[1]["added-position-deletes"] == "1"
+    assert position_deletes(here) in (1, None)
 
 
 def test_several_upserts_of_the_same_keys_leave_the_last(here: World) -> None:
@@ -270,7 +285,7 @@ def test_each_type_that_can_be_a_key_is_matched_by_value(bare: World, name: str)
     catalog = bare.place.opened()
     catalog.create_namespace(bare.place.name.split(".")[0])
     schema = Schema(NestedField(1, "a.b\"c'", kind, required=False), NestedField(2, "n", IntegerType(), required=False))
-    table = catalog.create_table(bare.place.name, schema)
+    table = catalog.create_table(bare.place.name, schema, properties=dict(bare.properties))
     arrow = pa.schema([("a.b\"c'", table.scan().to_arrow().schema.field(0).type), ("n", pa.int32())])
     plain = arrow.set(0, pa.field("a.b\"c'", pa.binary(16))) if name == "uuid" else arrow
     given = pa.table([pa.array(values, plain.field(0).type), pa.array(range(len(values)), pa.int32())], schema=plain)
@@ -279,7 +294,7 @@ def test_each_type_that_can_be_a_key_is_matched_by_value(bare: World, name: str)
     bare.upsert(given.slice(1), sink={"upsertKeys": ["a.b\"c'"]})
 
     assert len(bare.place.rows()) == len(values)
-    assert bare.said()[1]["added-position-deletes"] == str(len(values) - 1)
+    assert position_deletes(bare) in (len(values) - 1, None)
 
 
 def test_rows_are_matched_by_all_of_several_keys(bare: World) -> None:
@@ -289,7 +304,7 @@ def test_rows_are_matched_by_all_of_several_keys(bare: World) -> None:
     bare.upsert(rows_of([(1, "b"), (2, "b")]), sink={"upsertKeys": ["text", "id"]})
 
     assert bare.rows() == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
-    assert bare.said()[1]["added-position-deletes"] == "1"
+    assert position_deletes(bare) in (1, None)
 
 
 def test_a_key_column_that_was_renamed_is_found_in_the_files_from_before(here: World) -> None:
@@ -338,27 +353,27 @@ def test_rows_that_share_a_key_stop_the_write_and_the_last_counts_once_that_is_s
     assert again.observer.current_ledger.attempts.list_attempts() == [1]
 
 
-def test_with_last_and_ignore_only_the_last_row_of_a_new_key_is_added(here: World) -> None:
-    here.place.append(rows_of([(1, "old")]))
+def test_with_last_and_ignore_only_the_last_row_of_a_new_key_is_added(on_read: World) -> None:
+    on_read.place.append(rows_of([(1, "old")]))
     last = {**IGNORE, "onDuplicate": "Last", "orderBy": "text"}
 
-    here.upsert(rows_of([(1, "a"), (1, "b"), (2, "a"), (2, "b")]), rows_of([(2, "c"), (3, "a")]), sink=last)
+    on_read.upsert(rows_of([(1, "a"), (1, "b"), (2, "a"), (2, "b")]), rows_of([(2, "c"), (3, "a")]), sink=last)
 
-    assert here.rows() == [(1, "old"), (2, "c"), (3, "a")]
+    assert on_read.rows() == [(1, "old"), (2, "c"), (3, "a")]
 
 
 # --- tables that are refused ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("bare", ["merge-on-read"], indirect=True)
 @pytest.mark.parametrize(
     ("properties", "when_matched", "said"),
     [
         ({"format-version": "1"}, "Update", "has format version 1, which has no deletes of rows"),
-        ({"write.merge.mode": "copy-on-write"}, "Update", "says write.merge.mode: copy-on-write"),
-        ({"write.update.mode": "copy-on-write"}, "Update", "says write.update.mode: copy-on-write"),
-        ({"write.delete.mode": "copy-on-write"}, "Delete", "says write.delete.mode: copy-on-write"),
+        ({"write.merge.mode": "copy-on-write"}, "Ignore", "says write.merge.mode: copy-on-write"),
+        ({"write.update.mode": "copy-on-write"}, "Ignore", "says write.update.mode: copy-on-write"),
     ],
-    ids=["format-1", "merge", "update", "delete"],
+    ids=["format-1", "merge", "update"],
 )
 def test_tables_that_want_it_otherwise_are_refused_with_the_way_out(
     bare: World, properties: dict[str, str], when_matched: str, said: str
@@ -382,6 +397,7 @@ def test_tables_that_want_it_otherwise_are_refused_with_the_way_out(
     assert isinstance(drive(reconciler_for(manifest, bare.place)).outcome, Finish), "the way out is one"
 
 
+@pytest.mark.parametrize("bare", ["merge-on-read"], indirect=True)
 @pytest.mark.parametrize(("name", "sink"), [("write.delete.mode", {}), ("write.update.mode", DELETE)])
 def test_a_mode_that_does_not_concern_the_upsert_is_in_nobodys_way(bare: World, name: str, sink: dict[str, Any]) -> None:
     bare.create(properties={name: "copy-on-write"})
@@ -588,7 +604,7 @@ def test_a_write_that_is_forgotten_in_its_merge_leaves_no_file(here: World) -> N
     step_until(begun, EndStage)
     uid = begun.observer.write.uid
     own = Path(here.place.table().location().removeprefix("file://")) / "data" / f"cw-{uid}"
-    assert {path.name.endswith("-deletes.parquet") for path in own.iterdir()} == {True, False}
+    assert len(list(own.iterdir())) == 2
 
     assert isinstance(delete_write(begun.observer.store, uid, begun.observer.sink), Deleted)
 
@@ -624,18 +640,20 @@ _SINKS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
 def test_any_sequence_of_upserts_and_appends_of_others_in_between_is_what_it_is_on_a_list(
-    steps: list[tuple[str, list[tuple[int, str]], list[tuple[int, str]]]], tmp_path_factory: pytest.TempPathFactory
+    steps: list[tuple[str, list[tuple[int, str]], list[tuple[int, str]]]], way: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("model")
     place = on_disk(folder, "iceberg")
     assert isinstance(place, IcebergPlace)
-    world = World(place, folder / "input")
+    world = World(place, folder / "input", WAYS[way])
     world.create(BY_TEXT)
     model: list[Row] = []
-    for kind, given_rows, theirs in steps:
+    for given_kind, given_rows, theirs in steps:
+        kind = "update" if way == "copy-on-write" and given_kind == "ignore" else given_kind
         rows: list[Row] = list(given_rows)
         if kind == "append":
             place.append(rows_of(rows))

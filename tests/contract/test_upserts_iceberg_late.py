@@ -21,7 +21,7 @@ from checkpoint_operator.reconcile import Reconciler
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest import CheckpointedWrite
-from tests.support.iceberg_upserts import Row, World, rows_of, stages_of, step_until, those
+from tests.support.iceberg_upserts import WAYS, Row, World, rows_of, stages_of, step_until, those
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.position_deletes import delete_first_row
 from tests.support.writes import drive, reconciler_for
@@ -30,12 +30,12 @@ OLD = range(8)
 OURS = range(2, 10)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
+@pytest.fixture(params=WAYS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """A table with rows in two files."""
     place = on_disk(tmp_path, "iceberg")
     assert isinstance(place, IcebergPlace)
-    made = World(place, tmp_path / "input")
+    made = World(place, tmp_path / "input", WAYS[request.param])
     made.create()
     place.append(rows_of(those(OLD[:4], "old")))
     place.append(rows_of(those(OLD[4:], "old")))

@@ -30,6 +30,8 @@ from tests.support.writes import drive, manifest_for, reconciler_for
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 UPSERT: dict[str, Any] = {"mode": "Upsert", "upsertKeys": ["id"]}
+WAYS = ("merge-on-read", "copy-on-write")
+STAGES = {"merge-on-read": "merge", "copy-on-write": "rewrite"}
 Rows = list[tuple[int, str]]
 
 
@@ -37,11 +39,13 @@ def rows_of(numbers: range, text: str) -> pa.Table:
     return pa.table([list(numbers), [text] * len(numbers)], schema=SCHEMA)
 
 
-def make(folder: Path) -> IcebergPlace:
+def make(folder: Path, way: str) -> IcebergPlace:
     """Return a table of 30 old rows in three files."""
     made = on_disk(folder, "iceberg")
     assert isinstance(made, IcebergPlace)
     made.create(SCHEMA)
+    with made.table().transaction() as transaction:
+        transaction.set_properties({"write.merge.mode": way})
     for start in (0, 10, 20):
         made.append(rows_of(range(start, start + 10), "old"))
     return made
@@ -78,15 +82,16 @@ def run_until_death(place: IcebergPlace, source: Path, effects: Effects) -> bool
     return False
 
 
-def test_a_death_around_each_effect_of_the_runner_leaves_one_upsert_with_every_key_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_death_around_each_effect_of_the_runner_leaves_one_upsert_with_every_key_once(tmp_path: Path, way: str) -> None:
     source, effects = write_input(tmp_path / "in"), Effects()
-    assert not run_until_death(make(tmp_path / "clean"), source, effects)
+    assert not run_until_death(make(tmp_path / "clean", way), source, effects)
     assert "swap" in effects.names
-    assert any("/stages/merge-" in name for name in effects.names)
+    assert any(f"/stages/{STAGES[way]}-" in name for name in effects.names)
 
     for point, name in enumerate(effects.names):
         for after in (False, True):
-            place = make(tmp_path / f"{point}-{after}")
+            place = make(tmp_path / f"{point}-{after}", way)
             assert run_until_death(place, source, Effects(point, after)), (name, after)
 
             ended = drive(reconciler_for(manifest_for(place, source, sink=UPSERT), place))
@@ -96,8 +101,9 @@ def test_a_death_around_each_effect_of_the_runner_leaves_one_upsert_with_every_k
             assert len(place.keys()) == 1, (name, after)
 
 
-def test_drivers_that_die_before_each_task_of_the_merge_leave_every_key_once(tmp_path: Path) -> None:
-    place, source = make(tmp_path / "place"), write_input(tmp_path / "in")
+@pytest.mark.parametrize("way", WAYS)
+def test_drivers_that_die_before_each_task_of_the_merge_leave_every_key_once(tmp_path: Path, way: str) -> None:
+    place, source = make(tmp_path / "place", way), write_input(tmp_path / "in")
     manifest = manifest_for(place, source, sink=UPSERT)
     store = open_store(place.checkpoint_uri, place.settings)
     drivers = DirectDrivers(store, place.settings)

@@ -35,6 +35,7 @@ from checkpoint_protocol.records import (
     IcebergBase,
     IcebergDeletes,
     IcebergFile,
+    IcebergRewrite,
     IcebergSourceFile,
     IcebergTarget,
     InputIndexRecord,
@@ -714,6 +715,36 @@ SAMPLES: Final[dict[str, Record]] = {
         update={
             "operation": Merge(
                 keys=("id",), when_matched="Ignore", on_duplicate="Last", order_by="changed", attempts=(1,), since=7
+            )
+        }
+    ),
+    "launch-of-a-merge-that-rewrites": _LAUNCH.model_copy(
+        update={
+            "operation": Merge(
+                keys=("id",), when_matched="Update", on_duplicate="Fail", order_by=None, attempts=(1,), since=7, rewrites=True
+            )
+        }
+    ),
+    "seal-of-a-merge-that-rewrites": _SEAL.model_copy(
+        update={
+            "files": (
+                IcebergRewrite(
+                    rows=7,
+                    data_file="/lake/flüge/data/0.parquet",
+                    files=(
+                        IcebergFile(
+                            path="/lake/flüge/data/cw-0123456789abcdef/1-1-0-0123456789abcdef0123456789abcdef.parquet",
+                            size_bytes=1234,
+                            rows=5,
+                            schema_id=1,
+                            spec_id=0,
+                            partition=(None,),
+                            metrics=((1, 40, 5, 0, None, "AQAAAA==", "BQAAAA=="),),
+                            split_offsets=(4,),
+                        ),
+                    ),
+                ),
+                IcebergRewrite(rows=3, data_file="/lake/flüge/data/1.parquet", files=()),
             )
         }
     ),

@@ -115,6 +115,9 @@ class IcebergPort:
     def see_merges(self, state: IcebergState, ledger: Ledger) -> SeenMerges:
         return see_merges(_version_of(self._metadata_of(state)), ledger)
 
+    def rewrites(self, state: IcebergState, operation: Upsert) -> bool:
+        return False
+
     def swap(self, state: IcebergState, key: EpochKey, change: Any) -> RequestOutcome:
         if isinstance(change, IcebergUpsert):
             assert change.merged is not None

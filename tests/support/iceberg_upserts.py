@@ -33,6 +33,9 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2,
 BY_TEXT = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="text"))
 DELETE: dict[str, Any] = {"whenMatched": "Delete"}
 IGNORE: dict[str, Any] = {"whenMatched": "Ignore"}
+COPY_ON_WRITE: Mapping[str, str] = MappingProxyType({"write.merge.mode": "copy-on-write"})
+#: Properties of tables, by the ways in which rows of them go.
+WAYS: dict[str, Mapping[str, str]] = {"merge-on-read": MappingProxyType({}), "copy-on-write": COPY_ON_WRITE}
 
 
 def rows_of(rows: Sequence[Row]) -> pa.Table:
@@ -45,10 +48,11 @@ def those(numbers: range, text: str) -> list[Row]:
 
 @dataclass
 class World:
-    """A table, and writes that upsert into it."""
+    """A table, and writes that upsert into it. `properties`: what each table has that is made."""
 
     place: IcebergPlace
     folder: Path
+    properties: Mapping[str, str] = field(default_factory=dict)
     numbers: count[int] = field(default_factory=lambda: count(1))
 
     def create(
@@ -56,7 +60,7 @@ class World:
     ) -> None:
         catalog = self.place.opened()
         catalog.create_namespace_if_not_exists(self.place.name.split(".")[0])
-        catalog.create_table(self.place.name, SCHEMA, partition_spec=spec, properties=dict(properties))
+        catalog.create_table(self.place.name, SCHEMA, partition_spec=spec, properties={**self.properties, **properties})
 
     def manifest(self, *files: pa.Table, sink: dict[str, Any] | None = None, **spec: Any) -> CheckpointedWrite:
         number = next(self.numbers)

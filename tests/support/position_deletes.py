@@ -1,4 +1,4 @@
-"""A position delete file in an Iceberg table, as engines put one that merge on read: pyiceberg 0.12 writes none itself."""
+"""A delete file in an Iceberg table, as engines put one that merge on read: pyiceberg 0.12 writes none itself."""
 
 from __future__ import annotations
 
@@ -28,10 +28,20 @@ _SCHEMA: Final = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
     ]
 )
+_BY_ID: Final = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
 
 
 def delete_first_row(place: IcebergPlace) -> None:
     """Delete the first row of the table's first data file."""
+    _put_deletes(place, None)
+
+
+def delete_by_value(place: IcebergPlace, number: int) -> None:
+    """Delete the rows whose column of the id 1 has that value, by an equality delete, as Flink does."""
+    _put_deletes(place, number)
+
+
+def _put_deletes(place: IcebergPlace, number: int | None) -> None:
     table = place.table()
     metadata, head = table.metadata, table.current_snapshot()
     assert head is not None
@@ -39,9 +49,12 @@ def delete_first_row(place: IcebergPlace) -> None:
     folder, snapshot_id = f"{metadata.location}/data", uuid.uuid4().int >> 66
     path = f"{folder}/{uuid.uuid4()}-deletes.parquet"
     with table.io.new_output(path).create() as stream:
-        pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": [0]}, schema=_SCHEMA), stream)
+        if number is None:
+            pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": [0]}, schema=_SCHEMA), stream)
+        else:
+            pq.write_table(pa.table({"id": [number]}, schema=_BY_ID), stream)
     file = DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
+        content=DataFileContent.POSITION_DELETES if number is None else DataFileContent.EQUALITY_DELETES,
         file_path=path,
         file_format=FileFormat.PARQUET,
         partition=task.file.partition,
@@ -55,7 +68,7 @@ def delete_first_row(place: IcebergPlace) -> None:
         upper_bounds=None,
         key_metadata=None,
         split_offsets=None,
-        equality_ids=None,
+        equality_ids=None if number is None else [1],
         sort_order_id=None,
     )
     output = table.io.new_output(f"{metadata.location}/metadata/{uuid.uuid4()}-m0.avro")
@@ -67,7 +80,8 @@ def delete_first_row(place: IcebergPlace) -> None:
         metadata.format_version, list_file, snapshot_id, head.snapshot_id, metadata.next_sequence_number(), "deflate"
     ) as manifests:
         manifests.add_manifests([*head.manifests(table.io), writer.to_manifest_file()])
-    counts = {"added-delete-files": "1", "added-position-delete-files": "1", "added-position-deletes": "1"}
+    kind = "position" if number is None else "equality"
+    counts = {"added-delete-files": "1", f"added-{kind}-delete-files": "1", f"added-{kind}-deletes": "1"}
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_snapshot_id=head.snapshot_id,

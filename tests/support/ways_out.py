@@ -385,7 +385,10 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "contract/test_upserts_iceberg.py::test_tables_that_want_it_otherwise_are_refused_with_the_way_out": (
         "which has no deletes of rows, and sink.mode: Upsert makes some: upgrade it to version 2",
-        "sink.mode: Upsert replaces rows by position deletes: set it to merge-on-read, or remove it",
+        "leaves rows out by position deletes: set it to merge-on-read, or remove it",
+    ),
+    "contract/test_upserts_iceberg_copy_on_write.py::test_equality_deletes_of_what_was_written_anew_stop_the_write_by_name": (
+        "rewrite its data files (rewrite_data_files of Spark or Flink applies the deletes), and have the commit tried again",
     ),
     "contract/test_upserts_iceberg.py::test_a_table_that_moves_after_each_merge_stops_the_write_and_is_named": (
         "stop for a while what appends to it or rewrites its files, and have the commit tried again",

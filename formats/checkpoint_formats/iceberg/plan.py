@@ -112,7 +112,12 @@ class _Planner(ManifestGroupPlanner):
     """Finds files, and not what is left of the condition in each of them: every row that is read is judged by it anyhow.
 
     pyiceberg 0.12 cannot tell what is left where a partition value is NULL and the condition compares its column: TypeError.
+    Position deletes are never left out: they are of rows of any values.
     """
+
+    def _build_metrics_evaluator(self) -> Callable[[DataFile], bool]:
+        evaluate = super()._build_metrics_evaluator()
+        return lambda file: file.content == DataFileContent.POSITION_DELETES or evaluate(file)
 
     def _build_residual_evaluator(self, spec_id: int) -> Callable[[DataFile], ResidualEvaluator]:
         evaluator = UnpartitionedResidualEvaluator(schema=self.table_metadata.schema(), expr=AlwaysTrue())

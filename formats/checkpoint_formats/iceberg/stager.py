@@ -112,6 +112,11 @@ class IcebergStager:
     def arrow_schema(self) -> pa.Schema:
         return with_defaults(self._arrow_schema, self._schema)
 
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """The columns as they are written."""
+        return self._arrow_schema
+
     def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[IcebergFile, ...]:
         """Write the batches; files are whole in the store when this returns."""
         open_files: dict[_Partition, _OpenFile] = {}

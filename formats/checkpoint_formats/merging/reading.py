@@ -66,6 +66,11 @@ class MatchingReader:
             assert stop is not None
             start = stop
 
+    def rows_to_delete(self, file: SourceFile, piece: Range) -> Positions:
+        """Return the numbers of the rows of the file itself that are to be deleted, rising. Not for `whenMatched: Ignore`."""
+        assert self.merge.when_matched != "Ignore"
+        return self._found(file, piece).at
+
     def _found(self, file: SourceFile, piece: Range) -> Found:
         number = self._staged.get(file.path)
         rows = self._rows(file, piece)

@@ -145,16 +145,45 @@ def entries_of(manifest: ManifestFile, version: TableVersion) -> list[ManifestEn
     return entries
 
 
-def write_deletes(
-    version: TableVersion, spec_id: int, location: str, snapshot_id: int, entries: Iterable[ManifestEntry]
+def write_added(
+    content: ManifestContent,
+    version: TableVersion,
+    spec_id: int,
+    location: str,
+    snapshot_id: int,
+    entries: Iterable[ManifestEntry],
 ) -> Rewritten:
-    """Make a manifest of delete files of one spec."""
+    """Make a manifest of files of one spec that the snapshot adds."""
     file = MetadataFile(location, version.storage)
     spec = version.metadata.specs()[spec_id]
-    with _writer(ManifestContent.DELETES, version.metadata, spec, file, snapshot_id) as writer:
+    with _writer(content, version.metadata, spec, file, snapshot_id) as writer:
         for entry in entries:
             writer.add(entry)
     return Rewritten(writer.to_manifest_file(), file)
+
+
+def without_added(
+    manifest: ManifestFile,
+    version: TableVersion,
+    snapshot_id: int,
+    location: str,
+    is_left_out: Callable[[DataFile], bool],
+    left_out: Removed,
+) -> tuple[Rewritten, ...] | None:
+    """Make a manifest of the files that the snapshot adds by another one, which nobody has seen yet, without some; count these.
+
+    None if that has none of them; no manifest if it has no others.
+    """
+    entries = manifest.fetch_manifest_entry(version.io, discard_deleted=True)
+    kept = [entry for entry in entries if not is_left_out(entry.data_file)]
+    if len(kept) == len(entries):
+        return None
+    for entry in entries:
+        if is_left_out(entry.data_file):
+            left_out.add(entry.data_file)
+    if not kept:
+        return ()
+    return (write_added(ManifestContent.DATA, version, manifest.partition_spec_id, location, snapshot_id, kept),)
 
 
 def added_files(manifest: ManifestFile, snapshot_id: int, version: TableVersion) -> list[ManifestEntry]:

@@ -2,19 +2,24 @@
 
     merge-<snapshot>            reads the data files that the table has at that snapshot. Of a table without one it is merge-0.
     merge-<snapshot>-<since>    leaves the files out that an earlier merge has read, at the snapshot `since`.
+    rewrite-<snapshot>...       does the same where the table asks for copy-on-write: it writes data files anew.
 
-Both may be done of one snapshot, as two operators need not see the same merges done. They are two stages: whichever attempt fixes
-the input of a stage, what it has read is what its name says.
+Which of the two ways is in the name, so that all attempts of a stage, which may share a data file, go the same one, whatever
+becomes of the table's properties. Merges of both ways may follow each other: a data file is read by one of them.
+
+Several may be done of one snapshot, as two operators need not see the same merges done. They are stages of their own: whichever
+attempt fixes the input of a stage, what it has read is what its name says.
 
 A data file never changes, so that what was found in it holds for as long as the table has it: deletes of others take rows away,
-and that a row is deleted twice is harmless. What comes anew (an append, a compaction) is read by the next merge.
+and that a row is deleted twice is harmless. What comes anew (an append, a compaction) is read by the next merge. But rows that
+others have deleted would come back with a file that was written anew: then all is merged again (`iceberg_rewrites.py`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
@@ -25,21 +30,23 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from checkpoint_operator.commit.changes import StagedChange, as_staged
 from checkpoint_operator.commit.iceberg_change import TableVersion
 from checkpoint_operator.commit.iceberg_replaced import Extent, Matching
+from checkpoint_operator.commit.iceberg_rewrites import Rewritten, find_outdated, rewritten_in
 from checkpoint_operator.commit.results import gather
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import IcebergDeletes, Merge
+from checkpoint_protocol.records import IcebergDeletes, IcebergRewrite, Merge
 from checkpoint_protocol.where import parse_where, predicates_of
 
-_NAME: Final = re.compile(r"merge-([0-9]+)(-[0-9]+)?")
+_NAME: Final = re.compile(r"(?:merge|rewrite)-([0-9]+)(-[0-9]+)?")
 #: What is said of sixteen keys: of each two bounds, or a hundred values.
 _LONGEST_WHERE: Final = 1 << 20
 _MOST_PREDICATES: Final = 32
 
 
-def stage_name(snapshot_id: int | None, since: int | None = None) -> str:
-    return f"merge-{snapshot_id or 0}" + (f"-{since}" if since is not None else "")
+def stage_name(snapshot_id: int | None, since: int | None = None, *, rewrites: bool = False) -> str:
+    way = "rewrite" if rewrites else "merge"
+    return f"{way}-{snapshot_id or 0}" + (f"-{since}" if since is not None else "")
 
 
 def _snapshot_read_by(stage: str) -> int | None:
@@ -58,13 +65,14 @@ class Merged:
     snapshot_id: int | None
     files: tuple[IcebergDeletes, ...]
     where: str | None = None
+    rewritten: Mapping[str, Rewritten] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenMerges:
     """What merges have found so far of the rows that the table has at its head; `unread`: what none of them has read.
 
-    `merged`: None where none is done; `moved_by`: what the head is.
+    `merged`: None where none is done, or what was done is out of date; `moved_by`: what the head is.
     """
 
     head: int | None
@@ -83,7 +91,11 @@ def see_merges(version: TableVersion, ledger: Ledger) -> SeenMerges:
     done = done_merges(ledger)
     last = latest(version.metadata, head, done)
     merged = read_merged(ledger, last, done) if last is not None else None
-    unread = find_unread(version, merged) if merged is not None else "all data files"
+    unread: str | None = "all data files"
+    if merged is not None and find_outdated(version, merged.rewritten) is not None:
+        merged = None
+    if merged is not None:
+        unread = find_unread(version, merged)
     if head is None:
         return SeenMerges(None, merged, unread, "nobody")
     said = head.summary.operation.value if head.summary is not None else "unknown operation"
@@ -93,9 +105,10 @@ def see_merges(version: TableVersion, ledger: Ledger) -> SeenMerges:
 def done_merges(ledger: Ledger) -> Mapping[int | None, Ledger]:
     """Return the merges of an epoch that are done, by the snapshots that they have read."""
     found: dict[int | None, Ledger] = {}
-    for key in writes.list_stages(ledger.store, ledger.key):
+    # Of one snapshot, what has read all of it goes before what has gone on from another one, which may be out of date.
+    for key in sorted(writes.list_stages(ledger.store, ledger.key), key=lambda key: key.stage.count("-")):
         number = _snapshot_read_by(key.stage)
-        if number is not None:
+        if number is not None and (number or None) not in found:
             stage = Ledger(ledger.store, key, ledger.pause, ledger.map_all)
             if stage.commits.read_commit() is not None:
                 found[number or None] = stage
@@ -114,6 +127,7 @@ def read_merged(ledger: Ledger, latest: Ledger, done: Mapping[int | None, Ledger
     """Return what a merge has found, with those that it goes on from."""
     keys = ledger.merges.read_keys()
     files: list[IcebergDeletes] = []
+    rewritten: dict[str, Rewritten] = {}
     stage: Ledger | None = latest
     passed: set[str] = set()
     while stage is not None:
@@ -126,18 +140,28 @@ def read_merged(ledger: Ledger, latest: Ledger, done: Mapping[int | None, Ledger
             raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: records of the stage {stage.key} are gone")
         change = gather(stage, record.attempts, as_staged).change
         assert isinstance(change, StagedChange)
+        anew: list[IcebergRewrite] = []
         for file in change.files:
-            if not isinstance(file, IcebergDeletes):
-                raise NeedsChange(
-                    reasons.STAGED_RESULT_REFUSED,
-                    f"a seal of the stage {stage.key} names {', '.join(file.paths)}, no delete file",
-                )
-            files.append(file)
+            match file:
+                case IcebergDeletes():
+                    files.append(file)
+                case IcebergRewrite():
+                    anew.append(file)
+                case _:
+                    raise NeedsChange(
+                        reasons.STAGED_RESULT_REFUSED,
+                        f"a seal of the stage {stage.key} names {', '.join(file.paths)}, which no merge stages",
+                    )
+        read = stage.inputs.read_input(launch.input_since)
+        assert read is not None
+        # A file that came back was read twice: what was read last is there once.
+        rewritten = {**rewritten_in(str(stage.key), read, anew), **rewritten}
         since = launch.operation.since
         if since is not None and since not in done:
             raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}: the stage {stage_name(since)} of {ledger.key} is gone")
         stage = done[since] if since is not None else None
-    return Merged(_snapshot_read_by(latest.key.stage) or None, tuple(files), _short(keys.where) if keys is not None else None)
+    where = _short(keys.where) if keys is not None else None
+    return Merged(_snapshot_read_by(latest.key.stage) or None, tuple(files), where, rewritten)
 
 
 def _short(where: str | None) -> str | None:

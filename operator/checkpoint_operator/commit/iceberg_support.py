@@ -88,7 +88,8 @@ def why_not_done(operation: Operation, metadata: TableMetadata) -> str | None:
 
 
 def _why_not_upserted(operation: Upsert | Merge, metadata: TableMetadata) -> str | None:
-    if metadata.format_version == 1:
+    name = property_of_rewrites(operation, metadata)
+    if metadata.format_version == 1 and name is None:
         return (
             "has format version 1, which has no deletes of rows, and sink.mode: Upsert makes some: upgrade it to version 2 "
             "(ALTER TABLE ... SET TBLPROPERTIES ('format-version' = '2') in Spark), or append"
@@ -98,14 +99,22 @@ def _why_not_upserted(operation: Upsert | Merge, metadata: TableMetadata) -> str
             "has format version 3, whose deletion vectors sink.mode: Upsert does not write: rows can be appended to it, and not "
             "replaced by key; append, or upsert into a table of version 2"
         )
-    modes = ("write.merge.mode", "write.delete.mode" if operation.when_matched == "Delete" else "write.update.mode")
-    for name in modes:
-        if (mode := metadata.properties.get(name, "").lower()) == "copy-on-write":
-            return (
-                f"says {name}: {mode}, and sink.mode: Upsert replaces rows by position deletes: set it to merge-on-read, or "
-                "remove it, and have the table's files rewritten now and then (rewrite_data_files)"
-            )
+    if name is not None and operation.when_matched == "Ignore":
+        return (
+            f"says {name}: copy-on-write, and sink.mode: Upsert with whenMatched: Ignore leaves rows out by position deletes: "
+            "set it to merge-on-read, or remove it"
+        )
     return None
+
+
+def property_of_rewrites(operation: Upsert | Merge, metadata: TableMetadata) -> str | None:
+    """Return the table's property that asks for data files to be written anew, where rows of them go (copy-on-write).
+
+    None where it asks for deletes of rows, or says nothing. `write.merge.mode` goes before the others.
+    """
+    names = ("write.merge.mode", "write.delete.mode" if operation.when_matched == "Delete" else "write.update.mode")
+    name = next((name for name in names if name in metadata.properties), None)
+    return name if name is not None and metadata.properties[name].lower() == "copy-on-write" else None
 
 
 def why_no_key(name: str, schema: Schema) -> str | None:

@@ -40,6 +40,7 @@ from checkpoint_operator.commit.iceberg_merges import SeenMerges, see_merges
 from checkpoint_operator.commit.iceberg_overwrite import IcebergOverwrite, find_partial, replaced_by
 from checkpoint_operator.commit.iceberg_refs import Refs
 from checkpoint_operator.commit.iceberg_snapshot import Said
+from checkpoint_operator.commit.iceberg_support import property_of_rewrites
 from checkpoint_operator.commit.iceberg_target import (
     cannot_be_made,
     find_change,
@@ -63,6 +64,7 @@ from checkpoint_protocol.records import (
     Append,
     IcebergDeletes,
     IcebergFile,
+    IcebergRewrite,
     IcebergTarget,
     Merge,
     Operation,
@@ -311,6 +313,10 @@ class PyicebergTable:
         """Return what merges of the epoch have found of that state of the table."""
         return see_merges(self._version_of(self._table_of(state)), ledger)
 
+    def rewrites(self, state: IcebergState, operation: Upsert) -> bool:
+        """Whether that state of the table asks for data files to be written anew (copy-on-write)."""
+        return property_of_rewrites(operation, self._table_of(state).metadata) is not None
+
     def pin(self, snapshot_id: int | None) -> PinnedIceberg | None:
         """Return the table at a snapshot as a merge reads it: under the names that its columns have now.
 
@@ -345,7 +351,8 @@ class PyicebergTable:
     def discard(self, key: EpochKey, targets: Sequence[Target], files: Sequence[StagedFile]) -> int:
         """Remove those of the files that are surely this epoch's own, by folder and name; pass over all others."""
         locations = [target.data_location for target in targets if isinstance(target, IcebergTarget)]
-        named = [file.path for file in files if isinstance(file, IcebergFile | IcebergDeletes)]
+        kinds = IcebergFile | IcebergDeletes | IcebergRewrite
+        named = [path for file in files if isinstance(file, kinds) for path in file.paths]
         own = own_files(key, locations, named)
         for folder, names in own.items():
             remove_files(folder, names, self._settings)

@@ -65,13 +65,15 @@ class UpsertSink(MergingSink[_TableT]):
             return None
         # What rows are ordered by may have been edited since they were staged.
         _checked(table.describe(), self.inner.spec)
+        rewrites = table.rewrites(state, change.operation)
         wanted = Wanted(
-            name=iceberg_merges.stage_name(seen.head, seen.since),
+            name=iceberg_merges.stage_name(seen.head, seen.since, rewrites=rewrites),
             since=seen.since,
             derive=partial(_spec_of_merge, seen.head),
             pin_source=partial(_pinned, table, seen.head),
             moved=f"the table {self.title} had new data files",
             last=f"by {seen.moved_by}",
+            rewrites=rewrites,
         )
         return self.ask(ledger, results, change.operation, wanted)
 

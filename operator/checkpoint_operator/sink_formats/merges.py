@@ -44,7 +44,8 @@ class Wanted:
     """A merge that a commit needs before it can be made.
 
     `since`: what an earlier merge has read, on which it goes on. `derive` and `pin_source` are the stage's. `moved` and `last`
-    say that the table has moved since the last merge, and by what, in case it does so again and again.
+    say that the table has moved since the last merge, and by what, in case it does so again and again. `rewrites`: data files
+    with rows that go are written anew (copy-on-write).
     """
 
     name: str
@@ -53,6 +54,7 @@ class Wanted:
     pin_source: PinSource
     moved: str
     last: str
+    rewrites: bool = False
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ class MergingSink(Generic[_TableT]):
             order_by=self.inner.spec.order_by,
             attempts=(*launch.counted, results.attempts),
             since=wanted.since,
+            rewrites=wanted.rewrites,
         )
         return NeedsStage(Stage(wanted.name, wanted.derive, MergeSink(self.inner), wanted.pin_source, operation=merge))
 

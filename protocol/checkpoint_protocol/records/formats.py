@@ -6,7 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from checkpoint_protocol.records.iceberg import IcebergBase, IcebergDeletes, IcebergFile, IcebergTarget, PinnedIceberg
+from checkpoint_protocol.records.iceberg import (
+    IcebergBase,
+    IcebergDeletes,
+    IcebergFile,
+    IcebergRewrite,
+    IcebergTarget,
+    PinnedIceberg,
+)
 from checkpoint_protocol.records.kafka import PinnedKafka
 from checkpoint_protocol.records.lance import (
     LanceBase,
@@ -31,7 +38,7 @@ PinnedTable = Annotated[PinnedIceberg | PinnedLance | PinnedKafka, Field(discrim
 Target = Annotated[IcebergTarget | LanceTarget | LancePackTarget | NoTarget | StageTarget, Field(discriminator="format")]
 #: What a seal names. Which of these belong to an operation, its commit says (`only`).
 StagedFile = Annotated[
-    IcebergFile | IcebergDeletes | LanceFragment | LanceDeletes | StagedColumns | LanceColumnFile | StageFile,
+    IcebergFile | IcebergRewrite | IcebergDeletes | LanceFragment | LanceDeletes | StagedColumns | LanceColumnFile | StageFile,
     Field(discriminator="format"),
 ]
 #: The table as the claimant of a commit had found it.

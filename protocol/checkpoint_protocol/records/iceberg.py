@@ -175,3 +175,24 @@ class IcebergDeletes(Part):
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
         return (self.size_bytes,)
+
+
+class IcebergRewrite(Part):
+    """Staged files with the rows that stay of one data file, which they take the place of; none where no row stays.
+
+    `rows`: so many of the data file's rows were looked at, those that do not stay too. Several of these are of one data file
+    where it was read in several segments.
+    """
+
+    format: Literal["iceberg-rewrite"] = "iceberg-rewrite"
+    rows: Count
+    data_file: str
+    files: tuple[IcebergFile, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.files)
+
+    @property
+    def sizes_bytes(self) -> tuple[int, ...]:
+        return tuple(file.size_bytes for file in self.files)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from checkpoint_protocol.records.base import Number, Part
+from checkpoint_protocol.records.base import Number, Part, later
 from checkpoint_protocol.records.formats import Base
 from checkpoint_protocol.tables.modes import OnDuplicate, WhenMatched
 
@@ -59,11 +59,12 @@ class Upsert(Part):
 
 
 class Merge(Part):
-    """Find the rows of the table that an upsert takes out, by their positions: what a stage of its epoch does.
+    """Find the rows of the table that an upsert takes out: what a stage of its epoch does.
 
     `keys` and `when_matched` are the upsert's. The keys are those of the rows that the counted `attempts` of the epoch have
     staged. `since` is a snapshot whose data files an earlier stage has done: of files that came after it the rest is done; None:
-    all are to be done.
+    all are to be done. `rewrites`: data files that have such rows are written anew without them (copy-on-write); else the rows
+    are named by their positions.
     """
 
     kind: Literal["Merge"] = "Merge"
@@ -73,6 +74,7 @@ class Merge(Part):
     order_by: str | None
     attempts: tuple[Number, ...]
     since: int | None
+    rewrites: bool = later(False)
 
 
 class AddColumns(Part):

@@ -13,6 +13,7 @@ import pytest
 
 from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.merging.reading import MatchingReader
+from checkpoint_formats.merging.rewriting import RewritingReader
 from checkpoint_formats.port import Chunk, in_chunks
 from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import Merge, MergeKeysRecord, SourceFile
@@ -86,3 +87,24 @@ def test_keys_are_stored_as_parquet_that_says_nothing_of_the_users_names() -> No
     table = pq.read_table(io.BytesIO(ledger.merges.read_part(keys.parts[0])))
 
     assert table.to_pydict() == {"k0": [1, 2, 3], "file": [0, 0, 0], "pos": [1, 2, 0]}
+
+
+def test_of_a_file_with_rows_that_go_all_rows_are_given_also_where_only_the_rest_is_read() -> None:
+    with ExitStack() as resources:
+        rewriting = RewritingReader(reader([5, 17, -1], resources), SCHEMA)
+        for start in (0, 100, ROWS - 5):
+            chunks = list(rewriting.read(FILE, Range(file=0, start=start, end=ROWS), SCHEMA, BatchSizing(1.0)))
+
+            rows = [row for chunk in chunks for row in chunk.batch.to_pylist()]
+            assert [row["row"]["id"] for row in rows] == [number for number in range(start, ROWS) if number % 10]
+            assert [row["row"]["id"] for row in rows if not row["stays"]] == [number for number in (5, 17) if number >= start]
+            assert {row["file_path"] for row in rows} == {FILE.path}
+            assert (chunks[0].start, chunks[-1].end) == (start, ROWS)
+
+
+def test_of_a_file_without_rows_that_go_nothing_is_given() -> None:
+    with ExitStack() as resources:
+        rewriting = RewritingReader(reader([-1, 10], resources), SCHEMA)
+        (chunk,) = rewriting.read(FILE, Range(file=0, start=0, end=ROWS), SCHEMA, BatchSizing(1.0))
+
+        assert (chunk.batch.num_rows, chunk.start, chunk.end) == (0, 0, ROWS)

@@ -1,0 +1,63 @@
+"""The reader of a merge that writes data files anew: of each file with rows that go, all rows, and which of them stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.merging.reading import MatchingReader, Positions, numbers_of
+from checkpoint_formats.port import Chunk
+from checkpoint_protocol.positions import Range
+from checkpoint_protocol.records import SourceFile
+
+_PATH: Final = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class RewritingReader:
+    """Gives the rows of files that have rows to be deleted, as `file_path`, `stays` and `row`, and none of other files. A Reader.
+
+    `rows`: the columns of a row, all that the table has. Rows that are deleted already are not given.
+    """
+
+    matching: MatchingReader
+    rows: pa.Schema
+
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        return self.matching.align(file, position, slack)
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        self.matching.check_unchanged(file)
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
+        # Matched as a whole, also where only the rest is left to be read: all its segments write it anew, or none does.
+        gone = self.matching.rows_to_delete(file, Range(file=piece.file, start=0, end=file.end))
+        if not len(gone):
+            yield Chunk(
+                _batch(file.path, pa.RecordBatch.from_pylist([], schema=self.rows), pa.array([], pa.bool_())), *_ends(piece)
+            )
+            return
+        for chunk in self.matching.inner.read(file, piece, self.rows, sizing):
+            stays = pa.array(~_are_in(numbers_of(chunk).to_numpy(), gone))
+            yield Chunk(_batch(file.path, chunk.batch, stays), chunk.start, chunk.end, chunk.kept)
+
+
+def _ends(piece: Range) -> tuple[int, int | None]:
+    return piece.start, piece.end
+
+
+def _batch(path: str, rows: pa.RecordBatch, stays: pa.Array) -> pa.RecordBatch:
+    paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows.num_rows, np.int32)), pa.array([path]))
+    row = rows.to_struct_array()
+    return pa.RecordBatch.from_arrays([paths.cast(_PATH), stays, row], names=["file_path", "stays", "row"])
+
+
+def _are_in(numbers: Positions, rising: Positions) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    at = np.searchsorted(rising, numbers)
+    found: np.ndarray[Any, np.dtype[np.bool_]] = rising[np.minimum(at, len(rising) - 1)] == numbers
+    return found

@@ -268,6 +268,7 @@ def test_what_a_run_would_do_is_told_with_the_rows_that_are_left(lab: PipelineLa
     assert second.rows_left is not None
     assert 0 < second.rows_done < len(lab.ids)
     assert second.rows_done + second.rows_left == len(lab.ids)
+    assert second.seconds_left is not None
     assert (third.what, third.rows_done, third.rows_left) == ("begin", None, None)
     lab.finish()
     assert plan_stages(lab.manifest, lab.store, digest_of).is_committed
@@ -282,6 +283,7 @@ def test_status_tells_the_same_until_the_commit(lab: PipelineLab) -> None:
 
     assert told == plan_stages(lab.manifest, lab.store, digest_of).stages
     assert [(stage.what, stage.because) for stage in told] == [("redo", ("code",)), ("redo", ("upstream",)), ("begin", ())]
+    assert [stage.rows_left for stage in told] == [len(lab.ids), None, None]
     lab.finish()
     assert plan_from_here(lab.manifest, lab.store, digest_of) == ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -59,14 +60,19 @@ def _print(out: Console, plan: ShownPlan) -> None:
 
 def table_of(stages: Iterable[ShownStage]) -> Table:
     """Return a plan as people read it."""
-    table = plain_table("stage", "what", ">rows done", ">rows left", "because")
+    table = plain_table("stage", "what", ">rows done", ">rows left", ">about", "because")
     for stage in stages:
-        table.add_row(stage.name, stage.what, _number(stage.rows_done), _number(stage.rows_left), _because(stage))
+        counts = (_number(stage.rows_done), _number(stage.rows_left), _time(stage.seconds_left))
+        table.add_row(stage.name, stage.what, *counts, _because(stage))
     return table
 
 
 def _number(rows: int | None) -> str:
     return "" if rows is None else f"{rows:,}"
+
+
+def _time(seconds: int | None) -> str:
+    return "" if seconds is None else str(datetime.timedelta(seconds=seconds))
 
 
 def _because(stage: ShownStage) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pydantic import Field
@@ -9,14 +10,15 @@ from pydantic import Field
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.inspected import Shown
 from checkpoint_operator.pipelines.decisions import Cause, Decision, What, decide_stages
-from checkpoint_operator.pipelines.found import DigestOf, foresee, wanted_stages
+from checkpoint_operator.pipelines.found import DigestOf, foresee, see_stages, wanted_stages
+from checkpoint_operator.pipelines.pace import pace_of
 from checkpoint_operator.progress import measure
 from checkpoint_operator.tallies import Tallies
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest import CheckpointedWrite, Spec
 from checkpoint_protocol.pipelines import parts_of
 from checkpoint_protocol.records import HASH_ALGORITHM
 from checkpoint_protocol.store import ObjectStore
@@ -32,6 +34,10 @@ class ShownStage(Shown):
     because: tuple[Cause, ...] = Field(description="What has changed, where it is done once more.")
     rows_done: int | None = Field(description="Rows that it has been through, of those that it reads; null where none counts.")
     rows_left: int | None = Field(description="Null where that is not known yet: the stage before is not done.")
+    seconds_left: int | None = Field(
+        description="About how long these take at the pace at which rows of the stage were done before, without the start of a "
+        "driver; null where none were, or rowsLeft is not known."
+    )
     code_versions: int | None = Field(
         description="With how many versions of its code these rows were made (onCodeChange: Continue); null where it is not done."
     )
@@ -55,7 +61,7 @@ def plan_stages(manifest: CheckpointedWrite, store: ObjectStore | None, digest_o
         decisions = decide_stages(wanted_stages(spec, parts_of(spec.stages, spec.reset), digest_of), {}, HASH_ALGORITHM)
     else:
         decisions = foresee(ledger, spec, digest_of)
-    stages = tuple(_shown(ledger, decision) for decision in decisions) if not is_committed else ()
+    stages = _all_shown(ledger, spec, decisions) if not is_committed else ()
     epoch = ledger.key.epoch if ledger is not None else 1
     return ShownPlan(namespace=metadata.namespace, name=metadata.name, epoch=epoch, is_committed=is_committed, stages=stages)
 
@@ -101,24 +107,49 @@ def _asked_by(ledger: Ledger) -> str | None:
     return first.run_nonce if first is not None else None
 
 
-def _shown(epoch: Ledger | None, decision: Decision) -> ShownStage:
-    done = left = versions = None
+def _all_shown(epoch: Ledger | None, spec: Spec, decisions: Sequence[Decision]) -> tuple[ShownStage, ...]:
+    seen = see_stages(epoch, parts_of(spec.stages, spec.reset)) if epoch is not None else {}
+    shown: list[ShownStage] = []
+    given: int | None = None
+    for decision in decisions:
+        one, given = _shown(epoch, decision, given, [found.folder for found in seen.get(decision.name, ())])
+        shown.append(one)
+    return tuple(shown)
+
+
+def _shown(epoch: Ledger | None, decision: Decision, given: int | None, folders: Sequence[str]) -> tuple[ShownStage, int | None]:
+    """Return a stage, and how many rows it gives to the next one: None where that is not known.
+
+    `given`: how many it is given. `folders`: what there is of it, the latest last.
+    """
+    done = versions = gives = seconds = None
+    left = given
     if epoch is not None and decision.what in ("keep", "continue"):
-        ledger = replace(epoch, key=epoch.key.of_stage(decision.folder)) if decision.folder else epoch
+        ledger = _stage_of(epoch, decision.folder)
         commit = ledger.commits.read_commit()
         if commit is not None:
-            done, left, versions = commit.rows_read, 0, len(commit.code_digests)
+            done, left, versions, gives = commit.rows_read, 0, len(commit.code_digests), commit.rows_written
         elif decision.what == "continue":
             done = measure(Tallies(ledger)).rows_read
             left = _rows_left(ledger, done)
+    if epoch is not None and decision.what == "redo" and left is None and not {"input", "upstream"} & {*decision.because}:
+        left = _rows_left(_stage_of(epoch, folders[-1]), 0)
+    if epoch is not None and left and folders:
+        pace = pace_of(_stage_of(epoch, folders[-1]))
+        seconds = pace.seconds_for(left) if pace is not None else None
     return ShownStage(
         name=decision.name,
         what=decision.what,
         because=decision.because,
         rows_done=done,
         rows_left=left,
+        seconds_left=seconds,
         code_versions=versions,
-    )
+    ), gives
+
+
+def _stage_of(epoch: Ledger, folder: str) -> Ledger:
+    return replace(epoch, key=epoch.key.of_stage(folder)) if folder else epoch
 
 
 def _rows_left(ledger: Ledger, done: int) -> int | None:

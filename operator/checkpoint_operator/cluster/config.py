@@ -69,7 +69,7 @@ class OperatorConfig(Section):
         default=320 << 20,
         ge=64 << 20,
         description="Memory for the records that are read at once, of all writes, and as much for the metadata of tables. "
-        "Below a third of the container's limit.",
+        "Below a quarter of the container's limit.",
     )
     drivers_per_namespace: int = Field(
         default=20,

@@ -8,6 +8,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.parts import digest_of
+from checkpoint_protocol.put_once import put_object
 from checkpoint_protocol.records import MergeKeysPart, MergeKeysRecord
 
 
@@ -25,8 +26,12 @@ class Merges:
         return self.records.put(self.records.at.merge_keys, record)
 
     def put_part(self, token: str, rows: int, data: bytes) -> MergeKeysPart:
-        """Store some of the keys under a name that nobody else has, before the record that names them."""
-        self.records.store.put_if_absent(self.records.at.merge_keys_part(token), data)
+        """Store some of the keys under a name that nobody else has, before the record that names them.
+
+        Raises as `put_object`. A store may say "exists" of a put of ours that is in flight: named by the record and never there,
+        the part would stop the upsert for good.
+        """
+        put_object(self.records.store, self.records.at.merge_keys_part(token), data, self.records.pause, len(data))
         return MergeKeysPart(token=token, rows=rows, size_bytes=len(data), digest=digest_of(data))
 
     def read_part(self, part: MergeKeysPart) -> bytes:

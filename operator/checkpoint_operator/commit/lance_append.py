@@ -66,7 +66,7 @@ def pack(
                 message = f"seals name the data file {data_file.path} of {uri} twice, so that its rows would be there twice"
                 packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
             elif footers is not None:
-                footers.add(data_file.path, fragment.rows)
+                footers.add(data_file.path, fragment.rows, data_file.fields)
             packed.sizes[data_file.path] = data_file.size_bytes
         packed.fragments.append(_fragment(fragment))
     if footers is not None:

@@ -205,6 +205,8 @@ class PylanceTable:
                 assert_never(other)
 
     def _staged(self, targets: Sequence[LanceTarget] | None, files: Iterable[StagedFile], footers: Footers | None) -> LanceAppend:
+        if targets and footers is not None:
+            self._footers.expect(targets)
         return lance_append.pack(self._uri, targets, only(LanceFragment, files, self.title), footers)
 
     def _change_of(self, change: Change, targets: Sequence[LanceTarget] | None = None) -> LanceChange:
@@ -318,9 +320,9 @@ class PylanceTable:
         dataset = self._open()
         return None if dataset is None else self._history.find_former(dataset, name, uid)
 
-    def count_rows(self, path: str) -> int:
-        """Return the rows of a data file by its footer. NeedsChange if it is gone, or no file of Lance's."""
-        return self._footers.count_rows(path)
+    def count_rows(self, path: str, fields: Sequence[int]) -> int:
+        """Return the rows of a data file by its footer. NeedsChange if it is gone, or no file of Lance's with these fields."""
+        return self._footers.count_rows(path, fields)
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,8 @@ from checkpoint_protocol.storage import lance_options
 _IDENTITY_TRIES: Final = 5
 #: Lance's own default. None for what must not be based on another version than it says: see `lance_swap`.
 RETRIES, NO_RETRIES = 20, 0
+#: How Lance begins what it says of a request that no version of the dataset can follow from, whoever else commits.
+_NEVER_TAKEN: Final = ("Invalid user input: ", "Not supported: ", "LanceError(Schema): ")
 
 
 class PylanceTable:
@@ -387,7 +389,12 @@ class PylanceTable:
         except CommitConflictError as error:
             return Refused(f"the dataset has moved: {one_line(error)}")
         except Exception as error:
-            return Unanswered(f"the dataset {self._uri} did not answer: {one_line(error)}")
+            text = one_line(error)
+            if text.startswith(_NEVER_TAKEN):
+                raise NeedsChange(
+                    reasons.STAGED_RESULT_REFUSED, f"Lance does not take the commit into the dataset {self._uri}: {text}"
+                ) from error
+            return Unanswered(f"the dataset {self._uri} did not answer: {text}")
         return Landed(dataset.version)
 
     def _open(self, version: int | None = None) -> Any | None:

@@ -23,6 +23,7 @@ from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_operator.commit import lance as lance_protocol
 from checkpoint_operator.commit.changes import Change, StagedChange
+from checkpoint_operator.commit.footers import Footers
 from checkpoint_operator.commit.lance_port import LanceState, LanceTable
 from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
 from checkpoint_operator.commit.lance_table import PylanceTable
@@ -34,6 +35,7 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import Append, ClaimRecord, LanceBase, LanceFragment, LanceTarget, OverwriteAll
 from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.storage import lance_options
 from checkpoint_protocol.tables.lance import LanceSink
 from devtools.s3_server import S3Server
 from tests.simulation.lance_table import SimulatedLance
@@ -574,6 +576,20 @@ def test_staged_fragments_fit_the_dataset_that_they_were_staged_for(world: World
     targets = [world.target()] if isinstance(world, RealWorld) else []
 
     assert world.port().find_incompatibility(world.loaded(), targets, appended(world.stage(1))) is None
+
+
+def test_what_is_staged_for_a_dataset_of_the_first_storage_version_is_packed_by_its_seals(bare: RealWorld) -> None:
+    """Its data files have no footer that tells rows."""
+    world, options = bare, lance_options(bare.place.uri, bare.place.settings)
+    lance.write_dataset(SCHEMA.empty_table(), world.place.uri, schema=SCHEMA, data_storage_version="0.1", storage_options=options)
+    files, port = world.stage(1, 2), world.port()
+    footers = Footers("Footers", port.count_rows, lambda below: 0)
+
+    change = port.pack(Append(), KEY, [world.target()], files, footers)
+
+    assert port.find_incompatibility(world.loaded(), [world.target()], change) is None
+    assert isinstance(port.append(world.latest, KEY, change), Landed)
+    assert world.ids() == [1, 2]
 
 
 def changed(fragment: LanceFragment, rows: int | None = None, **fields: Any) -> LanceFragment:

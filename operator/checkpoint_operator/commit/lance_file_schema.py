@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from lance.schema import LanceSchema
 
 from checkpoint_formats.arrow_schema import decode_schema
@@ -42,12 +43,17 @@ def fields_in(descriptor: bytes) -> Iterator[FileField]:
                     yield _field(_bytes(field))
 
 
-def fields_for(target: LanceTarget) -> tuple[FileField, ...]:
+def fields_of_target(target: LanceTarget) -> tuple[FileField, ...]:
     """Return the columns of a file that is written for all columns of a target."""
+    return fields_of_schema(decode_schema(target.arrow_schema), [known.id for known in target.fields])
+
+
+def fields_of_schema(schema: pa.Schema, known_ids: Sequence[int]) -> tuple[FileField, ...]:
+    """Return the columns of a file that is written with a schema, at any depth, each before those in it; as are their ids."""
     # Pickling is the only way in which pylance gives Lance's own names of types.
-    _, (_, *messages) = LanceSchema.from_pyarrow(decode_schema(target.arrow_schema)).__reduce__()
+    _, (_, *messages) = LanceSchema.from_pyarrow(schema).__reduce__()
     numbered = [_field(bytes(message)) for message in messages]
-    ids = {field.id: known.id for field, known in zip(numbered, target.fields, strict=True)}
+    ids = {field.id: known for field, known in zip(numbered, known_ids, strict=True)}
     return tuple(field._replace(id=ids[field.id], parent=ids.get(field.parent, field.parent)) for field in numbered)
 
 

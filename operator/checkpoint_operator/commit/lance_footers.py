@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import pyarrow as pa
 from lance.file import LanceFileSession
 
 from checkpoint_formats.lance.datasets import is_not_found
 from checkpoint_operator.commit.footers import ROOM
-from checkpoint_operator.commit.lance_file_schema import FileField, fields_for, fields_in, is_written_for
+from checkpoint_operator.commit.lance_file_schema import FileField, fields_in, fields_of_schema, fields_of_target, is_written_for
 from checkpoint_operator.commit.staged_files import FileEnd, Tails
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
@@ -69,7 +70,11 @@ class LanceFooters:
 
     def expect(self, targets: Sequence[LanceTarget]) -> None:
         """Compare columns of files from now on with those of these targets: a file is written for one of them."""
-        self._wanted = tuple(dict.fromkeys(fields_for(target) for target in targets))
+        self._wanted = tuple(dict.fromkeys(fields_of_target(target) for target in targets))
+
+    def expect_schema(self, schema: pa.Schema) -> None:
+        """Compare columns of files from now on with a schema without nested columns: files that are no data files."""
+        self._wanted = (fields_of_schema(schema, range(len(schema))),)
 
     def count_rows(self, path: str, fields: Sequence[int]) -> int:
         """Return the rows of a data file, in three requests, or four for one with many columns.
@@ -106,7 +111,7 @@ class LanceFooters:
         what = (
             f"{layout.columns} columns by its footer, and its seal says {len(fields)}"
             if is_as_expected
-            else "other columns than the dataset it was staged for"
+            else "other columns than it was staged for"
         )
         raise NeedsChange(reasons.STAGED_RESULT_REFUSED, f"the staged file {whole} has {what}")
 

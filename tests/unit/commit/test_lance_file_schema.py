@@ -16,7 +16,7 @@ from lance.file import LanceFileWriter
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.commit.footers import Footers
 from checkpoint_operator.commit.lance_added import only_columns, take_packed
-from checkpoint_operator.commit.lance_file_schema import FileField, fields_for, fields_in
+from checkpoint_operator.commit.lance_file_schema import FileField, fields_in, fields_of_target
 from checkpoint_operator.commit.lance_footers import LanceFooters
 from checkpoint_operator.commit.staged_files import Tails
 from checkpoint_protocol import reasons
@@ -106,7 +106,7 @@ def test_the_columns_of_a_file_for_some_of_them_come_in_the_order_of_the_write(t
     other = staged(dataset, pa.schema([SCHEMA.field(name) for name in reversed(names)]))
 
     assert footers.count_rows(file.path, file.fields) == 1
-    with pytest.raises(NeedsChange, match="has other columns than the dataset"):
+    with pytest.raises(NeedsChange, match="has other columns than it was staged for"):
         footers.count_rows(other.path, file.fields)
 
 
@@ -125,7 +125,7 @@ def test_a_file_of_lance_with_other_columns_than_the_dataset_is_refused_by_name(
     dataset = dataset_of(tmp_path, pa.schema([("id", pa.int64()), ("text", pa.string())]))
     path = put(dataset, written)
 
-    with pytest.raises(NeedsChange, match=r"data/other\.lance has other columns than the dataset it was staged for") as refused:
+    with pytest.raises(NeedsChange, match=r"data/other\.lance has other columns than it was staged for") as refused:
         footers_of(dataset).count_rows(path.name, (0, 1))
 
     assert refused.value.reason == reasons.STAGED_RESULT_REFUSED
@@ -138,7 +138,7 @@ def test_a_file_of_lance_may_be_for_any_schema_that_an_attempt_has_staged_for(tm
     path = put(dataset, pa.schema([("id", pa.int64())]))
 
     assert footers_of(dataset, target_of(dataset), old).count_rows(path.name, (0,)) == 1
-    with pytest.raises(NeedsChange, match="has other columns than the dataset"):
+    with pytest.raises(NeedsChange, match="has other columns than it was staged for"):
         footers_of(dataset, target_of(dataset), old).count_rows(path.name, (0, 1))
 
 
@@ -162,7 +162,7 @@ def test_the_columns_of_a_file_whose_schema_lies_far_from_its_end_are_compared(t
     other = put(dataset, pa.schema([field.with_type(pa.float64()) for field in schema]))
 
     assert footers_of(dataset).count_rows(file.path, file.fields) == 1
-    with pytest.raises(NeedsChange, match="has other columns than the dataset"):
+    with pytest.raises(NeedsChange, match="has other columns than it was staged for"):
         footers_of(dataset).count_rows(other.name, file.fields)
 
 
@@ -201,7 +201,7 @@ def test_a_file_for_added_columns_has_all_of_them_and_numbers_them_as_it_has_the
 @given(spoiled=st.binary(max_size=120), at=st.integers(0, 400))
 def test_whatever_stands_where_the_schema_is_to_be_is_columns_or_no_schema(spoiled: bytes, at: int) -> None:
     target = LanceTarget(uri="a", identity="0" * 32, at_version=1, fields=(), arrow_schema=EMPTY, storage_version="2.1")
-    assert fields_for(target) == ()
+    assert fields_of_target(target) == ()
     whole = b"\x0a\x0f\x0a\x0d\x12\x02id\x1a\x00\x2a\x05int64"
     data = whole[:at] + spoiled + whole[at:]
     try:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,16 +22,20 @@ import pytest
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_operator.commit import lance as lance_protocol
+from checkpoint_operator.commit.changes import Change, StagedChange
+from checkpoint_operator.commit.footers import Footers
 from checkpoint_operator.commit.lance_port import LanceState, LanceTable
 from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
 from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected, RequestOutcome
+from checkpoint_operator.commit.results import Results
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import ClaimRecord, LanceBase, LanceFragment, LanceTarget
+from checkpoint_protocol.records import Append, ClaimRecord, LanceBase, LanceFragment, LanceTarget, OverwriteAll
 from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.storage import lance_options
 from checkpoint_protocol.tables.lance import LanceSink
 from devtools.s3_server import S3Server
 from tests.simulation.lance_table import SimulatedLance
@@ -393,6 +397,37 @@ def test_a_strangers_append_lands_after_a_tombstone_and_another_writes_commit_to
         assert world.ids() == [2, 1_000_000]
 
 
+class Unchecked(PylanceTable):
+    """Asks Lance for whatever is staged, so that only Lance finds what is wrong with it."""
+
+    def find_incompatibility(self, state: LanceState, targets: Sequence[LanceTarget], change: Change) -> None:
+        return None
+
+
+@pytest.mark.parametrize("is_claimed", [False, True], ids=["the first committer", "a later committer"])
+@pytest.mark.parametrize("operation", [Append(), OverwriteAll(base=None)], ids=["append", "overwrite"])
+def test_a_commit_that_lance_never_takes_is_refused_by_name_and_not_tried_again(
+    real: RealWorld, operation: Append | OverwriteAll, is_claimed: bool
+) -> None:
+    files = tuple(changed(fragment, major_version=9) for fragment in real.stage(1))
+    change = StagedChange(operation, files)
+    results = Results(change, (real.target(),), rows_read=1, rows_written=1, attempts=1, code_digests=())
+    ledger = claimed_ledger(real.loaded()) if is_claimed else ledger_over(MemoryStore())
+    pauses: list[float] = []
+    before = real.latest
+
+    outcome = lance_protocol.commit(Unchecked(real.place.uri, real.place.settings), ledger, results, pauses.append)
+
+    assert isinstance(outcome, Rejected), outcome
+    assert outcome.reason == reasons.STAGED_RESULT_REFUSED
+    assert "Lance does not take the commit into the dataset" in outcome.message
+    assert "Unknown Lance storage version: 9" in outcome.message
+    assert pauses == []
+    # Whoever comes after a claim does not know what the one before has sent, and fences it once.
+    assert real.latest == before + (is_claimed and operation == Append())
+    assert real.ids() == []
+
+
 def test_no_dataset_has_nothing_to_bury(bare: RealWorld) -> None:
     ledger = claimed_ledger(LanceState(TOKEN, 3, None, True))
 
@@ -541,6 +576,20 @@ def test_staged_fragments_fit_the_dataset_that_they_were_staged_for(world: World
     targets = [world.target()] if isinstance(world, RealWorld) else []
 
     assert world.port().find_incompatibility(world.loaded(), targets, appended(world.stage(1))) is None
+
+
+def test_what_is_staged_for_a_dataset_of_the_first_storage_version_is_packed_by_its_seals(bare: RealWorld) -> None:
+    """Its data files have no footer that tells rows."""
+    world, options = bare, lance_options(bare.place.uri, bare.place.settings)
+    lance.write_dataset(SCHEMA.empty_table(), world.place.uri, schema=SCHEMA, data_storage_version="0.1", storage_options=options)
+    files, port = world.stage(1, 2), world.port()
+    footers = Footers("Footers", port.count_rows, lambda below: 0)
+
+    change = port.pack(Append(), KEY, [world.target()], files, footers)
+
+    assert port.find_incompatibility(world.loaded(), [world.target()], change) is None
+    assert isinstance(port.append(world.latest, KEY, change), Landed)
+    assert world.ids() == [1, 2]
 
 
 def changed(fragment: LanceFragment, rows: int | None = None, **fields: Any) -> LanceFragment:

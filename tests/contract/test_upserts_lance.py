@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -292,7 +293,18 @@ def test_a_data_file_in_the_place_of_one_that_names_rows_is_refused(on_this_disk
     _, (deletes,) = on_this_disk.found(2)
     data_file = on_this_disk.place.data_files()[0]
 
-    refused(on_this_disk, [deletes.model_copy(update={"path": data_file, "rows": 2})], "is not one that names 2 of 2 rows")
+    refused(on_this_disk, [deletes.model_copy(update={"path": data_file, "rows": 2})], "has other columns than it was staged for")
+
+
+def test_the_metadata_of_a_file_that_names_rows_are_not_read_if_there_are_more_than_such_a_file_has(on_this_disk: World) -> None:
+    """Lance takes them into memory as a whole, whatever there is."""
+    _, (deletes,) = on_this_disk.found(2)
+    path = Path(on_this_disk.place.uri, "data", deletes.path)
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<Q", data, len(data) - 48, 1 << 30)  # of the schema
+    path.write_bytes(data)
+
+    refused(on_this_disk, [deletes], "bytes of metadata, and 4,194,304 are read at the most")
 
 
 @pytest.mark.parametrize("path", ["../data/x.lance", "/etc/x.lance", "x.parquet"])

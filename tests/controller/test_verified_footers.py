@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lance.file import LanceFileWriter
+from lance.file import LanceFileReader, LanceFileWriter
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.sink import Sink
@@ -52,6 +53,32 @@ def test_a_file_with_other_rows_than_its_seal_says_stops_the_write_and_is_named(
 
     assert world.status.reason == reasons.STAGED_RESULT_REFUSED
     assert "has 1 rows by its footer" in (world.status.message or "")
+    assert world.place.rows() == []
+
+
+def put_other_columns(world: World) -> None:
+    """Put files in the place of those that are staged, with as many rows, and text where the table has numbers."""
+    for path in data_files(world):
+        if path.suffix == ".parquet":
+            rows, schema = pq.read_metadata(path).num_rows, pq.read_schema(path)
+            other = schema.set(0, schema.field(0).with_type(pa.string()))
+            pq.write_table(pa.table([["x"] * rows] * 2, schema=other), path)
+        else:
+            rows = LanceFileReader(str(path)).num_rows()
+            other = SCHEMA.set(0, SCHEMA.field(0).with_type(pa.string()))
+            path.unlink()
+            with LanceFileWriter(str(path), other) as writer:
+                writer.write_batch(pa.table([["x"] * rows] * 2, schema=other))
+
+
+def test_a_file_with_other_columns_than_its_table_stops_the_write_and_is_named(world: World, source: Path) -> None:
+    world.kubelet.after_all = lambda: put_other_columns(world)
+    world.apply(source)
+
+    world.until_stalled()
+
+    assert world.status.reason == reasons.STAGED_RESULT_REFUSED
+    assert re.search(r"the staged file .+ has other columns than (the table )?it was staged for", world.status.message or "")
     assert world.place.rows() == []
 
 

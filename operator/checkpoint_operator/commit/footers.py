@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,25 +37,34 @@ _END_BYTES: Final = 8
 _MAGIC: Final = b"PAR1"
 
 
+class _Said(NamedTuple):
+    """What a seal says of a file."""
+
+    path: str
+    rows: int
+    fields: Sequence[int]
+
+
 @dataclass(slots=True)
 class Footers:
     """Takes the files of an epoch, once it is sure that they are its own, and looks at those that are to be looked at.
 
-    `count_rows` returns the rows of a data file by its footer; NeedsChange if it is not there or has none. `choose` returns a
-    number from 0 below the given one, and must not be foreseen by whoever makes seals.
+    `count_rows` returns the rows of a data file by its footer, of its path and the ids of the fields that are in it by its seal
+    (none where seals do not say it); NeedsChange if it is not there, or has none, or other columns. `choose` returns
+    a number from 0 below the given one, and must not be foreseen by whoever makes seals.
     """
 
     verify: Verify
-    count_rows: Callable[[str], int]
+    count_rows: Callable[[str, Sequence[int]], int]
     choose: Callable[[int], int]
-    _group: list[tuple[str, int]] = field(default_factory=list)
-    _wanted: list[tuple[str, int]] = field(default_factory=list)
+    _group: list[_Said] = field(default_factory=list)
+    _wanted: list[_Said] = field(default_factory=list)
 
-    def add(self, path: str, rows: int) -> None:
+    def add(self, path: str, rows: int, fields: Sequence[int] = ()) -> None:
         """Take a file, and what its seal says. NeedsChange if a footer says otherwise, of this file or of one before."""
         if self.verify == "Seals":
             return
-        self._group.append((path, rows))
+        self._group.append(_Said(path, rows, fields))
         if self.verify == "Footers" or len(self._group) == _SAMPLED_OF:
             self._choose()
         if len(self._wanted) == _BATCH:
@@ -73,12 +82,12 @@ class Footers:
 
     def _examine(self) -> None:
         wanted, self._wanted = self._wanted, []
-        found = in_threads(lambda place: self.count_rows(place[0]), wanted) if wanted else []
-        for (path, said), rows in zip(wanted, found, strict=True):
-            if rows != said:
+        found = in_threads(lambda said: self.count_rows(said.path, said.fields), wanted) if wanted else []
+        for said, rows in zip(wanted, found, strict=True):
+            if rows != said.rows:
                 raise NeedsChange(
                     reasons.STAGED_RESULT_REFUSED,
-                    f"the staged file {path} has {rows:,} rows by its footer, and its seal says {said:,}",
+                    f"the staged file {said.path} has {rows:,} rows by its footer, and its seal says {said.rows:,}",
                 )
 
 

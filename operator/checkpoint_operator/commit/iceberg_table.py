@@ -342,8 +342,10 @@ class PyicebergTable:
         table = self._load_table()
         return None if table is None else iceberg_history.find_former(self._refs.ancestry(table.metadata), name, uid, self.title)
 
-    def count_rows(self, path: str) -> int:
-        """Return the rows of a data file by its footer. NeedsChange if it is gone, or no Parquet file."""
+    def count_rows(self, path: str, fields: Sequence[int]) -> int:
+        """Return the rows of a data file by its footer. NeedsChange if it is gone, or no Parquet file, or has other columns than
+        the table. No seal says its fields.
+        """
         return parquet_rows(path, lambda most_bytes: self._tails.read(path, most_bytes), self._columns)
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------

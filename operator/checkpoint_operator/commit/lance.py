@@ -22,6 +22,9 @@ Deletion of a write whose append may be on its way puts a fence that carries the
 are refused, and whoever loads the dataset finds it. A committer that has not yet sent anything finds the note of the deletion
 (`Commits.is_deleted`): it asks after its claim is stored, and before its append or its fence.
 
+A request that Lance would take from nobody, at no version (NeedsChange of the port), ends the commit: each further try would
+leave a fence.
+
 Lance has no compare-and-swap for appends, so a column that is dropped or retyped between the load and the append does not stop
 it. That is looked for afterwards, at the version that carries the key, and told to a person instead of recorded as done.
 """

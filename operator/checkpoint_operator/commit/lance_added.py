@@ -12,14 +12,25 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import lance
+import pyarrow as pa
 
+from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.lance.columns_stager import staged_folder
 from checkpoint_operator.commit.footers import Footers
+from checkpoint_operator.commit.lance_checks import FragmentChecks
 from checkpoint_operator.commit.lance_history import LanceHistory
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.records import AddColumns, LanceColumnFile, LanceDataFile, LanceField, LanceTarget, StagedColumns
+from checkpoint_protocol.records import (
+    AddColumns,
+    LanceColumnFile,
+    LanceDataFile,
+    LanceField,
+    LanceFragment,
+    LanceTarget,
+    StagedColumns,
+)
 
 _DATA_FILE: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
 
@@ -102,40 +113,44 @@ def holds(fragment: Any, files: Sequence[str], ids: frozenset[int]) -> bool:
 def take_packed(
     uri: str, operation: AddColumns, targets: Sequence[LanceTarget], files: Iterable[LanceColumnFile], footers: Footers
 ) -> LanceReplacement:
-    """Take the data files in that were made. What a seal says of one must be possible, and its footer must say so, too."""
+    """Take the data files in that were made. What a seal says of one must be possible, and its footer must say so, too.
+
+    `targets`: of the columns only, as `only_columns` gives them.
+    """
     taken = LanceReplacement(operation)
-    ids = ids_of(targets[0].fields, operation.columns)
+    checks = FragmentChecks(targets)
     seen: set[int] = set()
     for file in files:
-        problem = _problem_of(file, ids)
+        problem = checks.problem_of(LanceFragment(files=(file.file,), rows=file.rows))
+        if not _DATA_FILE.fullmatch(file.file.path):
+            problem = "it is no data file"
         if file.fragment in seen:
             problem = f"fragment {file.fragment} has two files"
         if problem is not None:
             taken.incompatibility = taken.incompatibility or _refused(f"the column file {file.file.path!r} of {uri}: {problem}")
             continue
         seen.add(file.fragment)
-        footers.add(file.file.path, file.rows)
+        footers.add(file.file.path, file.rows, file.file.fields)
         taken.files.append(file)
         taken.sizes[file.file.path] = file.file.size_bytes
     footers.finish()
     return taken
 
 
+def only_columns(target: LanceTarget, columns: Sequence[str]) -> LanceTarget:
+    """Return the target of a file that has these columns only, in this order."""
+    schema = decode_schema(target.arrow_schema)
+    return target.model_copy(
+        update={
+            "fields": tuple(each for name in columns for each in target.fields if each.id in ids_of(target.fields, (name,))),
+            "arrow_schema": encode_schema(pa.schema([schema.field(name) for name in columns])),
+        }
+    )
+
+
 def ids_of(fields: Iterable[LanceField], columns: Sequence[str]) -> frozenset[int]:
     """Return the ids of these columns and of all that is in them."""
     return frozenset(each.id for each in fields if each.path.split(".")[0] in columns)
-
-
-def _problem_of(file: LanceColumnFile, ids: frozenset[int]) -> str | None:
-    if not _DATA_FILE.fullmatch(file.file.path):
-        return "it is no data file"
-    if not file.file.size_bytes or not file.rows:
-        return "it is empty"
-    if not file.file.fields or len(set(file.file.fields)) != len(file.file.fields) or not ids.issuperset(file.file.fields):
-        return f"it has the fields {', '.join(map(str, file.file.fields[:8]))}, which are not those of the columns"
-    if len(file.file.column_indices) != len(file.file.fields):
-        return "it has not a column for each of its fields"
-    return None
 
 
 def _data_file(file: LanceDataFile) -> Any:

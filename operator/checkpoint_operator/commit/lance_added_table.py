@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.arrow_schema import decode_schema, encode_schema
+from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.lance.columns_stager import staged_folder
 from checkpoint_operator.commit.changes import Change, only
 from checkpoint_operator.commit.footers import Footers
@@ -16,6 +16,7 @@ from checkpoint_operator.commit.lance_added import (
     LanceReplacement,
     LanceStagedColumns,
     ids_of,
+    only_columns,
     take_packed,
     take_staged,
 )
@@ -109,12 +110,11 @@ class PylanceColumns(PylanceTable):
 
     def target_of_pack(self, target: LanceTarget, operation: AddColumns, at_version: int, attempt: int) -> LancePackTarget:
         """Return the dataset as those need to know it who make data files of what the attempt has staged."""
-        schema = decode_schema(target.arrow_schema)
         return LancePackTarget(
             uri=self._uri,
             identity=target.identity,
             at_version=at_version,
-            arrow_schema=encode_schema(pa.schema([schema.field(name) for name in operation.columns])),
+            arrow_schema=only_columns(target, operation.columns).arrow_schema,
             columns=operation.columns,
             replaces=operation.only == "All",
             attempt=attempt,
@@ -134,9 +134,11 @@ class PylanceColumns(PylanceTable):
         return take_staged(self._uri, operation, key, only(StagedColumns, files, self.title))
 
     def pack_files(self, operation: AddColumns, targets: Sequence[LanceTarget], files: Iterable[StagedFile]) -> LanceReplacement:
-        """Take in the data files that were made of what is staged. The rows of each are counted, whatever `verify` says."""
+        """Take in the data files that were made of what is staged. The footer of each is read, whatever `verify` says."""
         footers = Footers("Footers", self.count_rows, secrets.randbelow)
-        return take_packed(self._uri, operation, targets, only(LanceColumnFile, files, self.title), footers)
+        written_for = [only_columns(target, operation.columns) for target in targets]
+        self._footers.expect(written_for)
+        return take_packed(self._uri, operation, written_for, only(LanceColumnFile, files, self.title), footers)
 
     def _change_of(self, change: Change, targets: Sequence[LanceTarget] | None = None) -> LanceChange:
         assert isinstance(change, LanceStagedColumns | LanceReplacement)

@@ -12,7 +12,7 @@ import lance
 from lance.fragment import FragmentMetadata
 
 from checkpoint_operator.commit.footers import Footers
-from checkpoint_operator.commit.lance_checks import FragmentChecks
+from checkpoint_operator.commit.lance_checks import FragmentChecks, is_of_first_format
 from checkpoint_operator.commit.lance_history import LanceHistory
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
@@ -65,8 +65,8 @@ def pack(
             elif data_file.path in packed.sizes:
                 message = f"seals name the data file {data_file.path} of {uri} twice, so that its rows would be there twice"
                 packed.incompatibility = packed.incompatibility or Rejected(reasons.STAGED_RESULT_REFUSED, message)
-            elif footers is not None:
-                footers.add(data_file.path, fragment.rows)
+            elif footers is not None and not is_of_first_format(data_file):
+                footers.add(data_file.path, fragment.rows, data_file.fields)
             packed.sizes[data_file.path] = data_file.size_bytes
         packed.fragments.append(_fragment(fragment))
     if footers is not None:

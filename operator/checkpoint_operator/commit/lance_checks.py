@@ -35,8 +35,7 @@ class FragmentChecks:
         for file in fragment.files:
             if not file.size_bytes:
                 return "it has no bytes"
-            has_indices = (file.major_version, file.minor_version) != _FIRST_IN_FILES
-            if file.column_indices != (tuple(range(len(file.fields))) if has_indices else ()):
+            if file.column_indices != (() if is_of_first_format(file) else tuple(range(len(file.fields)))):
                 return f"its columns are not numbered one after the other: {_some(file.column_indices)}"
         field_ids = tuple(field_id for file in fragment.files for field_id in file.fields)
         if not all(self._is_written_for(file, field_ids) for file in fragment.files):
@@ -56,6 +55,11 @@ class FragmentChecks:
                 for target in self.targets
             )
         return self._fits[key]
+
+
+def is_of_first_format(file: LanceDataFile) -> bool:
+    """Whether a file is in the format whose footers tell no rows; by its seal, which is checked against the dataset."""
+    return (file.major_version, file.minor_version) == _FIRST_IN_FILES
 
 
 def _version_in_files(storage_version: str) -> tuple[int, int]:

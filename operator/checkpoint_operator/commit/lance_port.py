@@ -31,7 +31,7 @@ class LanceState:
 
 
 class LanceTable(Protocol):
-    """The dataset of one sink."""
+    """The dataset of one sink. Requests raise NeedsChange where Lance would take them from nobody, at no version."""
 
     def load(self, key: EpochKey, since: int, up_to: int | None = None) -> LanceState | None:
         """Open the dataset at a version (the latest by default) and search the versions after `since`, up to it, for the key.

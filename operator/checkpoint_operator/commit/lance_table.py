@@ -58,6 +58,8 @@ from checkpoint_protocol.storage import lance_options
 _IDENTITY_TRIES: Final = 5
 #: Lance's own default. None for what must not be based on another version than it says: see `lance_swap`.
 RETRIES, NO_RETRIES = 20, 0
+#: How Lance begins what it says of a request that no version of the dataset can follow from, whoever else commits.
+_NEVER_TAKEN: Final = ("Invalid user input: ", "Not supported: ", "LanceError(Schema): ")
 
 
 class PylanceTable:
@@ -205,6 +207,8 @@ class PylanceTable:
                 assert_never(other)
 
     def _staged(self, targets: Sequence[LanceTarget] | None, files: Iterable[StagedFile], footers: Footers | None) -> LanceAppend:
+        if targets and footers is not None:
+            self._footers.expect(targets)
         return lance_append.pack(self._uri, targets, only(LanceFragment, files, self.title), footers)
 
     def _change_of(self, change: Change, targets: Sequence[LanceTarget] | None = None) -> LanceChange:
@@ -318,9 +322,9 @@ class PylanceTable:
         dataset = self._open()
         return None if dataset is None else self._history.find_former(dataset, name, uid)
 
-    def count_rows(self, path: str) -> int:
-        """Return the rows of a data file by its footer. NeedsChange if it is gone, or no file of Lance's."""
-        return self._footers.count_rows(path)
+    def count_rows(self, path: str, fields: Sequence[int]) -> int:
+        """Return the rows of a data file by its footer. NeedsChange if it is gone, or no file of Lance's with these fields."""
+        return self._footers.count_rows(path, fields)
 
     # --- after a deletion -----------------------------------------------------------------------------------------------------
 
@@ -385,7 +389,12 @@ class PylanceTable:
         except CommitConflictError as error:
             return Refused(f"the dataset has moved: {one_line(error)}")
         except Exception as error:
-            return Unanswered(f"the dataset {self._uri} did not answer: {one_line(error)}")
+            text = one_line(error)
+            if text.startswith(_NEVER_TAKEN):
+                raise NeedsChange(
+                    reasons.STAGED_RESULT_REFUSED, f"Lance does not take the commit into the dataset {self._uri}: {text}"
+                ) from error
+            return Unanswered(f"the dataset {self._uri} did not answer: {text}")
         return Landed(dataset.version)
 
     def _open(self, version: int | None = None) -> Any | None:

@@ -19,9 +19,11 @@ from lance.fragment import FragmentMetadata
 from checkpoint_formats.lance.datasets import identity_of, is_not_found
 from checkpoint_formats.lance.deleted_rows import ROW
 from checkpoint_operator.commit.lance_append import DATA_FILE_NAME, LanceAppend
+from checkpoint_operator.commit.lance_footers import LanceFooters
 from checkpoint_operator.commit.lance_history import LanceHistory
 from checkpoint_operator.commit.lance_where import Remainder
 from checkpoint_operator.commit.outcomes import Rejected
+from checkpoint_operator.commit.staged_files import Tails
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.records import LanceDeletes, SourceFile, Upsert
@@ -136,16 +138,18 @@ class LanceUpsert:
 
     def _rows_of(self, uri: str, deletes: LanceDeletes, most: int) -> _Rows:
         """Return the rows that a file names, of a fragment that has so many. What is read is bounded by that, not by the file."""
-        whole = f"{uri.rstrip('/')}/data/{deletes.path}"
+        whole, options = f"{uri.rstrip('/')}/data/{deletes.path}", lance_options(uri, self.storage)
         try:
-            reader = LanceFileReader(whole, storage_options=lance_options(uri, self.storage) or None)
-            metadata = reader.metadata()
-            if not metadata.schema.equals(ROW) or metadata.num_rows != deletes.rows or deletes.rows > most:
+            # Before Lance opens it: it has as many metadata, and as large values, as who made it has liked.
+            footers = LanceFooters(uri.rstrip("/"), options, Tails(self.storage))
+            footers.expect_schema(ROW)
+            rows_there = footers.count_rows(deletes.path, range(len(ROW)))
+            if rows_there != deletes.rows or deletes.rows > most:
                 raise NeedsChange(
                     reasons.STAGED_RESULT_REFUSED,
                     f"the staged file {whole} is not one that names {deletes.rows} of {most} rows of a fragment",
                 )
-            table = reader.read_all().to_table()
+            table = LanceFileReader(whole, storage_options=options or None).read_all().to_table()
         except (ValueError, OSError) as error:
             if is_not_found(error):
                 raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {whole} is gone") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import lance
@@ -26,7 +27,7 @@ def looked_at(verify: Verify, count: int, wrong: int | None = None) -> list[str]
     """Take so many files of seven rows; return those whose footers were read."""
     seen: list[str] = []
 
-    def count_rows(path: str) -> int:
+    def count_rows(path: str, _: Sequence[int]) -> int:
         seen.append(path)
         return 6 if path == f"file-{wrong}" else 7
 
@@ -191,7 +192,7 @@ def test_the_rows_of_a_file_of_lance_are_read_in_a_room(tmp_path: Path) -> None:
     uri, path = lance_file(tmp_path)
     room = Room()
 
-    assert LanceFooters(uri, {}, Tails(Settings()), room).count_rows(path.name) == 1_000
+    assert LanceFooters(uri, {}, Tails(Settings()), room).count_rows(path.name, (0, 1)) == 1_000
 
     (asked,) = room.asked
     assert 0 < asked <= path.stat().st_size * 170
@@ -229,7 +230,7 @@ def test_a_file_of_lance_whose_metadata_are_as_large_as_it_says_is_not_opened(
     room = Room()
 
     with pytest.raises(NeedsChange, match=told) as refused:
-        LanceFooters(uri, {}, Tails(Settings()), room).count_rows(path.name)
+        LanceFooters(uri, {}, Tails(Settings()), room).count_rows(path.name, (0, 1))
 
     assert refused.value.reason == reasons.STAGED_RESULT_REFUSED
     assert room.asked == []

@@ -120,6 +120,20 @@ def test_every_stage_of_an_image_is_from_one_before_or_from_the_base_image_with_
     assert len(stages) == len(re.findall(r"^FROM ", text, re.MULTILINE))
 
 
+def test_no_image_is_built_that_the_rules_for_base_images_do_not_know() -> None:
+    found = {path.parent for path in ROOT.rglob("*Dockerfile*") if path.is_file() and ".venv" not in path.parts}
+
+    assert {folder.relative_to(ROOT).as_posix() for folder in found} == set(FOLDERS)
+
+
+def test_images_that_the_documentation_builds_are_from_a_digest_or_from_an_image_of_the_project() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    bases = [base for page in pages for base in re.findall(r"^FROM (\S+)", page.read_text(), re.MULTILINE)]
+
+    assert bases, "the guide to images of one's own has some"
+    assert [base for base in bases if not re.search(r"@sha256:[0-9a-f]{64}$|^checkpointed-writes/", base)] == []
+
+
 def test_all_images_have_one_base() -> None:
     bases = {re.findall(r"BASE_IMAGE=\S+", (ROOT / folder / "Dockerfile").read_text())[0] for folder in FOLDERS}
 

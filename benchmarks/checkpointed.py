@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,12 @@ def reconciler_of(manifest: CheckpointedWrite, settings: Settings, drivers: Driv
     """Return the production loop of a write, as its runner or its operator begins it."""
     store = open_store(manifest.spec.checkpoint.uri, settings)
     write = Write(uid=identify(store, manifest), spec=manifest.spec, code_digest=code_digest(manifest.spec))
-    return Reconciler(Observer(write, store, drivers, open_sink(manifest.spec.sink, settings)))
+
+    def renew(write: Write) -> Write:
+        """Each stage has the digest of its own code."""
+        return replace(write, code_digest=code_digest(write.spec)) if manifest.spec.stages else write
+
+    return Reconciler(Observer(write, store, drivers, open_sink(manifest.spec.sink, settings), renew=renew))
 
 
 def finish(reconciler: Reconciler) -> None:

@@ -1,10 +1,10 @@
-"""A write of three stages whose rows tell which version of which stage has made them."""
+"""A write of three stages whose rows tell which version of which stage has made them, and of which row."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -34,37 +34,52 @@ VERSIONS: Final[dict[str, int]] = dict.fromkeys(STAGES, 1)
 CALLS: Final[Counter[tuple[str, int]]] = Counter()
 #: How many rows each key has where the second stage gets the rows of one key together.
 GROUPS: Final[Counter[int]] = Counter()
+#: Rows that the second stage leaves out.
+LEFT_OUT: Final[set[int]] = set()
+#: Rows on which the second stage raises when it has given the first of the rows that it makes of each.
+FAULTY: Final[set[int]] = set()
+#: What is added to the id of a row for the second one that is made of it.
+SECOND_OF_ROW: Final = 1_000
 _KEYS: Final = 3
 TABLE: Final = pa.schema([("id", pa.int64()), *((name, pa.string()) for name in STAGES)])
 
 
 def first(row: dict[str, Any], argument: str) -> dict[str, Any]:
-    return {"id": row["id"], **_made("first", argument)}
+    return {"id": row["id"], **_made("first", argument, row["id"])}
 
 
 def first_with_key(row: dict[str, Any], argument: str) -> dict[str, Any]:
     return {**first(row, argument), "key": row["id"] % _KEYS}
 
 
-def second(row: dict[str, Any], argument: str) -> dict[str, Any]:
-    return {**row, **_made("second", argument)}
+def second(row: dict[str, Any], argument: str) -> dict[str, Any] | None:
+    made = {**row, **_made("second", argument, row["id"])}
+    return None if row["id"] in LEFT_OUT else made
+
+
+def second_of_several(row: dict[str, Any], argument: str) -> Iterator[dict[str, Any]]:
+    made = {**row, **_made("second", argument, row["id"])}
+    yield made
+    if row["id"] in FAULTY:
+        raise ValueError("between two rows")
+    yield {**made, "id": row["id"] + SECOND_OF_ROW}
 
 
 def second_of_groups(rows: pa.RecordBatch, argument: str) -> pa.RecordBatch:
     keys = set(rows.column("key").to_pylist())
     assert len(keys) == 1
     assert rows.num_rows == GROUPS[keys.pop()], "not all rows of the key"
-    made = [{**row, **_made("second", argument)} for row in rows.to_pylist()]
+    made = [{**row, **_made("second", argument, row["id"])} for row in rows.to_pylist()]
     return pa.RecordBatch.from_pylist(made).drop_columns(["key"])
 
 
 def third(row: dict[str, Any], argument: str) -> dict[str, Any]:
-    return {**row, **_made("third", argument)}
+    return {**row, **_made("third", argument, row["id"])}
 
 
-def _made(stage: str, argument: str) -> dict[str, Any]:
+def _made(stage: str, argument: str, row: int) -> dict[str, Any]:
     CALLS[stage, VERSIONS[stage]] += 1
-    return {stage: f"{argument} by {VERSIONS[stage]}"}
+    return {stage: f"{argument} by {VERSIONS[stage]} of {row}"}
 
 
 def digest_of_version(call: str, version: int) -> str:
@@ -95,6 +110,10 @@ class PipelineLab:
     #: The second stage is an Aggregate.
     groups: bool = False
     buckets: int = 4
+    #: The second stage makes two rows of each.
+    several: bool = False
+    #: How many cores a driver finds.
+    parallelism: int = 2
     #: What a person decides where the manifest says onCodeChange: Ask; of the code as it is when a run begins.
     approve: Choice | None = None
     #: The machine that records attempts; in a cluster none is named.
@@ -105,6 +124,8 @@ class PipelineLab:
         GROUPS.update(number % _KEYS for number in self.ids)
         VERSIONS.update(dict.fromkeys(STAGES, 1))
         CALLS.clear()
+        LEFT_OUT.clear()
+        FAULTY.clear()
         write_inputs(self.folder / "in", self.files, self.rows_a_file)
         self.place.create(TABLE)
 
@@ -136,6 +157,8 @@ class PipelineLab:
             case "second" if self.groups:
                 step |= {"call": f"{__name__}:second_of_groups", "input": "arrow"}
                 return {"name": name, "kind": "Aggregate", "keyBy": ["key"], "buckets": self.buckets, "steps": [step]}
+            case "second" if self.several:
+                step |= {"call": f"{__name__}:second_of_several"}
         return {"name": name, "steps": [step]}
 
     @property
@@ -152,7 +175,7 @@ class PipelineLab:
             if number and kill_when():
                 raise Killed
 
-        drivers = DirectDrivers(self.store, self.place.settings, between_tasks=between_tasks)
+        drivers = DirectDrivers(self.store, self.place.settings, self.parallelism, between_tasks)
         store = DyingStore(self.store, effects) if effects is not None else self.store
         reconciler = reconciler_for(self.manifest, self.place, drivers, store, digest_of=digest_of)
         reconciler.observer.recorder = self.recorder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -116,13 +117,38 @@ def test_arguments_are_the_same_where_they_are_equal_as_json_in_whatever_order(
     assert (hashes(part(arguments=one)) == hashes(part(arguments=other))) == is_same
 
 
-@given(st.lists(st.sampled_from("ab"), min_size=1, max_size=5), st.integers(0, 4))
-def test_an_edit_changes_its_stage_and_those_after_it_and_none_before(names: list[str], at: int) -> None:
-    at %= len(names)
-    parts = [part(f"{name}{number}") for number, name in enumerate(names)]
-    before = hashes_of(source(), parts, ["c"] * len(parts))
-    after = hashes_of(source(), parts, ["d" if number == at else "c" for number in range(len(parts))])
+EDITS = ("code", "arguments", "output", "call", "input", "reset", "another before it", "left out")
 
-    assert [one.hash_out == other.hash_out for one, other in zip(before, after, strict=True)] == [
-        number < at for number in range(len(parts))
-    ]
+
+@given(st.lists(st.sampled_from("ab"), min_size=1, max_size=5), st.integers(0, 4), st.sampled_from(EDITS))
+def test_an_edit_changes_its_stage_and_those_after_it_and_none_before(calls: list[str], at: int, edit: str) -> None:
+    """Stages may do the same as others: what each of them reads is another result."""
+    at %= len(calls)
+    names = [f"s{number}" for number in range(len(calls))]
+    parts = [StagePart(name, part(call).steps) for name, call in zip(names, calls, strict=True)]
+    codes = ["c"] * len(parts)
+    before = dict(zip(names, hashes_of(source(), parts, codes), strict=True))
+    assert len({one.hash_in for one in before.values()}) == len(names), "two stages have one result"
+
+    edited: dict[str, dict[str, Any]] = {
+        "arguments": {"arguments": {"n": 1}},
+        "output": {"output": {"id": "int64"}},
+        "call": {"call": "m:other"},
+        "input": {"input": "row"},
+    }
+    match edit:
+        case "code":
+            codes[at] = "d"
+        case "reset":
+            parts[at] = replace(parts[at], nonce="1")
+        case "another before it":
+            names.insert(at, "new")
+            parts.insert(at, StagePart("new", parts[at].steps))
+            codes.append("c")
+        case "left out":
+            del names[at], parts[at], codes[at]
+        case _:
+            parts[at] = replace(parts[at], steps=part(calls[at], **edited[edit]).steps)
+    after = dict(zip(names, hashes_of(source(), parts, codes), strict=True))
+
+    assert [name for name, one in before.items() if after.get(name) == one] == [f"s{number}" for number in range(at)]

@@ -7,7 +7,7 @@ table that is partitioned or sorted, buckets of a shuffle), is one piece: of som
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkpoint_formats.stage_results.reader import bucket_path
 from checkpoint_protocol.lineage import Run, Span, counted_in, merged, positions_of_rows, ranges_of, rows_made_of
@@ -70,13 +70,19 @@ class TracedSeal:
             at += file.rows
         spans = merged(spans)
         positions, is_exact = positions_of_rows(self.runs, spans)
-        return Traced(tuple(ranges_of(self.ranges, positions)), tuple(self._rows(spans)), is_exact and bool(self.ranges))
+        return self._traced(positions, spans, is_exact and bool(self.ranges))
 
     def of_positions(self, asked: Callable[[Range], Iterable[Span]]) -> Traced:
         """Return the rows that were made of these positions. `asked`: of what lies in a range."""
         positions = counted_in(self.ranges, asked)
         spans, is_exact = rows_made_of(self.runs, positions)
-        return Traced(tuple(ranges_of(self.ranges, positions)), tuple(self._rows(spans)), is_exact)
+        return self._traced(positions, spans, is_exact)
+
+    def _traced(self, positions: Sequence[Span], spans: Sequence[Span], is_exact: bool) -> Traced:
+        rows = tuple(self._rows(spans))
+        # A bucket has rows of other seals, too, and in which order nobody knows.
+        is_exact = is_exact and not any(file.is_mixed for file, _ in rows)
+        return Traced(tuple(ranges_of(self.ranges, positions)), rows, is_exact)
 
     def _rows(self, spans: Sequence[Span]) -> Iterator[tuple[TracedFile, Span]]:
         at = 0
@@ -95,7 +101,7 @@ def traced(seal: Seal, target: Target | None) -> TracedSeal:
         return TracedSeal((), files, ())
     runs = seal.lineage or ()
     counted = sum(pieces * positions for pieces, positions, _ in runs)
-    ranges = _ended(seal.covered.ranges, counted)
+    ranges = _with_ends(seal.covered.ranges, counted)
     length = sum((piece.end or 0) - piece.start for piece in ranges)
     is_told = counted == length and sum(pieces * rows for pieces, _, rows in runs) == seal.rows_written
     if not is_told or not _keeps_order(seal, target):
@@ -112,13 +118,12 @@ def _file(file: StagedFile, target: Target | None) -> TracedFile:
     return TracedFile(path, tuple(bucket_path(target, bucket) for bucket in sorted(set(file.buckets))), file.rows, is_mixed=True)
 
 
-def _ended(ranges: Sequence[Range], counted: int) -> tuple[Range, ...]:
-    """Give a last range that goes to the end of its file that end, as far as the positions were counted."""
-    known = sum(piece.end - piece.start for piece in ranges if piece.end is not None)
-    return tuple(
-        piece if piece.end is not None else Range(file=piece.file, start=piece.start, end=piece.start + max(1, counted - known))
-        for piece in ranges
-    )
+def _with_ends(ranges: Sequence[Range], counted: int) -> tuple[Range, ...]:
+    """Give a range to the end of its file, which nobody knew, the end up to which positions were counted; several: UNENDING."""
+    lengths = [None if piece.end is None else piece.end - piece.start for piece in ranges]
+    rest = counted - sum(length for length in lengths if length is not None)
+    end_of = (lambda start: start + rest) if lengths.count(None) == 1 and rest > 0 else (lambda _start: UNENDING)
+    return tuple(piece if piece.end is not None else replace(piece, end=end_of(piece.start)) for piece in ranges)
 
 
 def _keeps_order(seal: Seal, target: Target | None) -> bool:

@@ -195,7 +195,7 @@ def _by_file(rows: Iterable[tuple[str, Span]]) -> dict[str, list[Span]]:
 
 
 def _shown(file: SourceFile, start: int, end: int | None) -> ShownRows:
-    return ShownRows(file=file.path, unit=file.unit, start=start, end=end)
+    return ShownRows(file=file.path, unit=file.unit, start=start, end=None if end == UNENDING else end)
 
 
 def _share(one: Range, other: Range) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from checkpoint_formats.row_addresses import asks_for_addresses
@@ -35,7 +36,10 @@ def without_numbers(schema: pa.Schema | None) -> pa.Schema | None:
 
 def with_numbers(made: pa.RecordBatch, numbers: Sequence[int] | None) -> pa.RecordBatch:
     """Add the numbers. None: they are not known."""
-    column = pa.nulls(made.num_rows, pa.uint64()) if numbers is None else pa.array(numbers, pa.uint64())
+    if isinstance(numbers, range):  # a copy of rows is not to wait for Python's numbers
+        column = pa.array(np.arange(numbers.start, numbers.stop, dtype=np.uint64))
+    else:
+        column = pa.nulls(made.num_rows, pa.uint64()) if numbers is None else pa.array(numbers, pa.uint64())
     return pa.RecordBatch.from_arrays([*made.columns, column], schema=made.schema.append(_FIELD))
 
 

@@ -1,29 +1,29 @@
 """Of which rows a data file of the table was made, through all stages, and back: what a file of the source has become.
 
-Read from the records of committed epochs, and goes by seals: each says which rows a segment of a task has read, and in which
-files lies what was made of them. So what is found are whole segments.
+Read from the records of committed epochs, and goes by seals: each says which rows a segment of a task has read, in which files
+lies what was made of them, and what of what, as far as that was known (traced_seals.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pydantic import Field
 
-from checkpoint_formats.stage_results.reader import bucket_path
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.inspected import Shown
 from checkpoint_operator.shown_records import DIGEST_DIGITS
+from checkpoint_operator.traced_seals import UNENDING, Traced, TracedSeal, traced
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.lineage import Span, merged
 from checkpoint_protocol.manifest import CheckpointedWrite
 from checkpoint_protocol.parts import Input
 from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import KeysCovered, LaunchRecord, Seal, SourceFile, StageFile, StageTarget
+from checkpoint_protocol.records import KeysCovered, LaunchRecord, RowPosition, Seal, SourceFile, Target
 from checkpoint_protocol.store import ObjectStore
 
 
@@ -37,7 +37,7 @@ class ShownRows(Shown):
 
 
 class ShownSegment(Shown):
-    """What one seal says."""
+    """What one seal says: in numbers all that it has, and which of that is asked for."""
 
     stage: str | None = Field(description="Null where the write has no stages.")
     attempt: int
@@ -45,10 +45,15 @@ class ShownSegment(Shown):
     link: int = Field(description="Of the task's seals, from 0 on.")
     code_digest: str
     rows_read: int
-    reads: tuple[ShownRows, ...]
+    reads: tuple[ShownRows, ...] = Field(description="Which of the rows that it has read this is about.")
     keys_in: tuple[str, ...] = Field(description="Objects of the store with the keys of the rows, where rows are known by keys.")
     rows_written: int
     files: tuple[str, ...]
+    made: tuple[ShownRows, ...] = Field(description="The rows of its files that this is about.")
+    exact: bool = Field(
+        description="Whether each row of reads and made is meant; false: some of them are, and records do not say which."
+    )
+    quarantined: tuple[ShownRows, ...] = Field(description="Those of reads of which nothing was made, since they failed.")
 
 
 class ShownTrace(Shown):
@@ -67,54 +72,94 @@ class _Link:
     ledger: Ledger
     launch: LaunchRecord
     record: Input
+    _targets: dict[int, Target | None] = field(default_factory=dict)
 
     @property
     def seals(self) -> Iterator[Seal]:
         return self.ledger.chains.counted_seals((*self.launch.counted, self.launch.attempt))
 
-    def reads(self, seal: Seal) -> Iterator[tuple[SourceFile, Range]]:
-        if not isinstance(seal.covered, KeysCovered):
-            yield from ((self.record.files[piece.file], piece) for piece in seal.covered.ranges)
+    def traced(self, seal: Seal) -> TracedSeal:
+        if seal.attempt not in self._targets:
+            self._targets[seal.attempt] = target_of(self.ledger, seal.attempt)
+        return traced(seal, self._targets[seal.attempt])
 
-    def writes(self, seal: Seal) -> Iterator[str]:
-        """Give what the rows are called that a seal has made, as the next stage reads them: files, or buckets."""
-        target = target_of(self.ledger, seal.attempt)
-        for file in seal.files:
-            if not isinstance(target, StageTarget) or not isinstance(file, StageFile):
-                yield from file.paths
-            elif file.buckets:
-                yield from (bucket_path(target, bucket) for bucket in sorted(set(file.buckets)))
-            else:
-                yield f"{target.folder}/{file.name}"
+    def file(self, piece: Range) -> SourceFile:
+        return self.record.files[piece.file]
 
-    def shown(self, seal: Seal) -> ShownSegment:
-        covered = seal.covered
+    def made_of(self, wanted: Mapping[str, Sequence[Span]]) -> list[_Found]:
+        """Return what the seals have made of rows of the stage before, by the names of the files."""
+        return self._found(lambda seal: self.traced(seal).of_positions(lambda piece: wanted.get(self.file(piece).path, ())))
+
+    def makers_of(self, wanted: Mapping[str, Sequence[Span]]) -> list[_Found]:
+        """Return of what the seals have made these rows, by the names of the files."""
+        return self._found(lambda seal: self.traced(seal).of_rows(wanted), of_rows=True)
+
+    def _found(self, trace: Callable[[Seal], Traced], *, of_rows: bool = False) -> list[_Found]:
+        all_of_them = ((seal, trace(seal)) for seal in self.seals)
+        return [_Found(self, seal, rows) for seal, rows in all_of_them if (rows.rows if of_rows else rows.positions)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is asked for of a seal. `after_exact`: the stage that it was traced from has told exactly which rows it is."""
+
+    link: _Link
+    seal: Seal
+    rows: Traced
+    after_exact: bool = True
+
+    def read(self) -> Iterator[tuple[str, Span]]:
+        for piece in self.rows.positions:
+            yield self.link.file(piece).path, (piece.start, UNENDING if piece.end is None else piece.end)
+
+    def shown(self) -> ShownSegment:
+        seal, link, covered = self.seal, self.link, self.seal.covered
         return ShownSegment(
-            stage=self.launch.stage.name if self.launch.stage is not None else None,
+            stage=link.launch.stage.name if link.launch.stage is not None else None,
             attempt=seal.attempt,
             task=seal.task,
             link=seal.link,
             code_digest=seal.code_digest[:DIGEST_DIGITS],
             rows_read=seal.rows_read,
-            reads=tuple(
-                ShownRows(file=file.path, unit=file.unit, start=piece.start, end=piece.end) for file, piece in self.reads(seal)
-            ),
+            reads=tuple(_shown(link.file(piece), piece.start, piece.end) for piece in self.rows.positions),
             keys_in=tuple(one.path for one in covered.objects) if isinstance(covered, KeysCovered) else (),
             rows_written=seal.rows_written,
             files=tuple(path for file in seal.files for path in file.paths),
+            made=tuple(ShownRows(file=file.path, unit="rows", start=start, end=end) for file, (start, end) in self.rows.rows),
+            exact=self.after_exact and self.rows.is_exact,
+            quarantined=tuple(self._quarantined()),
         )
 
+    def _quarantined(self) -> Iterator[ShownRows]:
+        for failed in self.link.ledger.quarantine.quarantined_rows(self.seal):
+            if isinstance(failed.row, RowPosition) and any(_share(failed.row.range, piece) for piece in self.rows.positions):
+                at = failed.row.range
+                yield _shown(self.link.file(at), at.start, at.end)
 
-def trace_back(manifest: CheckpointedWrite, store: ObjectStore, data_file: str) -> ShownTrace:
-    """Return of what a data file was made. NeedsChange if no committed epoch has it, as far as seals are there."""
+
+def trace_back(manifest: CheckpointedWrite, store: ObjectStore, data_file: str, position: int | None = None) -> ShownTrace:
+    """Return of what a data file was made, or its row at a position. NeedsChange if no committed epoch has it."""
+    span = (0, UNENDING) if position is None else (position, position + 1)
     for epoch, chain in _committed(manifest, store, newest_first=True):
-        found = [(chain[-1], seal) for seal in chain[-1].seals if any(_is_same(path, data_file) for path in _paths(seal))]
-        if not found:
+        named: dict[str, int] = {}
+        found: list[_Found] = []
+        for seal in chain[-1].seals:
+            of_seal = chain[-1].traced(seal)
+            asked = {name: file.rows for file in of_seal.files for name in file.names if _is_same(name, data_file)}
+            if asked:
+                named.update(asked)
+                rows = of_seal.of_rows(dict.fromkeys(asked, (span,)))
+                found += [_Found(chain[-1], seal, rows)] if rows.rows else []
+        if not named:
             continue
+        if not found:
+            name, count = next(iter(named.items()))
+            raise NeedsChange(
+                reasons.SOURCE_MISSING, f"{name} has {count:,} rows, counted from 0, and none at {position}; correct --position"
+            )
         segments = found
         for link in reversed(chain[:-1]):
-            wanted = {file.path for after, seal in found for file, _ in after.reads(seal)}
-            found = [(link, seal) for seal in link.seals if wanted.intersection(link.writes(seal))]
+            found = _after(found, link.makers_of(_by_file(row for one in found for row in one.read())))
             segments = [*found, *segments]
         return _trace(manifest, epoch, segments)
     raise _not_found(f"no committed epoch has put a data file {data_file} into the table")
@@ -122,31 +167,46 @@ def trace_back(manifest: CheckpointedWrite, store: ObjectStore, data_file: str) 
 
 def trace_forward(manifest: CheckpointedWrite, store: ObjectStore, source_file: str, position: int | None) -> ShownTrace:
     """Return what a file of the source has become, or its row at a position. NeedsChange if no epoch has read it."""
+    span = (0, UNENDING) if position is None else (position, position + 1)
     for epoch, chain in _committed(manifest, store, newest_first=False):
-        found = [
-            (chain[0], seal)
-            for seal in chain[0].seals
-            if any(_is_same(file.path, source_file) and _has(piece, position) for file, piece in chain[0].reads(seal))
-        ]
+        wanted = {file.path: [span] for file in chain[0].record.files if _is_same(file.path, source_file)}
+        found = chain[0].made_of(wanted) if wanted else []
         if not found:
             continue
         segments = found
-        for before, link in pairwise(chain):
-            made = {path for _, seal in found for path in before.writes(seal)}
-            found = [(link, seal) for seal in link.seals if any(file.path in made for file, _ in link.reads(seal))]
+        for link in chain[1:]:
+            found = _after(found, link.made_of(_by_file(row for one in found for row in one.rows.rows_by_name())))
             segments = [*segments, *found]
         return _trace(manifest, epoch, segments)
     where = f"position {position} of {source_file}" if position is not None else source_file
     raise _not_found(f"no committed epoch has read {where}")
 
 
-def _has(piece: Range, position: int | None) -> bool:
-    return position is None or (piece.start <= position and (piece.end is None or position < piece.end))
+def _after(before: Sequence[_Found], found: Sequence[_Found]) -> list[_Found]:
+    is_exact = all(one.after_exact and one.rows.is_exact for one in before)
+    return [replace(one, after_exact=is_exact) for one in found]
 
 
-def _trace(manifest: CheckpointedWrite, epoch: int, segments: list[tuple[_Link, Seal]]) -> ShownTrace:
+def _by_file(rows: Iterable[tuple[str, Span]]) -> dict[str, list[Span]]:
+    found: dict[str, list[Span]] = {}
+    for name, span in rows:
+        found.setdefault(name, []).append(span)
+    return {name: merged(spans) for name, spans in found.items()}
+
+
+def _shown(file: SourceFile, start: int, end: int | None) -> ShownRows:
+    return ShownRows(file=file.path, unit=file.unit, start=start, end=None if end == UNENDING else end)
+
+
+def _share(one: Range, other: Range) -> bool:
+    """Whether two ranges have a position in common."""
+    end, other_end = one.end or UNENDING, other.end or UNENDING
+    return one.file == other.file and max(one.start, other.start) < min(end, other_end)
+
+
+def _trace(manifest: CheckpointedWrite, epoch: int, segments: list[_Found]) -> ShownTrace:
     metadata = manifest.metadata
-    shown = tuple(link.shown(seal) for link, seal in segments)
+    shown = tuple(one.shown() for one in segments)
     return ShownTrace(namespace=metadata.namespace, name=metadata.name, epoch=epoch, segments=shown)
 
 
@@ -177,10 +237,6 @@ def _chain(ledger: Ledger) -> list[_Link] | None:
         if not launch.reads_stage:
             return links[::-1]
         ledger = replace(ledger, key=ledger.key.of_stage(launch.reads_stage))
-
-
-def _paths(seal: Seal) -> Iterator[str]:
-    return (path for file in seal.files for path in file.paths)
 
 
 def _is_same(path: str, asked: str) -> bool:

@@ -28,6 +28,7 @@ from checkpoint_spark.flow import Finished, unreadable
 from checkpoint_spark.step_process.process import Opening, Reply, StepProcess, StepProcessEnded
 from checkpoint_spark.steps.error_texts import ToldError
 from checkpoint_spark.steps.places import Place, part_of
+from checkpoint_spark.steps.row_numbers import ROW_NUMBER
 from checkpoint_spark.steps.sizes import Sizes
 
 #: A batch that ends the process is divided into so many parts: less is done again than by halves, and fewer processes are begun.
@@ -251,10 +252,11 @@ class _Results(Generic[BatchT]):
 
 def _counted_from(made: pa.RecordBatch, first: int) -> pa.RecordBatch:
     """Return results whose rows have the numbers of source rows, if they have them, with the numbers of the whole batch."""
-    column = made.schema.get_field_index(ROW_ADDRESS)
-    if column < 0 or first == 0:
-        return made
-    return made.set_column(column, made.schema.field(column), pc.add(made.column(column), pa.scalar(first, pa.uint64())))
+    for name in (ROW_ADDRESS, ROW_NUMBER):
+        column = made.schema.get_field_index(name)
+        if column >= 0 and first:
+            made = made.set_column(column, made.schema.field(column), pc.add(made.column(column), pa.scalar(first, pa.uint64())))
+    return made
 
 
 def _divided(first: int, end: int) -> list[tuple[int, int, int]]:

@@ -91,7 +91,7 @@ class PlacedChunk:
 
     @property
     def positions(self) -> int:
-        return self.chunk.batch.num_rows if self.chunk.end is None else self.chunk.end - self.chunk.start
+        return self.source_rows if self.chunk.end is None else self.chunk.end - self.chunk.start
 
     @property
     def may_begin_segment(self) -> bool:
@@ -106,6 +106,17 @@ class PlacedChunk:
             kept = np.arange(chunk.batch.num_rows) if chunk.kept is None else chunk.kept.to_numpy().astype(np.int64)
             return addresses_of(self.source.fragment, chunk.start + kept)
         return addresses_of(self.source.fragment, np.array([start for start, _ in chunk.bounds()], np.int64))
+
+    def row_starts(self) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
+        """Return the rows' places after the chunk's start; None where positions do not count rows: finding them takes a pass."""
+        if self.source.unit == "bytes" or self.chunk.failed is not None:
+            return None
+        if self._bounds is not None:
+            return np.array([start - self.chunk.start for start, _ in self._bounds], np.int64)
+        if self.chunk.row_bounds is not None:
+            return None
+        rows = self.chunk.batch.num_rows
+        return np.arange(rows) if self.chunk.kept is None else self.chunk.kept.to_numpy().astype(np.int64)
 
     def identity_of(self, number: int) -> RowPosition:
         start, end = self._row_bounds()[number]

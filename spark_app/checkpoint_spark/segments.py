@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -31,7 +31,9 @@ from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.ending import Ending, Left
 from checkpoint_spark.flow import Finished, Flow, Speed
 from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
+from checkpoint_spark.row_lineage import LineageOfSegment
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.row_numbers import asking_for_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class _Work(Generic[_Batch]):
         if isinstance(self.steps, CarefulSteps):
             return self.steps.finished(batches)
         sets_apart, most_rows = self.task.allowance is not None, self.task.maximum_rows or MOST_ROWS
-        flow: Flow[_Batch] = Flow(self.steps, self.stager.arrow_schema, sets_apart, most_rows)
+        flow: Flow[_Batch] = Flow(self.steps, asking_for_numbers(self.stager.arrow_schema), sets_apart, most_rows)
         return flow.finished(batches)
 
     def _seal_rest(self, chain: tuple[Seal, ...], finished: Iterator[Finished[_Batch]], speed: Speed) -> None:
@@ -166,6 +168,7 @@ class _Work(Generic[_Batch]):
                 quarantined=quarantined,
                 read_digest=self.task.read_digest,
                 left_by_try=self.ending.try_number if leaves else None,
+                lineage=segment.lineage.runs,
             )
             self.ledger.seals.put_seal(seal)
             link += 1
@@ -199,6 +202,7 @@ class _Segment(Generic[_Batch]):
     speed: Speed
     identities: Identities[_Batch]
     quarantine: QuarantineOfSegment | None
+    lineage: LineageOfSegment = field(default_factory=LineageOfSegment)
     rows_written: int = 0
     is_last: bool = False
     _size_bytes: int = 0
@@ -209,11 +213,13 @@ class _Segment(Generic[_Batch]):
         started = now = self.work.clock()
         for finished in self.given:
             failed: dict[int, list[int]] = {id(batch): [] for batch in finished.batches}
+            lineage = self.lineage.begin(finished.batches)
             for numbered in finished.results(partial(self._set_apart, failed)):
-                made = _addressed(numbered, finished.batches)
+                made = _addressed(lineage.taken(numbered), finished.batches)
                 self.rows_written += made.num_rows
                 self._size_bytes += made.nbytes
                 yield made
+            lineage.end()
             # Only after all that the group gave was taken: a segment never ends inside a row's yield.
             rows = 0
             for batch in finished.batches:

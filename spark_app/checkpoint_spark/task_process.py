@@ -26,6 +26,7 @@ from checkpoint_spark.steps.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.memo_values import Memory
+from checkpoint_spark.steps.row_numbers import asking_for_numbers
 
 
 class Order(Part):
@@ -134,5 +135,6 @@ def _pipeline(order: Order, launch: LaunchRecord, memory: Memory | None) -> Pipe
 
 def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> CarefulSteps:
     sets_apart = launch.on_row_error == "Quarantine"
-    opening = Opening(launch.steps, stager.arrow_schema, sets_apart, order.later, order.at_once, launch.row_keys, memory)
+    schema = asking_for_numbers(stager.arrow_schema)
+    opening = Opening(launch.steps, schema, sets_apart, order.later, order.at_once, launch.row_keys, memory)
     return CarefulSteps(opening)

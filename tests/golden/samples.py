@@ -677,6 +677,7 @@ SAMPLES: Final[dict[str, Record]] = {
     ),
     "seal-of-text": _SEAL.model_copy(update={"read_digest": _MENDED}),
     "seal-before-the-end-of-an-executor": _SEAL.model_copy(update={"last": False, "left_by_try": 1}),
+    "seal-that-tells-rows-of-rows": _SEAL.model_copy(update={"lineage": ((1, 2, 0), (1148, 1, 1))}),
     "launch-of-an-edited-source": _LAUNCH.model_copy(update={"counted": (2,), "input_since": 2}),
     "launch-that-overwrites-all": _LAUNCH.model_copy(
         update={

@@ -148,14 +148,17 @@ def plan(file: Path, settings: Path | None, output: str) -> None:
 @_output
 @click.option("--data-file", metavar="PATH", help="Of which rows this data file of the table was made. The end of its path does.")
 @click.option("--source-file", metavar="PATH", help="What this file of the source has become. The end of its path does.")
-@click.option("--position", type=click.IntRange(0), help="Of --source-file, only the row at this position (row number, or byte).")
+@click.option(
+    "--position", type=click.IntRange(0), help="Only the row at this position: its number in the file, from 0 on, or its byte."
+)
 def trace(
     file: Path, settings: Path | None, output: str, data_file: str | None, source_file: str | None, position: int | None
 ) -> None:
     """Show of which rows of the source a data file of the table of the CheckpointedWrite in FILE was made, through its stages.
 
-    Or, with --source-file, what has become of a file of the source. What is found are the segments that were sealed, with all of
-    their rows. Changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 no such file, or settings wrong.
+    Or, with --source-file, what has become of a file of the source. With --position it is of one row; where the records tell no
+    more, of rows of which it is one ("some of"). Changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 no such
+    file or row, or settings wrong.
     """
     from checkpoint_operator.cli.trace import trace_command
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
+
+from checkpoint_protocol.lineage import MOST_RUNS
 from checkpoint_protocol.records.base import Count, Digest, Number, Record, Token, later
 from checkpoint_protocol.records.coverage import Covered, KeysCovered
 from checkpoint_protocol.records.formats import StagedFile
@@ -18,6 +21,7 @@ class Seal(Record):
     the task's whole work is sealed by this link and those before it. `quarantined` rows are covered and read, and nothing was
     made of them. `read_digest`: of how text was read (types and options); None where it is no text, or of an older release.
     `left_by_try`: the try of Spark, counted from 0, that sealed this as its executor was about to end, and went no further.
+    `lineage`: which of its rows were made of which of its positions (see `checkpoint_protocol.lineage`); None: not known.
     """
 
     kind: Literal["seal"] = "seal"
@@ -34,6 +38,7 @@ class Seal(Record):
     quarantined: Quarantined | None = later(None)
     read_digest: Digest | None = later(None)
     left_by_try: Count | None = later(None)
+    lineage: Annotated[tuple[tuple[Count, Count, Count], ...], Field(max_length=MOST_RUNS)] | None = later(None)
 
     @property
     def rows_quarantined(self) -> int:

@@ -34,6 +34,7 @@ from checkpoint_spark.steps.loading import load
 from checkpoint_spark.steps.one_for_each import of_these, one_for_each, only_these
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_errors import END_TASK, OnRowError, Part
+from checkpoint_spark.steps.row_numbers import asks_for_numbers, numbers_of, with_numbers, without_numbers
 from checkpoint_spark.steps.row_steps import Row, call_on_rows, rows_as_python
 from checkpoint_spark.steps.sizes import Sizes
 
@@ -264,10 +265,12 @@ class _BatchWork:
             return self._numbered(part, given, last, self.schema)
         if len(given) == 0:
             return None
-        made = to_arrow(given, self.schema, last, self._named, self.optional, self.types, is_last=True)
-        if made.num_rows == 0 or self.schema is None:
+        schema = without_numbers(self.schema)
+        made = to_arrow(given, schema, last, self._named, self.optional, self.types, is_last=True)
+        if made.num_rows == 0 or schema is None:
             return made if made.num_rows else None
-        return fit(made, self.schema, self._namer(last, self.source_rows))
+        made = fit(made, schema, self._namer(last, self.source_rows))
+        return with_numbers(made, numbers_of(part, given, was_given=not self.steps)) if asks_for_numbers(self.schema) else made
 
     def _numbered(
         self, part: Part, given: pa.RecordBatch | list[Row], last: Step | None, schema: pa.Schema

@@ -13,6 +13,8 @@ _BOOLEANS: Final = (1, 2)
 _WHOLE_NUMBERS: Final = (4, 5, 6)
 #: As deep as pyarrow follows.
 _DEEPEST: Final = 64
+#: Bytes of a number of 64 bits.
+_LONGEST_NUMBER: Final = 10
 
 
 def fields_of(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -28,13 +30,15 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of any size, as it is written, and where it ends."""
-    value = shift = 0
-    while (byte := data[at]) & 128:
-        value |= (byte & 127) << shift
-        shift += 7
+    """Return a number as it is written, and where it ends. ValueError for one that is longer than any that thrift has."""
+    value = 0
+    for shift in range(0, 7 * _LONGEST_NUMBER, 7):
+        byte = data[at]
         at += 1
-    return value | byte << shift, at + 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise ValueError("a number is too long")
 
 
 def _field(data: bytes, at: int, header: int, before: int) -> tuple[int, int]:

@@ -27,6 +27,7 @@ from checkpoint_operator.rest_catalog import CONNECT_WITHIN_S, BoundedRestCatalo
 from checkpoint_operator.sqlite_files import sqlite_file
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
+from checkpoint_protocol.memory import holding_a_lock
 from checkpoint_protocol.setting_values import reveal
 from checkpoint_protocol.settings import Settings
 from checkpoint_protocol.settings_place import SettingsPlace
@@ -208,7 +209,8 @@ class CatalogBook:
                 return entry.catalog
             if entry.refusal is not None and (not is_mine or self.clock() < entry.again_at):
                 raise Retryable(entry.refusal.reason, entry.refusal.message)
-            entry.catalog = self._open(name, entry)
+            with holding_a_lock():
+                entry.catalog = self._open(name, entry)
             return entry.catalog
         finally:
             if is_mine:

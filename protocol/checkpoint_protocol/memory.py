@@ -147,6 +147,7 @@ class _Current(threading.local):
     tables: Pool | None = None
     #: Of `tables`.
     held: int = 0
+    waits: bool = True
 
 
 _current: Final = _Current()
@@ -189,6 +190,16 @@ def turn(budget: MemoryBudget | None) -> Iterator[None]:
         _current.tables, _current.held = None, 0
 
 
+@contextmanager
+def holding_a_lock() -> Iterator[None]:
+    """In the body this thread waits for no room: whoever holds some may wait for the lock that this thread has."""
+    _current.waits = False
+    try:
+        yield
+    finally:
+        _current.waits = True
+
+
 def most_table_bytes() -> int | None:
     """Return how much memory the metadata of a table may take in this turn; None outside of one with a budget."""
     return None if _current.tables is None else _current.tables.most_bytes
@@ -204,7 +215,7 @@ def hold_table(size_bytes: int) -> None:
     pool = _current.tables
     if pool is None or size_bytes <= _current.held:
         return
-    if _current.held or _current.reading is not None:
+    if _current.held or _current.reading is not None or not _current.waits:
         pool.add(size_bytes - _current.held)
         _current.held = size_bytes
     else:

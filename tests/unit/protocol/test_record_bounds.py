@@ -11,7 +11,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.memory import MemoryBudget, hold_table, reading, room_for_stored, turn
+from checkpoint_protocol.memory import MemoryBudget, hold_table, holding_a_lock, reading, room_for_stored, turn
 from checkpoint_protocol.records import MAX_TASKS, ClosedRecord, FailureRecord, PlanRecord, encode
 from tests.golden.samples import SAMPLES
 from tests.support.records import TOKEN, ledger_over, plan, put_chains, seal
@@ -162,14 +162,15 @@ def test_the_first_file_of_a_turn_waits_for_room_and_the_next_ones_do_not() -> N
     assert budget.tables.taken == 0
 
 
-def test_who_holds_memory_for_a_record_does_not_wait_for_that_of_tables() -> None:
+def test_who_holds_memory_for_a_record_or_a_lock_does_not_wait_for_that_of_tables() -> None:
     """Or two threads would wait for each other: one holds a table and waits for room for a record."""
     budget = MemoryBudget(4_000)
     budget.tables.take(4_000)
 
-    with turn(budget), reading(), room_for_stored(budget, 10):
-        hold_table(1_000)
-        assert budget.tables.taken == 5_000
+    for waits_for_none in (reading, holding_a_lock):
+        with turn(budget), waits_for_none():
+            hold_table(1_000)
+            assert budget.tables.taken == 5_000
 
     assert budget.tables.taken == 4_000
 

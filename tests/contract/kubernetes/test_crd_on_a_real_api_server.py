@@ -13,7 +13,7 @@ import yaml
 from kubernetes import client, config
 
 from checkpoint_operator.crd import GROUP, PLURAL, VERSION
-from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, EpochStatus, Status
+from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, EpochStatus, StageStatus, Status
 from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
 from devtools.kubernetes.api_server_only import ApiServer
 from devtools.kubernetes.kube_client import CommandFailed
@@ -282,6 +282,7 @@ def full_status() -> Status:
         phase="Committed",
         epoch=1,
         stage="merge-9223372036854775807",
+        stages=(StageStatus(name="parse", what="redo", because="its code has changed"),),
         started_at=MOMENT,
         attempt=5,
         progress="336k/336k",

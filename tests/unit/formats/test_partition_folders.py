@@ -36,10 +36,10 @@ SOME = parquet(a=[1])
 
 def put(folder: Path, files: dict[str, bytes]) -> str:
     for name, data in files.items():
-        path = folder / "root" / name
+        path = folder / "lake" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    return f"{folder}/root/"
+    return f"{folder}/lake/"
 
 
 def format_of(name: str) -> str:

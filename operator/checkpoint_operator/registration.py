@@ -6,18 +6,16 @@ It is recorded with its first attempt: what is refused before, a person may mend
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.former_source import in_form_of_today
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest import Spec, validate_model
 from checkpoint_protocol.records import WriteRecord
-from checkpoint_protocol.sink import Sink, without_making
-from checkpoint_protocol.source import FIRST_NULL_VALUES, Source, without_reading
+from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.source import without_reading
 from checkpoint_protocol.store import ObjectStore
 
 
@@ -56,37 +54,12 @@ def registering(store: ObjectStore, uid: str, namespace: str, name: str, spec: S
 
 
 def _compare(store: ObjectStore, registered: WriteRecord, spec: Spec, start_over: str) -> None:
-    name = registered.name
-    if _is_of_the_first_default(_source_of(store, registered), spec.source):
-        raise NeedsChange(
-            reasons.IDENTITY_CHANGED,
-            f"the write {name!r} began when NA, null and NULL were read as NULL where spec.source.files.csv.nullValues was not "
-            f"given; now only the empty field is. Say nullValues: {json.dumps(FIRST_NULL_VALUES)} to go on as it began, or "
-            "give the new write another metadata.name",
-        )
     if changed := changed_parts(store, registered, spec):
         raise NeedsChange(
             reasons.IDENTITY_CHANGED,
-            f"spec.{changed[0]} is not what the write {name!r} began with in {store.uri}; "
+            f"spec.{changed[0]} is not what the write {registered.name!r} began with in {store.uri}; "
             f"it is fixed for the life of a write: undo the change, or give the new write another metadata.name{start_over}",
         )
-
-
-def _is_of_the_first_default(began: Source | None, now: Source) -> bool:
-    """Whether CSV was read with the first release's texts for NULL, and nobody has named any since."""
-    if now.files is None or now.files.format != "csv" or began is None or began.files is None:
-        return False
-    is_named = "null_values" in now.files.csv_options.model_fields_set
-    return not is_named and began.files.csv_options.null_values == FIRST_NULL_VALUES
-
-
-def _source_of(store: ObjectStore, registered: WriteRecord) -> Source | None:
-    """Return the source that the last attempt was told; None if there is none."""
-    last = writes.last_epoch(store, registered.uid)
-    ledger = Ledger(store, EpochKey(registered.uid, last)) if last else None
-    numbers = ledger.attempts.list_attempts() if ledger is not None else []
-    launch = ledger.attempts.read_launch(numbers[-1]) if ledger is not None and numbers else None
-    return launch.source if launch is not None else None
 
 
 def sink_of(store: ObjectStore, uid: str) -> Sink | None:
@@ -101,9 +74,7 @@ def changed_parts(store: ObjectStore, registered: WriteRecord, spec: Spec) -> tu
     What is sealed now counts, and may be more a moment later: the rules ask again before the next attempt is recorded.
     """
     identity = spec.identity
-    sink = registered.identity.get("sink")
-    began_with = {**registered.identity, "sink": without_making(sink) if isinstance(sink, dict) else sink}
-    changed = [part for part in identity if part != "source" and identity[part] != began_with.get(part)]
+    changed = [part for part in identity if part != "source" and identity[part] != registered.identity.get(part)]
     if _source_is_another(store, registered, spec):
         changed.insert(0, "source")
     return tuple(changed)
@@ -118,7 +89,7 @@ def _source_is_another(store: ObjectStore, registered: WriteRecord, spec: Spec) 
     last = ledger.attempts.read_launch(numbers[-1]) if numbers else None
     if last is None:
         began_with = registered.identity.get("source")
-        return not isinstance(began_with, dict) or without_reading(in_form_of_today(began_with)) != spec.source.identity
+        return not isinstance(began_with, dict) or without_reading(began_with) != spec.source.identity
     if last.source.identity == spec.source.identity:
         return False
     return (

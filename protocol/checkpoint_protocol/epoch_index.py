@@ -4,7 +4,7 @@
     control/<uid>/index-parts/<token>.json    files of it, once they are many; put before the record that names them
 
 It is made of the index before and the records of the epochs since, which are all finished: whoever makes it makes the same, so
-that one that was not put (its maker died, or is an older release) is made by whoever comes next. Parts are named by what they
+that one that was not put (its maker died) is made by whoever comes next. Parts are named by what they
 hold and by the epoch that they are made for: two makers put the same objects, and no name comes back after it was removed.
 
 The last indexes are kept, as a driver reads the one of the epoch before its own; older ones go, with what only they name.

@@ -40,5 +40,5 @@ class Section(BaseModel):
 
 
 def is_absent(value: object) -> bool:
-    """Say that a field is not written where it is None: what older releases have stored stays as it is."""
+    """Say that a field is not written where it is None."""
     return value is None

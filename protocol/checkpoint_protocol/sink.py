@@ -218,8 +218,3 @@ class Sink(SinkChoice):
     def format(self) -> str:
         """The name of the kind that is given."""
         return next(kind for kind in SINKS if getattr(self, kind) is not None)
-
-
-def without_making(sink: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a sink, as plain data by which a write is known, without how a missing table is made; older releases stored that."""
-    return {name: value for name, value in sink.items() if name not in _MAKING_FIELDS}

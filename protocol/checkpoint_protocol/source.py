@@ -26,8 +26,8 @@ from checkpoint_protocol.tables.lance import LanceDatasetPlace
 SECRET_WORDS: Final = ("password", "passwd", "passphrase", "pwd", "secret", "token", "credential", "apikey", "api_key", "api.key")
 #: ... which is then the name of a variable of the driver's environment, and stands in no manifest and no record.
 VARIABLE_PATTERN: Final = r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"
-#: What CSV took for NULL in the first release where the manifest said nothing.
-FIRST_NULL_VALUES: Final = ("", "NA", "null", "NULL")
+#: Texts that other systems write for NULL. CSV takes none of them for NULL unless the manifest says so.
+WORDS_FOR_NULL: Final = ("", "NA", "null", "NULL")
 #: What of files may be edited while a write runs: none of it says which rows there are, or where.
 READING_FIELDS: Final = ("types", "schema")
 READING_CSV_FIELDS: Final = ("nullValues", "delimiter", "quote")

@@ -38,7 +38,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 class UriPattern:
     """Says in an annotation that the CRD has this pattern for a field.
 
-    The models do not: records have the same sections, and one that an older release has stored must stay readable.
+    The models do not: records have the same sections, and what a driver is told was checked by the API server.
     """
 
     pattern: str = URI_PATTERN

@@ -19,7 +19,6 @@ from checkpoint_operator.inspected import ShownAttempt, ShownEpoch, ShownStore, 
 from checkpoint_operator.inspection import inspect_store, open_existing
 from checkpoint_protocol import layout
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.former_source import in_form_of_today
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.quarantine import key_text
@@ -89,10 +88,9 @@ def _print_write(out: Console, write: ShownWrite, unreadable: Set[str]) -> None:
 
 
 def source_text(source: Mapping[str, JsonValue]) -> str:
-    """Return the source that a write was begun with in one line. Takes records of former releases, too."""
-    today = in_form_of_today(dict(source))
-    where = f" where {today['where']}" if today.get("where") else ""
-    return f"{_kind_text(today)}{where}"
+    """Return the source that a write was begun with in one line."""
+    where = f" where {source['where']}" if source.get("where") else ""
+    return f"{_kind_text(dict(source))}{where}"
 
 
 def _kind_text(source: JsonValue) -> str:

@@ -5,7 +5,7 @@ arguments and the columns that they declare, and the nonce of a reset. `hash_out
 read, which may be mended while a stage is at work.
 
 Stores hold hashes of the algorithm that was in use. One that is added here gets the next number, and the ones before stay: so
-what an older release has finished is found again, and an upgrade changes nothing.
+what another release has finished is found again, and an upgrade changes nothing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from checkpoint_formats.files.partitioned import PartitionedReader
 from checkpoint_formats.port import Described, FileReader
 from checkpoint_operator.validation.json_columns import infer_fields
 from checkpoint_operator.validation.report import ColumnType
-from checkpoint_protocol.source import FIRST_NULL_VALUES, FilesSource
+from checkpoint_protocol.source import WORDS_FOR_NULL, FilesSource
 from checkpoint_protocol.text_types import Inferred
 
 _MOST_SHOWN: Final = 60
@@ -60,7 +60,7 @@ def _of_folders(source: FilesSource, keys: Sequence[str], paths: Sequence[str]) 
 def _why(name: str, inferred: Inferred, samples: Sequence[Sample]) -> str:
     if inferred.text is None:
         return f"it {inferred.why}"
-    hint = "; where it means NULL, name it in source.files.csv.nullValues" if inferred.text in FIRST_NULL_VALUES else ""
+    hint = "; where it means NULL, name it in source.files.csv.nullValues" if inferred.text in WORDS_FOR_NULL else ""
     text = inferred.text if len(inferred.text) <= _MOST_SHOWN else f"{inferred.text[:_MOST_SHOWN]}..."
     return f"{text!r} in {next(_places(name, inferred.text, samples))} {inferred.why}{hint}"
 

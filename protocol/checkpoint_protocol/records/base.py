@@ -34,7 +34,7 @@ Number = Annotated[int, Field(ge=1, lt=1 << 31)]
 
 
 def later(default: Any) -> Any:
-    """Return a field that records of the first release do not have. It is not stored where it says nothing new."""
+    """Return a field that is stored only where it is not the default."""
     return Field(default=default, exclude_if=lambda value: value == default)
 
 

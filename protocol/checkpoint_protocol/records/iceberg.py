@@ -75,7 +75,7 @@ class IcebergBase(Part):
 class IcebergTarget(Part):
     """An Iceberg table as staging sees it: everything a data file depends on, and no catalog.
 
-    `snapshot_id`: the head of the branch when it was loaded; None: no snapshot yet, or the record is of an older release.
+    `snapshot_id`: the head of the branch when it was loaded; None: no snapshot yet.
     `sort_order_json` is given where files are to be sorted. `write_properties` are those of the table's properties that say how
     files are written, besides the codec; `target_file_size_bytes` is what it says of their size.
     """

@@ -19,7 +19,7 @@ class Seal(Record):
     `rows_read` counts the source rows that the steps were given, and the lines that could not be read; `rows_written` what came
     of them. A row that `where` does not take, or that the source table has deleted, is covered, and counted in neither. `last`:
     the task's whole work is sealed by this link and those before it. `quarantined` rows are covered and read, and nothing was
-    made of them. `read_digest`: of how text was read (types and options); None where it is no text, or of an older release.
+    made of them. `read_digest`: of how text was read (types and options); None where it is no text.
     `left_by_try`: the try of Spark, counted from 0, that sealed this as its executor was about to end, and went no further.
     `lineage`: which of its rows were made of which of its positions (see `checkpoint_protocol.lineage`); None: not known.
     """

@@ -15,7 +15,6 @@ from checkpoint_protocol.macs import without_mac
 from checkpoint_protocol.memory import SMALL_BYTES, wait_for_room_to_decode
 from checkpoint_protocol.problems import place_of, text_of
 from checkpoint_protocol.records.base import Record
-from checkpoint_protocol.records.former_versions import in_todays_form
 
 _R = TypeVar("_R", bound=Record)
 
@@ -38,7 +37,7 @@ def decode(model: type[_R], data: bytes, where: str) -> _R:
         )
     is_bounded = wait_for_room_to_decode(data, where)
     try:
-        record = _validated(model, in_todays_form(model, data), is_bounded)
+        record = _validated(model, data, is_bounded)
     except ValidationError as error:
         raise Corrupt(reasons.RECORD_UNREADABLE, f"{where} {_what_is_wrong(model, data, error)}") from None
     if not record.model_fields_set.issuperset(("kind", "version")):

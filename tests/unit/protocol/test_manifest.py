@@ -10,7 +10,6 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.former_source import in_form_of_today
 from checkpoint_protocol.manifest import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.source import Source, without_reading
 from checkpoint_protocol.tables.lance import LanceSink
@@ -381,10 +380,7 @@ def test_numbers_as_keys_are_told_and_do_not_crash() -> None:
 
 
 def test_the_identity_of_a_manifest_is_the_same_in_every_release() -> None:
-    """A write's record holds this digest; a release that computes another would refuse to resume.
-
-    What the first release read as NULL where CSV said nothing of it has to be said now: reading it otherwise is another write.
-    """
+    """A write's record holds this digest; a release that computes another would refuse to resume."""
     began = spec(source__files__csv={"nullValues": ["", "NA", "null", "NULL"]})
     assert began.identity == {
         "source": {"files": {"format": "csv", "paths": ["/in/*.csv"]}},
@@ -494,45 +490,6 @@ def test_how_text_is_read_is_no_part_of_the_identity_and_what_older_releases_sto
     assert without_reading(stored) == now.identity
     assert now.read_digest != spec(source__files__csv={"header": False}, source__files__types={"a": "int64"}).source.read_digest
     assert spec(source__files__format="parquet").source.read_digest is None
-
-
-@pytest.mark.parametrize(
-    ("former", "today"),
-    [
-        ({"format": "csv", "path": "/in/*.csv"}, {"files": {"format": "csv", "paths": ["/in/*.csv"]}}),
-        (
-            {"format": "csv", "paths": ["/a"], "options": {"header": False, "compression": "gzip"}, "keyColumns": ["a"]},
-            {"files": {"format": "csv", "paths": ["/a"], "csv": {"header": False}, "compression": "Gzip"}},
-        ),
-        (
-            {"format": "parquet", "path": "/a", "columns": ["a"], "where": "a > 1", "options": {"nullValues": ["-"]}},
-            {"files": {"format": "parquet", "paths": ["/a"]}, "columns": ["a"], "where": "a > 1"},
-        ),
-        (
-            {"format": "iceberg", "iceberg": {"catalog": "c", "table": "a.b", "branch": "x"}},
-            {"iceberg": {"catalog": "c", "table": "a.b", "branch": "x"}},
-        ),
-        ({"format": "lance", "lance": {"uri": "/a.lance"}}, {"lance": {"uri": "/a.lance"}}),
-        (
-            {
-                "format": "parquet",
-                "way": "DataFrame",
-                "path": "/a",
-                "keyColumns": ["a"],
-                "readerOptions": {"mergeSchema": "true"},
-            },
-            {"spark": {"format": "parquet", "paths": ["/a"], "keyColumns": ["a"], "options": {"mergeSchema": "true"}}},
-        ),
-        ({"format": "table", "table": "a.b.c", "keyColumns": ["a"]}, {"spark": {"table": "a.b.c", "keyColumns": ["a"]}}),
-        ({"format": "program", "program": "m:f", "keyColumns": ["a"]}, {"program": {"call": "m:f", "keyColumns": ["a"]}}),
-    ],
-)
-def test_a_write_that_began_with_an_earlier_release_has_the_same_identity_today(
-    former: dict[str, Any], today: dict[str, Any]
-) -> None:
-    known = Source.model_validate_json(json.dumps(in_form_of_today(former))).identity
-
-    assert known == spec(source=today).source.identity
 
 
 def test_the_order_of_columns_and_paths_is_part_of_the_identity() -> None:

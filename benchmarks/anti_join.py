@@ -23,8 +23,8 @@ from benchmarks.bench import Bench
 from benchmarks.pairs import OutputsDiffer, Ran, interleave
 from benchmarks.results import Result, result_of
 from checkpoint_formats import keys_objects
-from checkpoint_protocol.keys import add_key_sets, key_set
 from checkpoint_protocol.records import KeySet, KeysObject
+from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import anti_join
 from checkpoint_spark.dataframes.session import properties
 from checkpoint_spark.dataframes.skipped import Skipped

@@ -14,24 +14,24 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from benchmarks.inputs import Input
-from checkpoint_operator.catalogs import open_catalog
-from checkpoint_operator.code import code_digest
+from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.local.runner import identify
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.loop.observing import Observer
+from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Drivers, Write
-from checkpoint_operator.reconcile import Reconciler
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, parse_manifest
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, parse_manifest
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.storage import StorageEntry
-from checkpoint_protocol.store import ObjectStore, open_store
-from checkpoint_spark.attempt import run_attempt
-from checkpoint_spark.executor import execute
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
+from checkpoint_spark.driver.attempt import run_attempt
+from checkpoint_spark.tasks.executor import execute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

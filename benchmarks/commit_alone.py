@@ -23,9 +23,9 @@ from benchmarks.results import Result, result_of
 from checkpoint_operator.core.actions import StartDriver
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.direct_drivers import DirectDrivers
 
 #: Tasks are three times as many, and each seals one file here.

@@ -25,13 +25,13 @@ from benchmarks.commit_scene import ROWS, Rig, Staged, local, remove, set_the_sc
 from benchmarks.commit_spark import SparkCommits, spark_for_commits
 from benchmarks.pairs import OutputsDiffer
 from benchmarks.results import Result, result_of
-from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.catalogs.named import open_catalog
 from checkpoint_operator.commit.outcomes import Committed
 from checkpoint_operator.commit.results import gather
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.store.object_store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,11 +27,13 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record as PartitionRecord
 
 from checkpoint_formats.iceberg.stager import IcebergStager
-from checkpoint_operator.catalogs import open_catalog
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.records import (
     FieldMetrics,
     IcebergFile,
@@ -43,11 +45,9 @@ from checkpoint_protocol.records import (
     SourceFile,
     encode,
 )
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.storage import StorageEntry, StorageSettings
-from checkpoint_protocol.store import open_store
-from checkpoint_spark.bundling import Bundler
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.driver.bundling import Bundler
 from devtools.ports import free_port
 from devtools.s3_server import S3Server
 from tests.support.records import launch

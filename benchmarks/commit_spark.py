@@ -21,7 +21,7 @@ from pyiceberg.table import StaticTable, Table
 
 from benchmarks import plain_spark
 from benchmarks.commit_scene import Rig
-from checkpoint_protocol.storage import StorageSettings, iceberg_options
+from checkpoint_protocol.places.storage import StorageSettings, iceberg_options
 from devtools.spark_iceberg import s3_and_sqlite
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from benchmarks import environments
 from benchmarks.bench import Bench
 from benchmarks.pairs import Ratio
 from benchmarks.results import Result, with_ratio
-from checkpoint_operator.cluster.kube import PLURAL
-from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_operator.cluster.kube.client import PLURAL
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from devtools.kubernetes import start_api_server_only
 from devtools.kubernetes.api_server_only import ApiServer
 from devtools.ports import free_port

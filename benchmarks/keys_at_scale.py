@@ -29,7 +29,7 @@ from checkpoint_operator.core.actions import Finish, StartDriver
 from checkpoint_operator.local.runner import Report, Runner, identify
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 
 _ROWS: Final = 100_000_000
 _FILES: Final = 64

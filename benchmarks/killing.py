@@ -9,8 +9,8 @@ from typing import Final
 
 import psutil
 
-from checkpoint_operator.progress import measure
-from checkpoint_operator.tallies import Tallies
+from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_protocol.ledger import Ledger
 
 _POLL_S: Final = 0.02
@@ -37,7 +37,7 @@ class Killer(threading.Thread):
                 return
             time.sleep(_POLL_S)
         for driver in psutil.Process().children():
-            if "checkpoint_spark.driver" in " ".join(driver.cmdline()):
+            if "checkpoint_spark.driver.main" in " ".join(driver.cmdline()):
                 for process in [driver, *driver.children(recursive=True)]:
                     process.kill()
         self.killed_at, self.counted = time.time(), self._count()

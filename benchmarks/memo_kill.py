@@ -32,7 +32,7 @@ _AT_ONCE: Final = 64
 _PART: Final = 0.9
 _PATIENCE_S: Final = 300.0
 _POLL_S: Final = 0.01
-_DRIVER: Final = "checkpoint_spark.driver"
+_DRIVER: Final = "checkpoint_spark.driver.main"
 
 
 def measure(bench: Bench) -> Iterator[Result]:

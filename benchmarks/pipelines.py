@@ -32,9 +32,9 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import FailureRecord, LaunchRecord
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,8 +154,8 @@ class _Drivers(SessionDrivers):
             thread.join(_POLL_S)
 
     def _drive(self, key: EpochKey, launch: LaunchRecord) -> None:
-        from checkpoint_spark.driver import family_of
-        from checkpoint_spark.failures import of_spark
+        from checkpoint_spark.driver.main import family_of
+        from checkpoint_spark.tasks.failures import of_spark
 
         try:
             SessionDrivers.start(self, key, launch)

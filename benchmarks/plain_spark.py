@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.checkpointed import CODEC
 from benchmarks.inputs import Input
 from benchmarks.paces import CODE
-from checkpoint_spark.spark_runner import fast_start
+from checkpoint_spark.driver.spark_runner import fast_start
 from devtools.spark_iceberg import iceberg_spark_runtime
 
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from checkpoint_operator.core.actions import Finish, StartDriver
 from checkpoint_operator.local.runner import Report, Runner, identify
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.storage import StorageEntry
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.places.storage import StorageEntry
+from checkpoint_protocol.store.object_store import open_store
 from devtools.s3_server import S3Server
 
 _PARTS: Final = (0.10, 0.50, 0.90, 0.99)
@@ -205,5 +205,5 @@ def _run(
 def _import_s() -> float:
     """Return the seconds that a new Python takes to import the driver."""
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import checkpoint_spark.driver"], stdin=subprocess.DEVNULL, check=True)
+    subprocess.run([sys.executable, "-c", "import checkpoint_spark.driver.main"], stdin=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started

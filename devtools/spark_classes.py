@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from checkpoint_spark import class_data
+from checkpoint_spark.process import class_data
 from devtools import build_tools
 
 
@@ -13,5 +13,5 @@ def spark_classes() -> Path:
     home = class_data.home_of_spark(os.environ)
     assert home is not None, "the environment of the tests has pyspark"
     if not class_data.is_there(home):
-        build_tools.run([sys.executable, "-m", "checkpoint_spark.class_data"])
+        build_tools.run([sys.executable, "-m", "checkpoint_spark.process.class_data"])
     return home

@@ -12,12 +12,12 @@ import yaml
 from pydantic import BaseModel
 
 from checkpoint_operator.cli.main import main as command_line
-from checkpoint_operator.cluster.metrics import Metrics
+from checkpoint_operator.cluster.metrics.counters import Metrics
 from checkpoint_operator.core.phases import MEANINGS
-from checkpoint_operator.crd import custom_resource_definition
-from checkpoint_protocol.kafka_settings import KafkaEntry
-from checkpoint_protocol.settings import CatalogSettings
-from checkpoint_protocol.storage import StorageEntry
+from checkpoint_operator.crd.definition import custom_resource_definition
+from checkpoint_protocol.places.kafka_settings import KafkaEntry
+from checkpoint_protocol.places.settings import CatalogSettings
+from checkpoint_protocol.places.storage import StorageEntry
 
 ROOT: Final = Path(__file__).parents[2]
 REASONS: Final = ROOT / "docs" / "reference" / "reasons.yaml"

@@ -35,7 +35,6 @@ BY_HAND: Final[dict[str, tuple[str, ...]]] = {
     "checkpoint_operator.local": ("tests/end_to_end/test_crashes_of_the_runner.py",),
     "checkpoint_operator.pipelines": ("tests/end_to_end/test_pipelines.py",),
     "checkpoint_operator.crd": ("tests/contract/kubernetes/test_crd_on_a_real_api_server.py",),
-    "checkpoint_operator.crd_rules": ("tests/contract/kubernetes/test_crd_on_a_real_api_server.py",),
     "checkpoint_operator.cluster": ("tests/contract/kubernetes/test_kube_api.py",),
     "checkpoint_spark": ("tests/end_to_end/test_files.py",),
     "checkpoint_spark.steps": ("tests/end_to_end/test_steps.py",),

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.settings_place import SettingsPlace
-from checkpoint_protocol.source_paths import locate
-from checkpoint_protocol.store import translate_store_error
+from checkpoint_protocol.places.settings_place import SettingsPlace
+from checkpoint_protocol.places.source_paths import locate
+from checkpoint_protocol.store.object_store import translate_store_error
 
 #: Words of pyarrow's OSErrors that are about content. Anything else from a bucket may be the network: that is tried again.
 _ABOUT_CONTENT: Final = re.compile(

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.parts import digest_of
 from checkpoint_protocol.records import KeysObject
+from checkpoint_protocol.store.parts import digest_of
 
 _TOGETHER: Final = b"CWKEYS01"
 _LENGTH_BYTES: Final = 8

@@ -11,9 +11,9 @@ from checkpoint_formats.merging.keys import Keys, PutPart
 from checkpoint_formats.readers import reader_for
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.manifest.sources.source import LanceSource, Source
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Merge, MergeKeysRecord, PinnedIceberg, PinnedLance, PinnedTable, SourceFile, StagedFile
-from checkpoint_protocol.source import LanceSource, Source
-from checkpoint_protocol.storage import StorageSettings
 
 
 class MergeSource(Protocol):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from checkpoint_formats.port import Stager
 from checkpoint_protocol.records import StagedFile
-from checkpoint_protocol.store import disk_full, translate_store_error
+from checkpoint_protocol.store.object_store import disk_full, translate_store_error
 
 _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 

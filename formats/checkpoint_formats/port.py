@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile, StagedFile
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from typing import TypeVar, assert_never
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.binary.reader import BinaryReader
 from checkpoint_formats.files.csv.reader import CsvReader
 from checkpoint_formats.files.json.reader import JsonReader
@@ -15,16 +14,17 @@ from checkpoint_formats.files.parquet.reader import ParquetReader
 from checkpoint_formats.files.partitioned import PartitionedReader
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import Chunk, FileReader, Reader
-from checkpoint_formats.selecting import SelectingReader, Selection, selection_of
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.selecting import SelectingReader, Selection, selection_of
 from checkpoint_formats.stage_results.reader import StageResultReader
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.kafka_source import KafkaSource
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional, Source
+from checkpoint_protocol.manifest.where import Condition
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Output, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
-from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, Positional, Source
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.where import Condition
+from checkpoint_protocol.rows.positions import Range
 
 _Pinned = TypeVar("_Pinned", PinnedIceberg, PinnedLance)
 

@@ -11,10 +11,13 @@ import pyarrow.compute as pc
 
 from checkpoint_formats.placed import Placed
 from checkpoint_formats.port import Stager, StagingFormat
-from checkpoint_formats.where import Filter
+from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest.where import as_of_the_sink, parse_where
+from checkpoint_protocol.manifest.where import columns_of as where_columns
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import (
     AddColumns,
     Append,
@@ -29,9 +32,6 @@ from checkpoint_protocol.records import (
     Target,
     Upsert,
 )
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.where import as_of_the_sink, parse_where
-from checkpoint_protocol.where import columns_of as where_columns
 
 #: Columns of a row that is refused which are told beside its key.
 _MOST_SHOWN: Final = 5

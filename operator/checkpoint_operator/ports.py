@@ -14,7 +14,7 @@ from checkpoint_operator.commit.results import Results
 from checkpoint_operator.core.observation import DriverObservation
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import LaunchRecord, Operation, Output, PinnedIceberg, StagedFile, StageIdentity, Target
 
 #: Pins the source's tables when an attempt is recorded: one for each of its members, None for what is no Iceberg table, and

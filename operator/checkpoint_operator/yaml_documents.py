@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 import yaml
 
-from checkpoint_protocol.manifest import MOST_DEPTH
+from checkpoint_protocol.manifest.spec import MOST_DEPTH
 
 _MOST_MERGED: Final = 100_000
 _SHOWN: Final = 64

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.records import Count, Number, Part
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store.object_store import ObjectStore
 
 #: Of running tasks, so many are told of: it bounds the object, and what a driver reads for it.
 MAX_TASKS = 256

@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable
 from itertools import islice
 
-from checkpoint_protocol import layout, reasons
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.layout import EpochLayout
-from checkpoint_protocol.object_listing import NotListed, shown
-from checkpoint_protocol.put_once import put_once, read
 from checkpoint_protocol.records import ClaimRecord, DeletedRecord, LaunchRecord, NameRecord, WriteRecord
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.layout import EpochLayout
+from checkpoint_protocol.store.object_listing import NotListed, shown
+from checkpoint_protocol.store.object_store import ObjectStore
+from checkpoint_protocol.store.put_once import put_once, read
 
 
 def name_write(store: ObjectStore, scope: str, name: str, uid: str) -> str:

@@ -22,34 +22,34 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.readers import reader_for, reader_of_stage
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, SEALED_NAME, FailedRow, PreviewError, PreviewOutcome, SealedRows
 from checkpoint_protocol.records import LaunchRecord, SourceFile
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import open_store
-from checkpoint_spark.batches import BatchT, Failed
-from checkpoint_spark.code import use_code
-from checkpoint_spark.conf_variables import with_variables
-from checkpoint_spark.driver import end_with_parent, family_of
-from checkpoint_spark.flow import Flow
-from checkpoint_spark.input import fix_input, list_source
-from checkpoint_spark.log_text import log_traceback, masked
-from checkpoint_spark.process_settings import storage_settings
-from checkpoint_spark.quarantine import describe
-from checkpoint_spark.reading import schema_to_read
-from checkpoint_spark.rows_by_position import RowsByPosition
-from checkpoint_spark.spark_runner import fast_start, first_rows_by_spark
-from checkpoint_spark.stage_input import all_buckets, first_files, open_groups
-from checkpoint_spark.steps.calls import Surroundings
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.driver.conf_variables import with_variables
+from checkpoint_spark.driver.main import end_with_parent, family_of
+from checkpoint_spark.driver.spark_runner import fast_start, first_rows_by_spark
+from checkpoint_spark.inputs.epoch_input import fix_input, list_source
+from checkpoint_spark.inputs.reading import schema_to_read
+from checkpoint_spark.inputs.stage_input import all_buckets, first_files, open_groups
+from checkpoint_spark.process.code import use_code
+from checkpoint_spark.process.log_text import log_traceback, masked
+from checkpoint_spark.process.process_settings import storage_settings
+from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.loading import closing_steps
+from checkpoint_spark.tasks.batches import BatchT, Failed
+from checkpoint_spark.tasks.flow import Flow
+from checkpoint_spark.tasks.quarantine import describe
+from checkpoint_spark.tasks.rows_by_position import RowsByPosition
 
 #: In so many pieces of the source rows are looked for that `where` takes.
 _MOST_PIECES: Final = 1_000

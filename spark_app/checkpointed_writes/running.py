@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkpoint_operator.cli.run import Ran
-    from checkpoint_protocol.manifest import CheckpointedWrite
-    from checkpoint_protocol.settings import Settings
+    from checkpoint_operator.cli.commands.run import Ran
+    from checkpoint_protocol.manifest.spec import CheckpointedWrite
+    from checkpoint_protocol.places.settings import Settings
 
 #: A manifest's file, or the manifest itself as a dict, in which relative paths are relative to the working directory.
 Manifest = str | os.PathLike[str] | Mapping[str, Any]
@@ -144,8 +144,8 @@ def _load(manifest: Manifest, settings: str | os.PathLike[str] | None) -> tuple[
 def _run(
     manifest: CheckpointedWrite, settings: Settings, cores: int | None, approve: Literal["Continue", "Restart"] | None
 ) -> Ran:
+    from checkpoint_operator.cli.commands.run import run_write
     from checkpoint_operator.cli.printing import messages
-    from checkpoint_operator.cli.run import run_write
 
     return run_write(manifest, settings, cores, messages(), approve=approve)
 

@@ -10,9 +10,9 @@ import lance
 import pyarrow as pa
 from pydantic import SecretStr
 
-from checkpoint_operator.catalogs import open_catalog
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.storage import StorageEntry, lance_options
+from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.storage import StorageEntry, lance_options
 from devtools.gate import Gate
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import API_VERSION, KIND
-from checkpoint_protocol.store import open_raw_store, open_store
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
+from checkpoint_protocol.store.object_store import open_raw_store, open_store
 from devtools.kubernetes import CommandFailed
 from tests.cluster.barriers import Barrier
 from tests.cluster.installation import WORKLOADS, Installation

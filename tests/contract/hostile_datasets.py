@@ -11,8 +11,8 @@ import lance
 import pyarrow as pa
 
 from checkpoint_formats.lance import datasets
-from checkpoint_protocol.grants import Tenant
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.storage import StorageSettings
 
 _METADATA_BYTES: Final = 3 * datasets.MOST_MANIFEST_BYTES // 2
 

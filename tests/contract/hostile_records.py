@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from checkpoint_operator.deletion import delete_write
-from checkpoint_protocol import put_once
+from checkpoint_operator.writes.deletion import delete_write
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.layout import EpochLayout
-from checkpoint_protocol.macs import KEY_BYTES, WriteKeys, sign
-from checkpoint_protocol.memory import MemoryBudget, memory_to_decode
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import ClosedRecord, InputPartRecord, PlanRecord, Record, Seal, WriteRecord, encode
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store import put_once
+from checkpoint_protocol.store.layout import EpochLayout
+from checkpoint_protocol.store.macs import KEY_BYTES, WriteKeys, sign
+from checkpoint_protocol.store.memory import MemoryBudget, memory_to_decode
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.records import DIGEST, KEY, TOKEN, launch, ledger_over, seal
 from tests.unit.decision.test_deletion import FakeSink
 

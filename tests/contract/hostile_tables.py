@@ -27,7 +27,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, NestedField
 
-from checkpoint_formats.iceberg.bounded_avro import measure
+from checkpoint_formats.iceberg.bounded.avro import measure
 
 _IO: Final = PyArrowFileIO({})
 _SCHEMA: Final = Schema(NestedField(1, "id", IntegerType()))

@@ -22,16 +22,16 @@ PROGRAMS: Final = ("protocol", "formats", "operator", "spark_app")
 #: What the format consists of, and where that lies.
 OWN: Final = {
     "tables.py": "protocol/checkpoint_protocol/tables/plain.py",
-    "records.py": "protocol/checkpoint_protocol/records/plain.py",
+    "records.py": "protocol/checkpoint_protocol/records/formats/plain.py",
     "formats.py": "formats/checkpoint_formats/plain/__init__.py",
-    "sink_formats.py": "operator/checkpoint_operator/sink_formats/plain.py",
+    "sink.py": "operator/checkpoint_operator/plain/__init__.py",
 }
-LIST: Final = "protocol/checkpoint_protocol/records/formats.py"
+LIST: Final = "protocol/checkpoint_protocol/records/formats/union.py"
 LISTED: Final = (
     (
         "from checkpoint_protocol.tables.none import NoSink\n",
         (
-            "from checkpoint_protocol.records.plain import PlainFile, PlainTarget\n"
+            "from checkpoint_protocol.records.formats.plain import PlainFile, PlainTarget\n"
             "from checkpoint_protocol.tables.none import NoSink\n"
             "from checkpoint_protocol.tables.plain import PlainSink\n"
         ),
@@ -109,12 +109,12 @@ def test_mypy_names_each_place_that_asks_what_a_fourth_format_does_not_answer(pr
     named = {error.partition(":")[0] for error in errors_of_mypy(product)}
 
     assert named >= {
-        "protocol/checkpoint_protocol/manifest.py",
-        "protocol/checkpoint_protocol/outputs.py",
-        "protocol/checkpoint_protocol/sink.py",
+        "protocol/checkpoint_protocol/manifest/spec.py",
+        "protocol/checkpoint_protocol/places/outputs.py",
+        "protocol/checkpoint_protocol/manifest/sink.py",
         "formats/checkpoint_formats/stagers.py",
         "operator/checkpoint_operator/cli/files.py",
         "operator/checkpoint_operator/cluster/own_disk.py",
-        "operator/checkpoint_operator/sink_formats/registry.py",
-        "operator/checkpoint_operator/table_facts.py",
+        "operator/checkpoint_operator/sinks/registry.py",
+        "operator/checkpoint_operator/loop/table_facts.py",
     }

@@ -18,11 +18,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import StringType
 
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.commit import iceberg, iceberg_audit
 from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.iceberg_audit import Staged
-from checkpoint_operator.commit.iceberg_audited_table import PyicebergAuditedTable
-from checkpoint_operator.commit.iceberg_refs import Refs
 from checkpoint_operator.commit.outcomes import (
     BlockOutcome,
     CommitBlocked,
@@ -36,6 +32,11 @@ from checkpoint_operator.commit.outcomes import (
 )
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.commit.results import Results
+from checkpoint_operator.iceberg import audit as iceberg_audit
+from checkpoint_operator.iceberg import commit as iceberg
+from checkpoint_operator.iceberg.audit import Staged
+from checkpoint_operator.iceberg.audited_table import PyicebergAuditedTable
+from checkpoint_operator.iceberg.refs import Refs
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import Append, Operation, OverwriteAll, StagedFile

@@ -16,20 +16,20 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.commit import iceberg
 from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.iceberg_refs import Refs
-from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, Unknown
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.sink_formats.registry import format_of, open_sink
+from checkpoint_operator.iceberg import commit as iceberg
+from checkpoint_operator.iceberg.refs import Refs
+from checkpoint_operator.iceberg.table import PyicebergTable
+from checkpoint_operator.sinks.registry import format_of, open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.records import Append, ClaimRecord, Operation, OverwriteAll, StagedFile
-from checkpoint_protocol.sink import Sink
 from devtools.rest_catalog import RestCatalog
 from tests.support.places import IcebergPlace, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, ledger_over

@@ -8,10 +8,11 @@ import obstore
 import pytest
 from pydantic import SecretStr
 
-from checkpoint_operator.code_archive import fetch_version, version_of
-from checkpoint_protocol import archives, reasons
+from checkpoint_operator.code.archive import fetch_version, version_of
+from checkpoint_protocol import reasons
+from checkpoint_protocol.code import archives
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.storage import StorageEntry, StorageSettings
+from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
 from devtools.s3_server import S3Server
 
 

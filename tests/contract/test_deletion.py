@@ -12,14 +12,14 @@ from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_operator.commit.outcomes import Committed, Landed
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.deletion import Deleted, delete_write
-from checkpoint_operator.sink_formats.registry import open_sink
-from checkpoint_protocol import layout
+from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_operator.writes.deletion import Deleted, delete_write
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.records import IcebergTarget, LanceTarget, StagedFile, Target
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.places import Place, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, appended, launch, seal
 from tests.support.writes import SCHEMA, rows_of

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.kafka.partitions import find_partitions
 from checkpoint_formats.kafka.reader import KafkaReader
 from checkpoint_formats.port import Chunk
-from checkpoint_formats.selecting import Selection
-from checkpoint_formats.uniting import unite
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.selecting import Selection
+from checkpoint_formats.rows.uniting import unite
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.kafka_settings import KafkaEntry
-from checkpoint_protocol.kafka_source import KafkaSource
-from checkpoint_protocol.positions import Range
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.places.kafka_settings import KafkaEntry
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 from devtools.kafka_broker import KafkaBroker
 from devtools.ports import LOOPBACK, free_port
 from tests.support.kafka import Topic

@@ -14,24 +14,24 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_formats.arrow_schema import decode_schema, encode_schema
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.lance.reader import LanceReader, find_fragments
 from checkpoint_formats.lance.stager import LanceStager
-from checkpoint_operator.commit import lance_tags
-from checkpoint_operator.commit.lance_table import PylanceTable
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Rejected
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.sink_formats.registry import format_of
+from checkpoint_operator.lance import tags as lance_tags
+from checkpoint_operator.lance.table import PylanceTable
+from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.sources.source import LanceSource
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import Append, LanceTarget, StagedFile
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.source import LanceSource
-from checkpoint_spark.schema_cast import fit_array
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_spark.steps.values.schema_cast import fit_array
 from tests.support.places import LancePlace, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, ledger_over
 from tests.support.stores import MemoryStore

@@ -14,15 +14,16 @@ import pytest
 from obstore.store import MemoryStore as ObstoreMemory
 from pydantic import SecretStr
 
-from checkpoint_protocol import layout, reasons
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.object_listing import NotListed
-from checkpoint_protocol.parallel import in_threads
-from checkpoint_protocol.put_once import put_once
+from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.records import NameRecord
-from checkpoint_protocol.storage import StorageEntry, StorageSettings
-from checkpoint_protocol.store import ObjectStore, ObstoreStore, open_store, probe, read_to_end
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_listing import NotListed
+from checkpoint_protocol.store.object_store import ObjectStore, ObstoreStore, open_store, probe, read_to_end
+from checkpoint_protocol.store.parallel import in_threads
+from checkpoint_protocol.store.put_once import put_once
 from devtools.s3_server import S3Server
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore

@@ -16,18 +16,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.commit import lance as protocol
 from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.lance_overwrite import LanceOverwriteWhere
-from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, Unknown
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.sink_formats.registry import format_of
+from checkpoint_operator.lance import commit as protocol
+from checkpoint_operator.lance.changes.overwrite import LanceOverwriteWhere
+from checkpoint_operator.lance.table import PylanceTable
+from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.records import (
     Append,
     ClaimRecord,
@@ -38,7 +39,6 @@ from checkpoint_protocol.records import (
     OverwriteWhere,
     StagedFile,
 )
-from checkpoint_protocol.sink import Sink
 from tests.support.places import LancePlace, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, TOKEN, ledger_over
 from tests.support.stores import MemoryStore

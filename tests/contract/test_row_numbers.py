@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_formats.port import Chunk
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.careful import CarefulSteps
-from checkpoint_spark.flow import Flow
-from checkpoint_spark.row_lineage import LineageOfSegment
-from checkpoint_spark.rows_by_position import PlacedChunk
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.step_process.process import Opening
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.row_numbers import ROW_NUMBER, asking_for_numbers
+from checkpoint_spark.tasks.careful import CarefulSteps
+from checkpoint_spark.tasks.flow import Flow
+from checkpoint_spark.tasks.row_lineage import LineageOfSegment
+from checkpoint_spark.tasks.rows_by_position import PlacedChunk
 from tests.support.records import rows_file
 
 SCHEMA = asking_for_numbers(pa.schema([("id", pa.int64())]))

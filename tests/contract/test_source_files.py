@@ -15,17 +15,17 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_formats import parquet_rows as parquet_rows
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files import buckets
 from checkpoint_formats.files.buckets import Buckets
 from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.rows import parquet_rows
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.grants import Tenant
-from checkpoint_protocol.positions import Range
-from checkpoint_protocol.source_paths import locate
-from checkpoint_protocol.storage import StorageEntry, StorageSettings
+from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.source_paths import locate
+from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
+from checkpoint_protocol.rows.positions import Range
 from devtools.s3_server import S3Server
 from tests.support.reading import check_exactly_once, chunks_of, open_reader, read_whole, rows_of, whole
 

@@ -33,19 +33,19 @@ from pyiceberg.table import StaticTable
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.iceberg.plan import described, find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.readers import reader_for
-from checkpoint_formats.selecting import selection_of
-from checkpoint_formats.uniting import unite
-from checkpoint_operator.source_tables import describe
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.selecting import selection_of
+from checkpoint_formats.rows.uniting import unite
+from checkpoint_operator.catalogs.source_tables import describe
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sources.source import IcebergSource, Source
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import DeleteFile, IcebergSourceFile, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
-from checkpoint_protocol.source import IcebergSource, Source
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.conditions import COLUMNS, conditions
 from tests.support.sources import source_of

@@ -20,13 +20,13 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.careful import CarefulSteps, Process
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.step_process.process import Opening, StepProcess, StepProcessEnded
-from checkpoint_spark.steps.calls import Surroundings
+from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.error_texts import text_of
+from checkpoint_spark.steps.failing.error_texts import text_of
 from checkpoint_spark.steps.places import Place
+from checkpoint_spark.tasks.careful import CarefulSteps, Process
 from tests.support.batches import Rows, batches
 from tests.support.step_processes import Behaviour
 from tests.support.waiting import until
@@ -190,7 +190,7 @@ def test_a_process_ends_with_its_task_also_where_a_call_holds_it_up(code: Code, 
     task = (
         "import sys\n"
         "from checkpoint_spark.step_process.process import Opening, StepProcess\n"
-        "from checkpoint_protocol.steps import Step\n"
+        "from checkpoint_protocol.manifest.steps import Step\n"
         "from tests.contract.test_step_process import PLACE, SCHEMA, rows\n"
         f"process = StepProcess(Opening((Step(call='{module}:work', input='row'),), SCHEMA, True))\n"
         "process.open()\n"

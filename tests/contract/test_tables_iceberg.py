@@ -40,27 +40,27 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.iceberg.stager import IcebergStager
-from checkpoint_operator.catalogs import open_catalog
-from checkpoint_operator.commit import iceberg
+from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_operator.catalogs.source_tables import load_source
 from checkpoint_operator.commit.changes import StagedChange
-from checkpoint_operator.commit.iceberg import IcebergState, IcebergTable
-from checkpoint_operator.commit.iceberg_manifest_list import read_with_row_ids
-from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected
 from checkpoint_operator.commit.staged_files import sizes_in
-from checkpoint_operator.sink_formats.registry import format_of
-from checkpoint_operator.source_tables import load_source
+from checkpoint_operator.iceberg import commit as iceberg
+from checkpoint_operator.iceberg.commit import IcebergState, IcebergTable
+from checkpoint_operator.iceberg.metadata.manifest_list import read_with_row_ids
+from checkpoint_operator.iceberg.table import PyicebergTable
+from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.parallel import in_threads
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.sources.source import IcebergSource
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from checkpoint_protocol.records import Append, ClaimRecord, IcebergBase, IcebergFile, IcebergTarget, OverwriteAll
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.source import IcebergSource
-from checkpoint_protocol.store import open_raw_store
-from checkpoint_spark.schema_cast import fit
+from checkpoint_protocol.store.object_store import open_raw_store
+from checkpoint_protocol.store.parallel import in_threads
+from checkpoint_spark.steps.values.schema_cast import fit
 from devtools.s3_server import S3Server
 from tests.simulation.iceberg_port import IcebergPort
 from tests.simulation.iceberg_table import SimulatedIceberg

@@ -21,21 +21,21 @@ import pytest
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.lance.stager import LanceStager
-from checkpoint_operator.commit import lance as lance_protocol
 from checkpoint_operator.commit.changes import Change, StagedChange
 from checkpoint_operator.commit.footers import Footers
-from checkpoint_operator.commit.lance_port import LanceState, LanceTable
-from checkpoint_operator.commit.lance_probe import refuse_lance_without_fences
-from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import CommitBlocked, Committed, Landed, Refused, Rejected, RequestOutcome
 from checkpoint_operator.commit.results import Results
+from checkpoint_operator.lance import commit as lance_protocol
+from checkpoint_operator.lance.port import LanceState, LanceTable
+from checkpoint_operator.lance.probe import refuse_lance_without_fences
+from checkpoint_operator.lance.table import PylanceTable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.places.storage import lance_options
 from checkpoint_protocol.records import Append, ClaimRecord, LanceBase, LanceFragment, LanceTarget, OverwriteAll
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.storage import lance_options
 from checkpoint_protocol.tables.lance import LanceSink
 from devtools.s3_server import S3Server
 from tests.simulation.lance_table import SimulatedLance

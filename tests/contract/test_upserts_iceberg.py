@@ -38,12 +38,12 @@ from pyiceberg.types import (
 
 from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner
 from checkpoint_operator.core.actions import BeginStage, EndStage, Finish, Stall
-from checkpoint_operator.deletion import Deleted, delete_write
-from checkpoint_operator.reconcile import Reconciler
+from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_operator.writes.deletion import Deleted, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.store.object_store import open_store
 from devtools.rest_catalog import RestCatalog
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.iceberg_upserts import BY_TEXT, DELETE, IGNORE, WAYS, Row, World, rows_of, stages_of, step_until, those

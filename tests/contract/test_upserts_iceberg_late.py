@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.commit.changes import Change
-from checkpoint_operator.commit.iceberg import IcebergState
-from checkpoint_operator.commit.iceberg_table import PyicebergTable
 from checkpoint_operator.commit.outcomes import Landed, RequestOutcome, Unanswered
 from checkpoint_operator.core.actions import BeginStage, EndStage, Finish, Stall
-from checkpoint_operator.deletion import Deleted, delete_write
-from checkpoint_operator.reconcile import Reconciler
+from checkpoint_operator.iceberg.commit import IcebergState
+from checkpoint_operator.iceberg.table import PyicebergTable
+from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_operator.writes.deletion import Deleted, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from tests.support.iceberg_upserts import WAYS, Row, World, rows_of, stages_of, step_until, those
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.position_deletes import delete_first_row

@@ -17,18 +17,18 @@ from checkpoint_formats.lance.datasets import source_file_of
 from checkpoint_formats.lance.deletes import LanceDeletesStager
 from checkpoint_formats.lance.stager import LanceStager
 from checkpoint_formats.merging.reading import DELETED_ROWS
-from checkpoint_operator.commit import lance as protocol
-from checkpoint_operator.commit.lance_table import PylanceTable
-from checkpoint_operator.commit.lance_upsert import LanceUpsert, Merged, MergeMissing
 from checkpoint_operator.commit.outcomes import CommitBlocked, CommitOutcome, Committed, Landed, Refused, Rejected, RequestOutcome
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.sink_formats.registry import format_of
+from checkpoint_operator.lance import commit as protocol
+from checkpoint_operator.lance.changes.upsert import LanceUpsert, Merged, MergeMissing
+from checkpoint_operator.lance.table import PylanceTable
+from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.records import LanceDeletes, LanceTarget, StagedFile, Upsert
-from checkpoint_protocol.sink import Sink
 from tests.support.places import LancePlace, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, ledger_over
 from tests.support.stores import MemoryStore

@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoint_operator.cluster.cache import Cache, WriteName, name_of
+from checkpoint_operator.catalogs.source_tables import open_source
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
 from checkpoint_operator.cluster.controller import Controller
-from checkpoint_operator.cluster.metrics import Metrics
-from checkpoint_operator.cluster.object_status import status_of
+from checkpoint_operator.cluster.metrics.counters import Metrics
 from checkpoint_operator.cluster.record_keys import RecordKeys
-from checkpoint_operator.cluster.work_queue import WorkQueue
-from checkpoint_operator.sink_formats.registry import format_of, open_sink
-from checkpoint_operator.source_news import open_news
-from checkpoint_operator.source_tables import open_source
-from checkpoint_operator.status_model import Condition, Status
-from checkpoint_protocol.authenticated_store import AuthenticatedStore
-from checkpoint_protocol.manifest import API_VERSION, KIND
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_operator.cluster.status.object_status import status_of
+from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of
+from checkpoint_operator.cluster.watch.work_queue import WorkQueue
+from checkpoint_operator.crd.status_model import Condition, Status
+from checkpoint_operator.loop.source_news import open_news
+from checkpoint_operator.sinks.registry import format_of, open_sink
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store.authenticated_store import AuthenticatedStore
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.fake_cluster import FakeApi, FakeKubelet
 from tests.support.places import Place
 

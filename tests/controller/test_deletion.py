@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.cluster.deleting import ABANDON_ANNOTATION, FINALIZER
+from checkpoint_operator.cluster.ends.deleting import ABANDON_ANNOTATION, FINALIZER
 from checkpoint_operator.ports import Sink
-from checkpoint_protocol import layout, reasons
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from checkpoint_protocol.writes import read_deleted
 from tests.controller.harness import WORKLOADS, World
 from tests.support.places import on_disk

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import ClaimRecord, IcebergBase
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.controller.harness import World
 from tests.controller.test_what_comes_between import SinkBut
 from tests.support.places import on_disk

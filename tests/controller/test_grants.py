@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import validate_model
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.spec import validate_model
+from checkpoint_protocol.places.settings import Settings
 from tests.controller.harness import WORKLOADS, World
 from tests.support.places import IcebergPlace, Place, on_disk
 from tests.support.writes import SCHEMA, rows_of

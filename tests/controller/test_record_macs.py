@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_protocol import layout, reasons
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.macs import WriteKeys, sign
 from checkpoint_protocol.records import ClaimRecord, ClosedRecord, CommitRecord, IcebergBase, InputRecord, encode
-from checkpoint_protocol.store import open_store
-from checkpoint_spark.record_keys import authenticated
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.macs import WriteKeys, sign
+from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.process.record_keys import authenticated
 from tests.controller.harness import KEYS_SECRET, World
 from tests.support.fake_cluster import Killed
 from tests.support.writes import SCHEMA

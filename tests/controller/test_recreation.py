@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.cluster.deleting import ABANDON_ANNOTATION
-from checkpoint_protocol import layout, reasons
+from checkpoint_operator.cluster.ends.deleting import ABANDON_ANNOTATION
+from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import NameRecord, encode
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import open_store
 from tests.controller.harness import KEYS_SECRET, WORKLOADS, World
 from tests.support.fake_cluster import Killed
 from tests.support.writes import write_inputs

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_protocol import layout
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import open_store
 from tests.controller.harness import WORKLOADS, World
 from tests.support.checks import assert_exactly_once
 from tests.support.places import on_disk

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.cache import WriteName
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.cluster.object_status import status_of
-from checkpoint_operator.cluster.pods import EXECUTOR_CONTAINER, ROLE_LABEL, UID_LABEL
-from checkpoint_operator.status_model import Status
+from checkpoint_operator.cluster.pods.driver_pod import EXECUTOR_CONTAINER, ROLE_LABEL, UID_LABEL
+from checkpoint_operator.cluster.status.object_status import status_of
+from checkpoint_operator.cluster.watch.cache import WriteName
+from checkpoint_operator.crd.status_model import Status
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import PlanRecord
+from checkpoint_protocol.rows.positions import Range
 from tests.controller.harness import WORKLOADS, World
 from tests.support.places import on_disk
 from tests.support.writes import SCHEMA

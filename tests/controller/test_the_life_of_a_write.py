@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.deleting import FINALIZER
+from checkpoint_operator.cluster.ends.deleting import FINALIZER
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import ObjectStore
-from checkpoint_protocol.store import open_store as open_any_store
+from checkpoint_protocol.store.object_store import ObjectStore
+from checkpoint_protocol.store.object_store import open_store as open_any_store
 from checkpoint_protocol.writes import read_write
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed

@@ -12,7 +12,7 @@ import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.manifest.sink import Sink
 from tests.controller.harness import World
 from tests.support.writes import SCHEMA
 

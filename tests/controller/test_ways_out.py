@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import StringType
 
-from checkpoint_operator.cluster.status import RETRY_ANNOTATION
+from checkpoint_operator.cluster.status.round_status import RETRY_ANNOTATION
 from checkpoint_protocol import reasons
-from checkpoint_protocol.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.layout import EpochLayout
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_protocol.store.authenticated_store import AuthenticatedStore
+from checkpoint_protocol.store.layout import EpochLayout
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
 from tests.support.places import IcebergPlace, on_disk

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.cache import WriteName
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.cluster.watch.cache import WriteName
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store.object_store import ObjectStore
 from tests.controller.harness import WORKLOADS, World
 from tests.support.fake_cluster import Killed
 from tests.support.places import on_disk

@@ -16,11 +16,11 @@ import pyarrow.orc
 import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reconcile import Reconciler
+from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from devtools.spark_avro import spark_avro
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
@@ -34,7 +34,7 @@ TEXTS = pa.schema([("id", pa.int64()), ("text", pa.string())])
 def session() -> Iterator[Any]:
     """One session, as drivers open it, with tasks that are tried again."""
     from checkpoint_spark.dataframes.session import open_session
-    from checkpoint_spark.spark_runner import fast_start
+    from checkpoint_spark.driver.spark_runner import fast_start
 
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

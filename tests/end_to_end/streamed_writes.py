@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_operator.ports import Sink
-from checkpoint_operator.reconcile import Reconciler, Round
 from checkpoint_protocol.errors import CheckpointError, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import CommitRecord, FailureRecord, LaunchRecord
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from checkpoint_protocol.writes import look_up_name
-from checkpoint_spark.at_work import AtWork
-from checkpoint_spark.driver import family_of
+from checkpoint_spark.driver.at_work import AtWork
+from checkpoint_spark.driver.main import family_of
 from checkpoint_spark.streams.checkpoint import Checkpoint
 from tests.support import streams
 from tests.support.direct_drivers import DirectDrivers

@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.deletion import Deleted, delete_write
 from checkpoint_operator.local.runner import identify
-from checkpoint_operator.reconcile import Round
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_operator.writes.deletion import Deleted, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import FailureRecord
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support import vectors
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers, Killed

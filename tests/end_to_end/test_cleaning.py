@@ -16,15 +16,16 @@ from click.testing import CliRunner
 
 from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch
 from checkpoint_operator.cli.main import main
-from checkpoint_operator.inspection import inspect_store
-from checkpoint_operator.progress import measure
-from checkpoint_operator.reconcile import Reconciler
-from checkpoint_protocol import layout, writes
+from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import IcebergFile
-from checkpoint_protocol.store import ObjectStore, open_raw_store, open_store
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import ObjectStore, open_raw_store, open_store
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import IcebergPlace, LancePlace, Place

@@ -8,7 +8,7 @@ from typing import Any
 import obstore
 import pytest
 
-from checkpoint_protocol.store import open_raw_store
+from checkpoint_protocol.store.object_store import open_raw_store
 from tests.end_to_end.conftest import make_place
 from tests.support.archives import HOSTILE, zip_of
 from tests.support.checks import assert_exactly_once

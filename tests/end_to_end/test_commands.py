@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import StorageEntry
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageEntry
 from devtools.s3_server import S3Server
 from tests.support.command_line import CommandLine
 from tests.support.places import Place, on_disk, on_s3

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.orc
 import pytest
 
-from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
+from checkpoint_protocol.rows.keys import add_key_sets
 from tests.end_to_end.conftest import make_place
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from checkpoint_operator.core.actions import Finish
-from checkpoint_protocol.manifest import parse_manifest
+from checkpoint_protocol.manifest.spec import parse_manifest
 from tests.support.places import Place
 from tests.support.writes import drive, reconciler_for
 

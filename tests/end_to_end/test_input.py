@@ -12,7 +12,7 @@ import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine
 from tests.support.direct_drivers import DirectDrivers, Killed

@@ -16,8 +16,8 @@ from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import QuarantinedRow, RowPosition
-from checkpoint_protocol.store import open_store
-from checkpoint_spark.rows_by_position import ranges_of
+from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.tasks.rows_by_position import ranges_of
 from devtools.kafka_broker import KafkaBroker
 from devtools.ports import LOOPBACK, free_port
 from tests.support.checks import assert_exactly_once

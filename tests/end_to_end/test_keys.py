@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.inspection import inspect_store
+from checkpoint_operator.views.inspection import inspect_store
 from checkpoint_protocol import reasons
-from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.records import KeysCovered
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.rows.keys import add_key_sets
+from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.dataframes import anti_join
 from checkpoint_spark.dataframes.first_rows import read_first_rows
 from checkpoint_spark.dataframes.skipped import Skipped

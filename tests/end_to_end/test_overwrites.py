@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reconcile import Round
+from checkpoint_operator.loop.reconcile import Round
 from checkpoint_protocol import reasons
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.test_read_back import load_duckdb_extensions
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reconcile import Round
+from checkpoint_operator.loop.reconcile import Round
 from checkpoint_protocol import reasons
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import LancePlace, on_disk

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from checkpoint_operator.cleaning.cleaner import Cleaner
 from checkpoint_operator.core.actions import Close, EndStage, Finish, Stall
+from checkpoint_operator.loop.reconcile import Round
 from checkpoint_operator.pipelines.decisions import named
 from checkpoint_operator.pipelines.shown import plan_from_here, plan_stages
-from checkpoint_operator.reconcile import Round
-from checkpoint_operator.tracing import trace_back, trace_forward
+from checkpoint_operator.views.tracing import trace_back, trace_forward
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.rows_by_position import ranges_of
+from checkpoint_spark.tasks.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.crashes import Effects
 from tests.support.effort import examples

@@ -23,7 +23,7 @@ from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.local.runner import Report, Runner
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from devtools.ports import free_port
 from devtools.spark_classes import spark_classes
 from devtools.spark_cluster import SparkCluster
@@ -52,7 +52,7 @@ environment = {name: value for name, value in os.environ.items() if name not in 
     "SPARK_RESOURCE_PROFILE_ID": "0", "SPARK_EXECUTOR_POD_NAME": "pod-exec-77",
     "SPARK_CONF_DIR": "/opt/spark/conf",
 } | {f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(options)}
-command = [sys.executable, "-m", "checkpoint_spark.pod", "executor"]
+command = [sys.executable, "-m", "checkpoint_spark.pods.pod", "executor"]
 with open(log, "wb") as file:
     executor = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
 
@@ -140,7 +140,7 @@ class PodExecutor:
             **environment,
         }
         with self.log.open("wb") as log:
-            command = [sys.executable, "-m", "checkpoint_spark.pod", "executor"]
+            command = [sys.executable, "-m", "checkpoint_spark.pods.pod", "executor"]
             self.process = subprocess.Popen(command, env=given, stdout=log, stderr=log)
 
     def end(self) -> None:

@@ -15,10 +15,10 @@ import pytest
 from checkpoint_operator.core.actions import Finish, Wait
 from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import open_store
-from checkpoint_spark.attempt import run_attempt
-from checkpoint_spark.driver import EXIT_SUPERSEDED
-from checkpoint_spark.executor import execute_order
+from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.driver.attempt import run_attempt
+from checkpoint_spark.driver.main import EXIT_SUPERSEDED
+from checkpoint_spark.tasks.executor import execute_order
 from tests.support.checks import assert_exactly_once
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
@@ -57,7 +57,7 @@ def test_a_second_driver_process_exits_with_its_own_code_and_leaves_no_failure(i
     iceberg_place.create(SCHEMA)
     ledger = recorded(iceberg_place, write_inputs(tmp_path / "in"))
     run_attempt(ledger, 1, iceberg_place.settings.for_drivers(), 2, lambda orders: None)
-    command = [sys.executable, "-m", "checkpoint_spark.driver", "--uri", ledger.store.uri, "--uid", ledger.key.uid]
+    command = [sys.executable, "-m", "checkpoint_spark.driver.main", "--uri", ledger.store.uri, "--uid", ledger.key.uid]
     command += ["--epoch", "1", "--attempt", "1", "--master", "local[2]", "--parallelism", "2"]
 
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -118,7 +118,7 @@ sys.path.insert(0, {root!r})
 from tests.support.command_line import load_place
 from tests.support.crashes import Effects, DyingStore, dying_sink
 from tests.support.writes import drive, manifest_for, reconciler_for
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 
 place = load_place({place!r})
 class Pausing(Effects):
@@ -210,7 +210,7 @@ def test_a_driver_whose_attempt_was_closed_elsewhere_ends_with_its_spark(disk_pl
     )
     reconciler.step()
     ledger = reconciler.current_ledger()
-    command = [sys.executable, "-m", "checkpoint_spark.driver", "--uri", ledger.store.uri, "--uid", ledger.key.uid]
+    command = [sys.executable, "-m", "checkpoint_spark.driver.main", "--uri", ledger.store.uri, "--uid", ledger.key.uid]
     command += ["--epoch", "1", "--attempt", "1", "--master", "local[2]", "--parallelism", "2"]
     output = tmp_path / "driver.txt"
     with output.open("wb") as file:

@@ -11,8 +11,8 @@ import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_operator.local.preview import preview
-from checkpoint_operator.reconcile import Round
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_operator.loop.reconcile import Round
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_spark.steps.row_keys import current
 from checkpointed_writes import row_key
 from tests.support.places import Place, on_disk

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.inspection import inspect_store
-from checkpoint_operator.reconcile import Reconciler, Round
+from checkpoint_operator.loop.reconcile import Reconciler, Round
+from checkpoint_operator.views.inspection import inspect_store
 from checkpoint_protocol import reasons
 from checkpoint_protocol.records import QuarantinedRow
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.direct_drivers import DirectDrivers

@@ -18,13 +18,13 @@ import pytest
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.iceberg.plan import columns_of, find_files
+from checkpoint_operator.catalogs.source_tables import describe
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reconcile import Reconciler, Round
-from checkpoint_operator.source_tables import describe
+from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.manifest.sources.source import IcebergSource
 from checkpoint_protocol.records import DeleteFile, InputRecord, QuarantinedRow, SourceFile
-from checkpoint_protocol.source import IcebergSource
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
 from tests.support.records import position_of

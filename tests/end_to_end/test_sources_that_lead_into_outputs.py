@@ -6,12 +6,12 @@ from pathlib import Path
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reconcile import Round
+from checkpoint_operator.loop.reconcile import Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import InputRecord
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once
 from tests.support.places import IcebergPlace, LancePlace, Place
 from tests.support.reading import FilesReader

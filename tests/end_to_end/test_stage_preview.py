@@ -17,16 +17,16 @@ import yaml
 from click.testing import CliRunner
 
 import checkpointed_writes
+from checkpoint_operator.cli.commands.preview import preview_command
 from checkpoint_operator.cli.main import main
-from checkpoint_operator.cli.preview import preview_command
 from checkpoint_operator.core.actions import Close, EndStage, Finish
 from checkpoint_operator.local.preview import preview
+from checkpoint_operator.loop.reconcile import Round
 from checkpoint_operator.pipelines.decisions import named
-from checkpoint_operator.reconcile import Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.store.object_store import open_store
 from checkpointed_writes import WriteFailed
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import LancePlace, Place, on_disk

@@ -257,7 +257,7 @@ def test_a_write_without_a_table_runs_its_steps_once_for_each_row(disk_place: Pl
     manifest = manifest_for(disk_place, source, steps=[{"call": f"{module}:call", "input": "row"}])
     plain = manifest.model_dump(mode="json", by_alias=True)
     plain["spec"]["sink"] = {"none": {}}
-    from checkpoint_protocol.manifest import parse_manifest
+    from checkpoint_protocol.manifest.spec import parse_manifest
 
     ended = drive(reconciler_for(parse_manifest(plain), disk_place))
 

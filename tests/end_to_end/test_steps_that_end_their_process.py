@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.inspection import inspect_store
-from checkpoint_protocol.store import open_store
+from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.keyed_writes import write_orc
 from tests.support.command_line import CommandLine
 from tests.support.places import Place

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.macs import without_mac
-from checkpoint_protocol.manifest import parse_manifest
+from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.records import Seal
+from checkpoint_protocol.store.macs import without_mac
 from devtools.ports import free_port
 from tests.end_to_end.conftest import make_place
 from tests.end_to_end.test_dataframes import write_orc

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.stored_status import read_status
+from checkpoint_operator.views.stored_status import read_status
 from checkpoint_protocol import reasons
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, session
 from tests.end_to_end.streamed_writes import StreamedWrite
 from tests.support import streams

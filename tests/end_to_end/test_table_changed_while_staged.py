@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.types import DoubleType, LongType, StringType
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reconcile import Reconciler
+from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_protocol import reasons
-from checkpoint_protocol.store import local_path
+from checkpoint_protocol.store.object_store import local_path
 from tests.support.checks import assert_exactly_once
 from tests.support.places import IcebergPlace, LancePlace, Place
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs

@@ -16,11 +16,11 @@ from pyiceberg.transforms import IdentityTransform
 
 from checkpoint_operator.cli.main import main
 from checkpoint_operator.core.actions import Finish
-from checkpoint_operator.stages import NO_CODE
-from checkpoint_operator.tracing import ShownRows, ShownSegment, trace_back, trace_forward
+from checkpoint_operator.loop.stages import NO_CODE
+from checkpoint_operator.views.tracing import ShownRows, ShownSegment, trace_back, trace_forward
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.command_line import CommandLine
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import IcebergPlace, LancePlace, Place

@@ -12,7 +12,7 @@ import pytest
 
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.writes import last_epoch, look_up_name
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine

@@ -17,7 +17,7 @@ import pytest
 from checkpoint_operator.core.actions import Finish
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.writes import list_stages
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import SPARK_READER, load_duckdb_extensions

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.core.actions import Action, BeginStage, EndStage, Finish, Stall
-from checkpoint_operator.reconcile import Round
+from checkpoint_operator.lance.table import PylanceTable
+from checkpoint_operator.loop.reconcile import Round
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import LancePlace, on_disk, on_s3

@@ -10,10 +10,10 @@ import pytest
 
 from checkpoint_formats.files.binary.reader import MOST_CONTENT_BYTES
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reconcile import Round
+from checkpoint_operator.loop.reconcile import Round
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import Place

@@ -11,9 +11,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from checkpoint_protocol.kafka_source import KafkaSource
-from checkpoint_protocol.manifest import Quarantine
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.source import (
+    CsvOptions,
+    FilesSource,
+    IcebergSource,
+    LanceSource,
+    ProgramSource,
+    Source,
+    SparkSource,
+    UnionMember,
+)
+from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
+from checkpoint_protocol.manifest.spec import Quarantine
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.manifest.trigger import AtMost
 from checkpoint_protocol.records import (
     AddColumns,
     Began,
@@ -101,19 +113,7 @@ from checkpoint_protocol.records import (
     WriteRecord,
     encode,
 )
-from checkpoint_protocol.source import (
-    CsvOptions,
-    FilesSource,
-    IcebergSource,
-    LanceSource,
-    ProgramSource,
-    Source,
-    SparkSource,
-    UnionMember,
-)
-from checkpoint_protocol.steps import Step
-from checkpoint_protocol.stream_source import ProgramStream
-from checkpoint_protocol.trigger import AtMost
+from checkpoint_protocol.rows.positions import Range
 
 FOLDER: Final = Path(__file__).with_name("records")
 #: What releases before stored of kinds that have another version by now.

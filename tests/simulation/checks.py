@@ -6,15 +6,15 @@ from collections import Counter
 from typing import Final
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.deletion import Deleted, DeletionOutcome, Kept
+from checkpoint_operator.writes.deletion import Deleted, DeletionOutcome, Kept
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import overlap
 from checkpoint_protocol.records import CommitRecord
+from checkpoint_protocol.rows.positions import overlap
 from checkpoint_protocol.writes import list_stages
-from checkpoint_spark.rows_by_position import ranges_of
+from checkpoint_spark.tasks.rows_by_position import ranges_of
 from tests.simulation.scheduler import Actor
 from tests.simulation.tables import Row
 from tests.simulation.world import Job, RunnerLog, World

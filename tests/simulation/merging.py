@@ -1,4 +1,4 @@
-"""Merges of upserts: what checkpoint_spark.merge and the readers of formats do, on the rows of the simulation.
+"""Merges of upserts: what checkpoint_spark.driver.merge and the readers of formats do, on the rows of the simulation.
 
 The records are the production ones (keys, inputs, seals); the join is a look at each row.
 """
@@ -14,15 +14,13 @@ from typing import Final
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.merging.reading import DELETED_ROWS
 from checkpoint_formats.port import Chunk
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.parts import Input
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     IcebergDeletes,
     InputRecord,
@@ -33,6 +31,8 @@ from checkpoint_protocol.records import (
     SourceFile,
     StagedFile,
 )
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.parts import Input
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.tables import DataFiles, SimulatedTable
 
@@ -40,7 +40,7 @@ KEY_SCHEMA: Final = pa.schema([("id", pa.int64())])
 
 
 def fix_merge_input(table: SimulatedTable, ledger: Ledger, epoch: Ledger, launch: LaunchRecord, merge: Merge) -> Input:
-    """As checkpoint_spark.merge.fix_merge_input."""
+    """As checkpoint_spark.driver.merge.fix_merge_input."""
     recorded = ledger.inputs.read_input(launch.input_since)
     if recorded is not None:
         return recorded

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from checkpoint_formats.files.locations import FoundFile
-from checkpoint_operator.commit import iceberg_audit
 from checkpoint_operator.commit.changes import Change, as_staged
-from checkpoint_operator.commit.iceberg_audit import Staged
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome, TryLater
 from checkpoint_operator.commit.results import Results
 from checkpoint_operator.core.actions import Wait
-from checkpoint_operator.looks import FoundItem, Known, Looks
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.iceberg import audit as iceberg_audit
+from checkpoint_operator.iceberg.audit import Staged
+from checkpoint_operator.loop.looks import FoundItem, Known, Looks
+from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.ports import Sink, Write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.manifest.sink import Sink as SinkSpec
+from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import Operation, Output, StagedFile, TakenRecord, Target, Upsert
-from checkpoint_protocol.sink import Sink as SinkSpec
 from tests.simulation.drivers import SimulatedDrivers
 from tests.simulation.iceberg_port import IcebergPort, upsert_of
 from tests.simulation.iceberg_table import SimulatedIceberg

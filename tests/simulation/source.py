@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.port import Chunk, Described
-from checkpoint_protocol.positions import Range
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import IcebergFile, LanceDataFile, LanceFragment, SourceFile, StagedFile
-from checkpoint_protocol.steps import Step
+from checkpoint_protocol.rows.positions import Range
 from tests.simulation.scheduler import Order, Scheduler
 from tests.simulation.tables import DataFiles, Row
 

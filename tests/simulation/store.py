@@ -23,7 +23,7 @@ from typing import Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.store import StoredObject, refuse_larger
+from checkpoint_protocol.store.object_store import StoredObject, refuse_larger
 from tests.simulation.scheduler import Order, Scheduler
 
 PUT_FAULTS: Final = ("late", "lost", "dropped", "repeated", "held")

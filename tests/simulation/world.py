@@ -9,12 +9,12 @@ from typing import Final, Literal
 
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from checkpoint_operator.commit.iceberg_audit import Staged
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.deletion import DeletionOutcome
+from checkpoint_operator.iceberg.audit import Staged
+from checkpoint_operator.writes.deletion import DeletionOutcome
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store.object_store import ObjectStore
 from tests.simulation.iceberg_table import SimulatedIceberg
 from tests.simulation.lance_table import SimulatedLance
 from tests.simulation.parts import PRODUCTION, Parts, ledger_in_lockstep

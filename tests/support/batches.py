@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import RowPosition
+from checkpoint_protocol.rows.positions import Range
 from checkpoint_spark.steps.places import Place
 
 

@@ -18,9 +18,9 @@ import yaml
 
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.writes import look_up_name
 from tests.support.places import IcebergPlace, LancePlace, Place
 from tests.support.waiting import Late, patience
@@ -120,7 +120,7 @@ def wait_for_end(process: Running, patience_s: float = PATIENCE_S) -> tuple[int,
 def driver_of(runner: Running) -> psutil.Process:
     """The driver process of a runner."""
     for child in psutil.Process(runner.pid).children():
-        if "checkpoint_spark.driver" in " ".join(child.cmdline()):
+        if "checkpoint_spark.driver.main" in " ".join(child.cmdline()):
             return child
     raise AssertionError("the runner has no driver")
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoint_operator.commit.iceberg_audited_table import PyicebergAuditedTable
-from checkpoint_operator.commit.iceberg_table import PyicebergTable
-from checkpoint_operator.commit.lance_added_table import PylanceColumns
-from checkpoint_operator.commit.lance_table import PylanceTable
+from checkpoint_operator.iceberg.audited_table import PyicebergAuditedTable
+from checkpoint_operator.iceberg.table import PyicebergTable
+from checkpoint_operator.lance.added.table import PylanceColumns
+from checkpoint_operator.lance.table import PylanceTable
 from checkpoint_operator.ports import Sink
-from checkpoint_operator.sink_formats.registry import open_sink
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.store import ObjectStore, StoredObject
+from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store.object_store import ObjectStore, StoredObject
 
 
 class Died(BaseException):

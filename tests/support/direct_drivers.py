@@ -10,12 +10,12 @@ from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_protocol.errors import CheckpointError, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import FailureRecord, LaunchRecord
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.store import ObjectStore
-from checkpoint_spark.attempt import RunDataFrames, run_attempt
-from checkpoint_spark.driver import family_of
-from checkpoint_spark.executor import execute_order
+from checkpoint_protocol.store.object_store import ObjectStore
+from checkpoint_spark.driver.attempt import RunDataFrames, run_attempt
+from checkpoint_spark.driver.main import family_of
+from checkpoint_spark.tasks.executor import execute_order
 
 
 class Killed(BaseException):

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from checkpoint_operator.cluster.api import Conflict
-from checkpoint_operator.cluster.cache import Cache, WriteName, name_of, write_of
-from checkpoint_operator.cluster.pods import (
+from checkpoint_operator.cluster.kube.api import Conflict
+from checkpoint_operator.cluster.pods.driver_pod import (
     ATTEMPT_LABEL,
     DRIVER_CONTAINER,
     EPOCH_LABEL,
@@ -27,23 +26,24 @@ from checkpoint_operator.cluster.pods import (
     STAGE_LABEL,
     UID_LABEL,
 )
-from checkpoint_operator.status_model import UNOBSERVED
+from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of, write_of
+from checkpoint_operator.crd.status_model import UNOBSERVED
 from checkpoint_protocol import reasons
 from checkpoint_protocol.advice import DriverPhase, DriverProgress, StartedAs, encode_advice
 from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.macs import WriteKeys
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import FailureRecord
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.store import open_store
-from checkpoint_spark import code as steps_code
-from checkpoint_spark.at_work import AtWork
-from checkpoint_spark.attempt import run_attempt
-from checkpoint_spark.driver import family_of, parse
-from checkpoint_spark.executor import execute_order
-from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE, authenticated
-from checkpoint_spark.waiting import await_next
+from checkpoint_protocol.store.macs import WriteKeys
+from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.driver.at_work import AtWork
+from checkpoint_spark.driver.attempt import run_attempt
+from checkpoint_spark.driver.main import family_of, parse
+from checkpoint_spark.driver.waiting import await_next
+from checkpoint_spark.process import code as steps_code
+from checkpoint_spark.process.record_keys import RECORD_KEYS_VARIABLE, authenticated
+from checkpoint_spark.tasks.executor import execute_order
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

@@ -18,11 +18,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from checkpoint_operator.core.actions import BeginStage, EndStage, Finish, Wait
-from checkpoint_operator.reconcile import Reconciler, Round
+from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import IcebergPlace
 from tests.support.writes import drive, manifest_for, reconciler_for

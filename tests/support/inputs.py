@@ -9,7 +9,7 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.port import FileReader
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.records import InputRecord, LaunchRecord
-from checkpoint_spark.input import Earlier, earlier_of, take_of_files
+from checkpoint_spark.inputs.epoch_input import Earlier, earlier_of, take_of_files
 
 
 def input_of_files(

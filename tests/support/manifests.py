@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 
 SMALLEST: Final[dict[str, Any]] = {
     "apiVersion": API_VERSION,

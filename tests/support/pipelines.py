@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.core.code_changes import Approval, Choice
+from checkpoint_operator.loop.reconcile import Reconciler, Round
+from checkpoint_operator.loop.stages import NO_CODE
 from checkpoint_operator.pipelines.decisions import Decision
 from checkpoint_operator.pipelines.found import foresee
-from checkpoint_operator.reconcile import Reconciler, Round
-from checkpoint_operator.stages import NO_CODE
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite, Spec
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.crashes import Died, DyingStore, Effects
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import Place

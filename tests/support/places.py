@@ -18,9 +18,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
-from checkpoint_operator.catalogs import open_catalog
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.storage import StorageEntry, lance_options
+from checkpoint_operator.catalogs.named import open_catalog
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.storage import StorageEntry, lance_options
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 

@@ -19,7 +19,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
-from checkpoint_operator.commit.iceberg_manifests import DeletesWriter
+from checkpoint_operator.iceberg.metadata.manifests import DeletesWriter
 from tests.support.places import IcebergPlace
 
 _SCHEMA: Final = pa.schema(

@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.readers import file_reader_for
-from checkpoint_formats.selecting import SelectingReader, selection_of
-from checkpoint_formats.uniting import unite
-from checkpoint_formats.where import Filter
-from checkpoint_protocol.positions import Range
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.selecting import SelectingReader, selection_of
+from checkpoint_formats.rows.uniting import unite
+from checkpoint_formats.rows.where import Filter
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Output, SourceFile
-from checkpoint_protocol.source import Source
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 
 Row = dict[str, Any]
 

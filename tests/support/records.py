@@ -8,7 +8,6 @@ from checkpoint_operator.commit.changes import StagedChange
 from checkpoint_operator.commit.results import Results
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     Append,
     CommitRecord,
@@ -29,7 +28,8 @@ from checkpoint_protocol.records import (
     StagedFile,
     Target,
 )
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.object_store import ObjectStore
 from tests.support.sources import source_of
 
 KEY = EpochKey("0123456789abcdef", 1)

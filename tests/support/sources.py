@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from checkpoint_protocol.source import Source
+from checkpoint_protocol.manifest.sources.source import Source
 
 
 def source_of(plain: dict[str, Any]) -> Source:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from checkpoint_spark.step_process.process import FailedRow, Opening, Reply, StepProcessEnded
-from checkpoint_spark.steps.error_texts import ErrorText
+from checkpoint_spark.steps.failing.error_texts import ErrorText
 from checkpoint_spark.steps.places import Place
 
 KILLED = ErrorText("SIGSEGV", "its process was ended by SIGSEGV")

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import yaml
 
-from checkpoint_protocol import layout, writes
+from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite, parse_manifest
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, parse_manifest
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import ClaimRecord, CommitRecord, FailureRecord, IcebergBase, WriteRecord
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObstoreStore, open_store
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import ObstoreStore, open_store
 from tests.support.records import DIGEST, TOKEN, iceberg_file, input_of, launch, plan, rows_file, seal
 
 UID = "00000000000000aa"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.store import ObjectStore, StoredObject, refuse_larger
+from checkpoint_protocol.store.object_store import ObjectStore, StoredObject, refuse_larger
 
 
 @dataclass

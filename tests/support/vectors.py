@@ -9,7 +9,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from tests.support.places import LancePlace
 from tests.support.writes import SCHEMA, manifest_for, rows_of
 

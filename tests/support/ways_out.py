@@ -523,9 +523,6 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "test_another_write_under_the_name_is_refused_with_the_way_out_and_its_deletion_touches_nothing": (
         "it is fixed for the life of a write: undo the change, or give the new write another metadata.name{}",
     ),
-    "unit/decision/test_registration.py::test_a_write_that_began_with_other_texts_for_null_says_how_to_go_on_and_that_works": (
-        "now only the empty field is. Say nullValues: {} to go on as it began",
-    ),
     "unit/cli/test_cli_validate.py::test_the_columns_that_the_last_step_declares_are_compared_with_the_table": (
         "drop it in the step",
         "leave it out by source.columns, drop it in a step",

@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkpoint_operator.code import code_digest
+from checkpoint_operator.catalogs.source_tables import open_source
+from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.local.runner import identify
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.loop.observing import Observer
+from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_operator.ports import Sink, Write
-from checkpoint_operator.reconcile import Reconciler, Round
-from checkpoint_operator.registration import registering
-from checkpoint_operator.sink_formats.registry import open_sink
-from checkpoint_operator.source_tables import open_source
-from checkpoint_protocol.manifest import API_VERSION, KIND, CheckpointedWrite, Spec, parse_manifest
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_operator.writes.registration import registering
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, Spec, parse_manifest
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 

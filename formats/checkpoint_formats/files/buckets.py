@@ -18,11 +18,11 @@ from checkpoint_formats.failures import reading, vanished
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.patterns import Pattern
-from checkpoint_protocol.settings_place import SettingsPlace
-from checkpoint_protocol.source_paths import Location, identity_of
-from checkpoint_protocol.storage import StorageSettings, entry_of, obstore_options, pyarrow_options
-from checkpoint_protocol.store import head_object, translate_store_error
+from checkpoint_protocol.places.patterns import Pattern
+from checkpoint_protocol.places.settings_place import SettingsPlace
+from checkpoint_protocol.places.source_paths import Location, identity_of
+from checkpoint_protocol.places.storage import StorageSettings, entry_of, obstore_options, pyarrow_options
+from checkpoint_protocol.store.object_store import head_object, translate_store_error
 
 _NOT_THERE: Final = (obstore_errors.NotFoundError, FileNotFoundError)
 _FAILURES: Final = (obstore_errors.BaseError, OSError)

@@ -13,9 +13,9 @@ from checkpoint_formats.failures import vanished
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.patterns import Pattern, State
-from checkpoint_protocol.source_paths import Location, identity_on_disk
-from checkpoint_protocol.store import translate_store_error
+from checkpoint_protocol.places.patterns import Pattern, State
+from checkpoint_protocol.places.source_paths import Location, identity_on_disk
+from checkpoint_protocol.store.object_store import translate_store_error
 
 
 class Disk:

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import vanished
 from checkpoint_formats.port import Chunk
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.rows.positions import Range
 
 #: A batch of rows, or why the next row cannot be read.
 Rows: TypeAlias = "pa.RecordBatch | CheckpointError"

@@ -16,9 +16,9 @@ import pyarrow.csv
 
 from checkpoint_formats.failures import unreadable
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
-from checkpoint_formats.type_names import parse_type
-from checkpoint_protocol.source_paths import locate
-from checkpoint_protocol.text_types import Inferred, TextColumn
+from checkpoint_formats.rows.type_names import parse_type
+from checkpoint_protocol.places.source_paths import locate
+from checkpoint_protocol.rows.text_types import Inferred, TextColumn
 
 #: The value of a folder whose rows have NULL.
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"

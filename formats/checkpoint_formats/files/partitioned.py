@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.partition_folders import PartitionColumns, folders_of, keys_of
 from checkpoint_formats.port import Chunk, Described, FileReader
-from checkpoint_formats.where import Filter
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sources.source import FilesSource
+from checkpoint_protocol.manifest.where import AllOf, Condition, columns_of
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.source import FilesSource
-from checkpoint_protocol.where import AllOf, Condition, columns_of
+from checkpoint_protocol.rows.positions import Range
 
 #: Makes the reader of a format for files in folders of these keys, and of columns and a condition that it can know.
 Make = Callable[[FilesSource, Condition | None], FileReader]

@@ -15,12 +15,12 @@ from checkpoint_formats.files.disk import Disk
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.outputs import find_file_in, refuse
-from checkpoint_protocol.parallel import in_threads, streamed
-from checkpoint_protocol.patterns import Pattern, split
+from checkpoint_protocol.places.outputs import find_file_in, refuse
+from checkpoint_protocol.places.patterns import Pattern, split
+from checkpoint_protocol.places.source_paths import Location, better_name, is_folder, locate
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Output, SourceFile
-from checkpoint_protocol.source_paths import Location, better_name, is_folder, locate
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.store.parallel import in_threads, streamed
 
 #: Of a store that takes 30 ms for an answer, 2,000 a second; S3 gives 5,500 a second of one prefix.
 _AT_ONCE: Final = 64

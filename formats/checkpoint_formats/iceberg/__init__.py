@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from checkpoint_formats.port import Stager
     from checkpoint_protocol.identity import EpochKey
+    from checkpoint_protocol.places.storage import StorageSettings
     from checkpoint_protocol.records import IcebergTarget
-    from checkpoint_protocol.storage import StorageSettings
 
 
 def open_stager(target: IcebergTarget, key: EpochKey, label: str, target_bytes: int, storage: StorageSettings) -> Stager:

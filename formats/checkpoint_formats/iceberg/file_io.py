@@ -14,11 +14,11 @@ from pyiceberg.manifest import ManifestFile, read_manifest_list
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from checkpoint_formats.iceberg.bounded_files import BoundedFile
+from checkpoint_formats.iceberg.bounded.files import BoundedFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.storage import StorageEntry, StorageSettings, disk_path, entry_of, iceberg_options
-from checkpoint_protocol.uris import why_not_parsed
+from checkpoint_protocol.places.storage import StorageEntry, StorageSettings, disk_path, entry_of, iceberg_options
+from checkpoint_protocol.places.uris import why_not_parsed
 
 #: Properties by which a table says where its files are to be put.
 _PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")

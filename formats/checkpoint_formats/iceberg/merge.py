@@ -15,7 +15,8 @@ from checkpoint_formats.iceberg.plan import columns_of, find_files
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
 from checkpoint_formats.merging.reading import numbers_of, whole
 from checkpoint_formats.port import Reader
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.where import parse_where
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import (
     IcebergFile,
     IcebergSourceFile,
@@ -25,8 +26,7 @@ from checkpoint_protocol.records import (
     SourceFile,
     StagedFile,
 )
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.where import parse_where
+from checkpoint_protocol.rows.positions import Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from checkpoint_formats.iceberg.file_io import open_file_io
 from checkpoint_formats.merging.reading import DELETED_ROWS, Positions, by_path
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import IcebergDeletes, IcebergTarget
-from checkpoint_protocol.storage import StorageSettings
 
 _FIELD_ID: Final = "PARQUET:field_id"
 _STORED: Final = pa.schema(

@@ -16,8 +16,8 @@ from pyiceberg.schema import Schema
 
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import IcebergFile, IcebergRewrite, IcebergTarget, PinnedIceberg, SourceFile
-from checkpoint_protocol.storage import StorageSettings
 
 
 def columns_of_rewrites(table: PinnedIceberg) -> pa.Schema:

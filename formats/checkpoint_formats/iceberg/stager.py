@@ -22,17 +22,17 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
-from checkpoint_formats.dictionaries import not_worth_a_dictionary
-from checkpoint_formats.iceberg import write_properties
 from checkpoint_formats.iceberg.file_io import open_file_io
-from checkpoint_formats.iceberg.metrics import FileStatistics
-from checkpoint_formats.iceberg.schemas import with_defaults
-from checkpoint_formats.iceberg.sorting import sorted_rows
-from checkpoint_formats.iceberg.transforms import as_stored, encoded, transformed, value_type
-from checkpoint_formats.pieces import cut
+from checkpoint_formats.iceberg.writing import write_properties
+from checkpoint_formats.iceberg.writing.metrics import FileStatistics
+from checkpoint_formats.iceberg.writing.schemas import with_defaults
+from checkpoint_formats.iceberg.writing.sorting import sorted_rows
+from checkpoint_formats.iceberg.writing.transforms import as_stored, encoded, transformed, value_type
+from checkpoint_formats.rows.dictionaries import not_worth_a_dictionary
+from checkpoint_formats.rows.pieces import cut
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import IcebergFile, IcebergTarget
-from checkpoint_protocol.storage import StorageSettings
 
 _ROW_GROUP_BYTES: Final = 64 << 20
 _BUFFERED_BYTES: Final = 192 << 20

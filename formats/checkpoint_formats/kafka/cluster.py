@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from checkpoint_formats.kafka.failures import made_again, no_topic, refused, unavailable
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, one_line
-from checkpoint_protocol.kafka_settings import client_properties
-from checkpoint_protocol.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.places.kafka_settings import client_properties
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import KafkaPartition, SourceFile
-from checkpoint_protocol.storage import StorageSettings
 
 #: How long the cluster may take for an answer. A broker that restarts is back in less.
 ANSWER_S: Final = 10.0

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from checkpoint_protocol.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RAW: Final = pa.schema(

@@ -16,12 +16,12 @@ from checkpoint_formats.kafka.ranges import Taken, ranges
 from checkpoint_formats.kafka.records import RecordReader
 from checkpoint_formats.kafka.values import infer_fields
 from checkpoint_formats.port import Described
-from checkpoint_formats.type_names import parse_type
+from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, one_line
-from checkpoint_protocol.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import KafkaPartition, PinnedKafka, SourceFile, TakenPartition
-from checkpoint_protocol.storage import StorageSettings
 
 #: The first records of so many partitions tell how large records are, and which fields values have.
 _SAMPLE_PARTITIONS: Final = 3

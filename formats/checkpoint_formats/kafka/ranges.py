@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from checkpoint_formats.kafka.cluster import Log, Topic
 from checkpoint_formats.kafka.failures import log_is_shorter, lost, made_again
-from checkpoint_protocol.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.records import KafkaPartition, TakenPartition
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.parsing import BadLine
 from checkpoint_formats.kafka.cluster import Cluster
@@ -18,12 +17,13 @@ from checkpoint_formats.kafka.failures import lost, unreadable
 from checkpoint_formats.kafka.records import RecordReader, Records, offset_of
 from checkpoint_formats.kafka.values import WAY_OUT, parse_values
 from checkpoint_formats.port import Chunk
-from checkpoint_formats.type_names import parse_type
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.kafka_source import KafkaSource
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import KafkaPartition, SourceFile
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 
 #: A chunk has about as many bytes at the most, by what records before had.
 _CHUNK_BYTES: Final = 8 << 20

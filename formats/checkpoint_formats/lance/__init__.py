@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from checkpoint_formats.port import Stager
     from checkpoint_protocol.identity import EpochKey
+    from checkpoint_protocol.places.storage import StorageSettings
     from checkpoint_protocol.records import LanceTarget
-    from checkpoint_protocol.storage import StorageSettings
 
 
 def open_stager(target: LanceTarget, _key: EpochKey, _label: str, target_bytes: int, storage: StorageSettings) -> Stager:

@@ -16,12 +16,12 @@ import pyarrow as pa
 from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.lance.datasets import open_dataset
 from checkpoint_formats.lance.stager import Writing, described
-from checkpoint_formats.row_addresses import ADDRESS_FIELD, ROW_ADDRESS, fragments_of
+from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD, ROW_ADDRESS, fragments_of
 from checkpoint_formats.source_tables import gone
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.places.storage import StorageSettings, lance_options
 from checkpoint_protocol.records import LanceColumnFile, LancePackTarget
-from checkpoint_protocol.storage import StorageSettings, lance_options
 
 #: More than a fragment has. Lance takes 2^32 for 0.
 _MOST_ROWS: Final = (1 << 32) - 1

@@ -17,14 +17,14 @@ from lance.file import LanceFileWriter
 
 from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.lance.datasets import rows_refused
-from checkpoint_formats.pieces import cut
-from checkpoint_formats.row_addresses import ADDRESS_FIELD, ROW_ADDRESS, fragments_of, places_of, without_addresses
+from checkpoint_formats.rows.pieces import cut
+from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD, ROW_ADDRESS, fragments_of, places_of, without_addresses
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey, new_token
+from checkpoint_protocol.places.storage import StorageSettings, lance_options
 from checkpoint_protocol.records import ColumnRows, LanceTarget, StagedColumns
-from checkpoint_protocol.storage import StorageSettings, lance_options
-from checkpoint_protocol.store import disk_full, head_object, open_raw_store, translate_store_error
+from checkpoint_protocol.store.object_store import disk_full, head_object, open_raw_store, translate_store_error
 
 #: The name of the places in the files: an address is of a version of the dataset, and these files are of several.
 PLACE: Final = "_place"

@@ -14,11 +14,11 @@ from obstore.exceptions import BaseError, NotFoundError
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
-from checkpoint_protocol.memory import hold_table
-from checkpoint_protocol.object_listing import list_objects
+from checkpoint_protocol.places.storage import StorageSettings, disk_path, entry_of, lance_options
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.storage import StorageSettings, disk_path, entry_of, lance_options
-from checkpoint_protocol.store import head_object, open_raw_store, translate_store_error
+from checkpoint_protocol.store.memory import hold_table
+from checkpoint_protocol.store.object_listing import list_objects
+from checkpoint_protocol.store.object_store import head_object, open_raw_store, translate_store_error
 
 #: Of a dataset, where one process opens those of many namespaces: a hundred thousand fragments of some columns. Opened it takes
 #: three to six times as much memory, and who can write where a dataset lies can put there what they like.

@@ -17,9 +17,9 @@ from checkpoint_formats.merging.reading import DELETED_ROWS, by_path
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable, one_line
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.places.storage import StorageSettings, lance_options
 from checkpoint_protocol.records import LanceDeletes, LanceTarget
-from checkpoint_protocol.storage import StorageSettings, lance_options
-from checkpoint_protocol.store import disk_full
+from checkpoint_protocol.store.object_store import disk_full
 
 
 class LanceDeletesStager:

@@ -16,11 +16,11 @@ import lance
 import numpy as np
 
 from checkpoint_formats.lance.datasets import is_not_found, open_dataset
-from checkpoint_formats.row_addresses import Addresses, addresses_of, places_of
+from checkpoint_formats.rows.row_addresses import Addresses, addresses_of, places_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LanceOrigin
-from checkpoint_protocol.storage import StorageSettings
 
 #: The address of a row that is no input: there is no such fragment.
 NO_INPUT: Final = np.uint64(0xFFFF_FFFF_FFFF_FFFF)

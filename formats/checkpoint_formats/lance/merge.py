@@ -16,11 +16,11 @@ from lance.file import LanceFileReader
 
 from checkpoint_formats.lance.datasets import identity_of, is_not_found, open_dataset, source_file_of
 from checkpoint_formats.merging.keys import Keys, Placed, PutPart, Wanted, make_keys
-from checkpoint_formats.plain_types import as_plain, plain_schema
+from checkpoint_formats.rows.plain_types import as_plain, plain_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
+from checkpoint_protocol.places.storage import StorageSettings, lance_options
 from checkpoint_protocol.records import LanceFragment, Merge, MergeKeysRecord, PinnedLance, SourceFile, StagedFile
-from checkpoint_protocol.storage import StorageSettings, lance_options
 
 _BATCH_ROWS: Final = 1 << 16
 

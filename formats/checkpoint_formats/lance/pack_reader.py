@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileReader
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.lance.columns_stager import PLACE
 from checkpoint_formats.lance.datasets import has_values, is_not_found, open_dataset
 from checkpoint_formats.lance.lineage import NO_INPUT, Origins
 from checkpoint_formats.lance.overlay import Mask, Placed, overlaid
 from checkpoint_formats.port import Chunk
-from checkpoint_formats.row_addresses import Addresses, fragments_of, places_of
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.row_addresses import Addresses, fragments_of, places_of
 from checkpoint_formats.source_tables import gone
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable, one_line
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.storage import StorageSettings, lance_options
 from checkpoint_protocol.records import PackedColumns, PackedPiece, PinnedLance, SourceFile
-from checkpoint_protocol.storage import StorageSettings, lance_options
+from checkpoint_protocol.rows.positions import Range
 
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 16 << 20

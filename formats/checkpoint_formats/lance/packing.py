@@ -9,7 +9,7 @@ from checkpoint_protocol.records import LancePackTarget
 if TYPE_CHECKING:
     from checkpoint_formats.port import Stager
     from checkpoint_protocol.identity import EpochKey
-    from checkpoint_protocol.storage import StorageSettings
+    from checkpoint_protocol.places.storage import StorageSettings
 
 
 def open_stager(target: LancePackTarget, _key: EpochKey, _label: str, _target_bytes: int, storage: StorageSettings) -> Stager:

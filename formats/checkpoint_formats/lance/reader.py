@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.lance.datasets import has_values, identity_of, is_not_found, open_dataset, source_file_of
-from checkpoint_formats.plain_types import as_plain, plain_schema
 from checkpoint_formats.port import Chunk, Described
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.plain_types import as_plain, plain_schema
 from checkpoint_formats.source_tables import gone, moved
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sources.source import LanceSource
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import AddColumns, PinnedLance, SourceFile, TakenFile
-from checkpoint_protocol.source import LanceSource
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 
 _KEEP: Final = "keep the dataset's versions until its writes have committed (cleanup_old_versions removes old ones)"
 _DECODE_ROWS: Final = 8_192

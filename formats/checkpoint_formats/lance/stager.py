@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.lance.datasets import open_dataset, rows_refused
-from checkpoint_formats.pieces import cut
+from checkpoint_formats.rows.pieces import cut
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.lance_schema import IDENTITY_CONFIG, differences, fields_of
+from checkpoint_protocol.places.storage import StorageSettings, lance_options
 from checkpoint_protocol.records import LanceDataFile, LanceFragment, LanceTarget
-from checkpoint_protocol.storage import StorageSettings, lance_options
-from checkpoint_protocol.store import disk_full
+from checkpoint_protocol.store.object_store import disk_full
 
 _QUEUED_BATCHES: Final = 2
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable, one_line
-from checkpoint_protocol.store import disk_full
+from checkpoint_protocol.store.object_store import disk_full
 
 #: Rows that are taken over at once.
 _MOST_ROWS: Final = 1 << 17

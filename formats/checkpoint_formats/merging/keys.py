@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkpoint_formats.merging.database import fill, open_database
-from checkpoint_formats.where import Filter
+from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.records import Merge, MergeKeysPart
 from checkpoint_protocol.tables.modes import OnDuplicate, WhenMatched
-from checkpoint_protocol.where import parse_where
 
 #: Of a part. It is read as a whole.
 _MOST_ROWS: Final = 1 << 19

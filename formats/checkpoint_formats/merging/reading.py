@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.merging.keys import column_of
 from checkpoint_formats.merging.matching import Found, LoadPart, Matcher, open_matcher
 from checkpoint_formats.port import Chunk, Reader
-from checkpoint_protocol.positions import Range
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.records import Merge, MergeKeysRecord, SourceFile
+from checkpoint_protocol.rows.positions import Range
 
 #: What a merge gives for each row that is to be deleted.
 DELETED_ROWS: Final = pa.schema([("file_path", pa.string()), ("pos", pa.int64())])

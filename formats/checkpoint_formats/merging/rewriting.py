@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.merging.reading import MatchingReader, Positions, numbers_of
 from checkpoint_formats.port import Chunk
-from checkpoint_protocol.positions import Range
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.rows.positions import Range
 
 _PATH: Final = pa.dictionary(pa.int32(), pa.string())
 

@@ -9,8 +9,8 @@ from checkpoint_formats.arrow_schema import decode_schema
 if TYPE_CHECKING:
     from checkpoint_formats.port import Stager
     from checkpoint_protocol.identity import EpochKey
+    from checkpoint_protocol.places.storage import StorageSettings
     from checkpoint_protocol.records import StageTarget
-    from checkpoint_protocol.storage import StorageSettings
 
 
 def open_stager(target: StageTarget, _key: EpochKey, label: str, target_bytes: int, storage: StorageSettings) -> Stager:

@@ -17,18 +17,18 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import reading
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import Chunk
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.stage_results.group_keys import Hashes, codes_of, hashes_of
 from checkpoint_formats.stage_results.reader import PROBLEM, WAY_OUT, gone_is_told
 from checkpoint_formats.stage_results.shuffling import divided
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Grouping, SourceFile
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_PARTS: Final = 128

@@ -9,17 +9,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import reading
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.parquet_rows import nearest_start
 from checkpoint_formats.port import Chunk, in_chunks
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.parquet_rows import nearest_start
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile, StageFile, StageTarget
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 
 PROBLEM: Final = "it cannot be read as a file of a stage's result"
 WAY_OUT: Final = "change an argument of the stage, so that it is done again"

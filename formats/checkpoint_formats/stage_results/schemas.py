@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from checkpoint_formats.plain_types import plain_field
+from checkpoint_formats.rows.plain_types import plain_field
 
 
 def stored_schema(given: pa.Schema) -> pa.Schema:

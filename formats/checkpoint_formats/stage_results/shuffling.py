@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.pieces import cut
+from checkpoint_formats.rows.pieces import cut
 from checkpoint_formats.stage_results.group_keys import Hashes, hashes_of
 from checkpoint_protocol.records import Grouping
 

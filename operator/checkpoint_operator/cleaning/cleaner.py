@@ -19,17 +19,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from checkpoint_operator.cleaning.needed import Needed
-from checkpoint_operator.commit.iceberg_append import OwnFiles
 from checkpoint_operator.commit.results import target_of
 from checkpoint_operator.commit.staged_files import ListedFile, list_files, remove_files
-from checkpoint_protocol import layout, reasons, writes
-from checkpoint_protocol.epoch_index import of_the_source
+from checkpoint_operator.iceberg.changes.append import OwnFiles
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import CheckpointError, Corrupt
 from checkpoint_protocol.identity import STAGED_FOLDER_PREFIX, EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger.epoch_index import of_the_source
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import CommitRecord, IcebergTarget
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObjectStore, StoredObject
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import ObjectStore, StoredObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkpoint_protocol import layout
-from checkpoint_protocol.layout import EpochLayout
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.layout import EpochLayout
 
 
 @dataclass(frozen=True, slots=True)

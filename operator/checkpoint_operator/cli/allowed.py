@@ -17,10 +17,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from checkpoint_protocol.kafka_settings import KafkaEntry
-from checkpoint_protocol.setting_values import SecretRef
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import StorageEntry
+from checkpoint_protocol.places.kafka_settings import KafkaEntry
+from checkpoint_protocol.places.setting_values import SecretRef
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageEntry
 
 
 def user_folder(environment: Mapping[str, str] = os.environ) -> Path:

@@ -10,17 +10,17 @@ from rich.console import Console
 
 from checkpoint_operator.cli.printing import say_problem
 from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.former import warn_of_former
-from checkpoint_operator.inspection import open_existing
-from checkpoint_operator.sink_formats.registry import find_committed
-from checkpoint_operator.stored_status import StoredStatus
+from checkpoint_operator.sinks.registry import find_committed
+from checkpoint_operator.views.inspection import open_existing
+from checkpoint_operator.views.stored_status import StoredStatus
+from checkpoint_operator.writes.former import warn_of_former
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import CheckpointedWrite
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import CommitRecord
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import Sink
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.reason_pages import with_section
+from checkpoint_operator.views.reason_pages import with_section
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import ManifestInvalid
+from checkpoint_protocol.manifest.spec import ManifestInvalid
 
 DONE: Final = 0
 COMMITTED: Final = DONE

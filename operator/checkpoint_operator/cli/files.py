@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import yaml
 
+from checkpoint_operator.catalogs.sqlite_files import sqlite_file, why_no_file, with_file
 from checkpoint_operator.cli.allowed import claims_of, is_allowed, user_folder
-from checkpoint_operator.sqlite_files import sqlite_file, why_no_file, with_file
 from checkpoint_operator.yaml_documents import parse_documents
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.source import Source
-from checkpoint_protocol.store import local_path
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store.object_store import local_path
 
 SETTINGS_VARIABLE: Final = "CHECKPOINTED_WRITE_SETTINGS"
 SETTINGS_NAME: Final = "checkpointed-write.settings.yaml"

@@ -56,7 +56,7 @@ def run(
     Interrupt it at any moment and run it again: what was sealed is not computed again. Exit codes: 0 committed, 1 failed,
     2 manifest or settings wrong (also where a driver finds it), 4 a person is to approve changed code first, 130 interrupted.
     """
-    from checkpoint_operator.cli.run import run_command
+    from checkpoint_operator.cli.commands.run import run_command
 
     sys.exit(run_command(file, settings, cores, watch=watch, approve=approve))
 
@@ -71,7 +71,7 @@ def validate(file: Path, settings: Path | None, output: str) -> None:
     All problems are listed, each with its field. The steps' code is parsed, never imported. The only thing that is written
     is a probe of the checkpoint store, which is removed again. Exit codes: 0 nothing found, 2 problems.
     """
-    from checkpoint_operator.cli.validate import validate_command
+    from checkpoint_operator.cli.commands.validate import validate_command
 
     sys.exit(validate_command(file, settings, output))
 
@@ -93,7 +93,7 @@ def preview(file: Path, settings: Path | None, output: str, rows: int, stage: st
     do what they do, and call what they call. Exit codes: 0 shown, 1 steps or rows failed, 2 manifest or settings wrong, no such
     stage, or nothing for it to read yet.
     """
-    from checkpoint_operator.cli.preview import preview_command
+    from checkpoint_operator.cli.commands.preview import preview_command
 
     sys.exit(preview_command(file, settings, output, rows, stage))
 
@@ -108,7 +108,7 @@ def inspect(uri: str, settings: Path | None, output: str, write: str | None) -> 
 
     Changes nothing. Exit codes: 0 shown, 1 something could not be read (the rest is shown), 2 settings or URI wrong.
     """
-    from checkpoint_operator.cli.inspect import inspect_command
+    from checkpoint_operator.cli.commands.inspect import inspect_command
 
     sys.exit(inspect_command(uri, settings, output, write))
 
@@ -123,7 +123,7 @@ def status(file: Path, settings: Path | None, output: str) -> None:
     Changes nothing. Exit codes: 0 committed, 1 something could not be read, 2 manifest or settings wrong (also where the
     write began with another source, sink or checkpoint), 3 not committed yet.
     """
-    from checkpoint_operator.cli.status import status_command
+    from checkpoint_operator.cli.commands.status import status_command
 
     sys.exit(status_command(file, settings, output))
 
@@ -137,7 +137,7 @@ def plan(file: Path, settings: Path | None, output: str) -> None:
 
     Changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 manifest or settings wrong, or no stages.
     """
-    from checkpoint_operator.cli.plan import plan_command
+    from checkpoint_operator.cli.commands.plan import plan_command
 
     sys.exit(plan_command(file, settings, output))
 
@@ -160,7 +160,7 @@ def trace(
     more, of rows of which it is one ("some of"). Changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 no such
     file or row, or settings wrong.
     """
-    from checkpoint_operator.cli.trace import trace_command
+    from checkpoint_operator.cli.commands.trace import trace_command
 
     sys.exit(trace_command(file, settings, output, data_file, source_file, position))
 
@@ -177,7 +177,7 @@ def forget(file: Path, settings: Path | None, yes: bool, force: bool) -> None:
     the forgotten write can be committed afterwards, whoever is still at work. A run that is at work on this machine is not
     forgotten. Interrupted, the same command goes on. Exit codes: 0 forgotten, 1 not forgotten, 2 manifest or settings wrong.
     """
-    from checkpoint_operator.cli.forget import forget_command
+    from checkpoint_operator.cli.commands.forget import forget_command
 
     sys.exit(forget_command(file, settings, yes, force))
 
@@ -188,7 +188,7 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from checkpoint_protocol.quantities import parse_duration_s
+        from checkpoint_protocol.manifest.quantities import parse_duration_s
 
         days, is_days, rest = value.partition("d")
         try:
@@ -216,7 +216,7 @@ def clean(uri: str, settings: Path | None, output: str, write: str | None, older
     what is not committed. Harmless beside runs and other cleaners. Exit codes: 0 cleaned, 1 something could not be judged or
     removed (the rest is cleaned), 2 settings or URI wrong.
     """
-    from checkpoint_operator.cli.clean import clean_command
+    from checkpoint_operator.cli.commands.clean import clean_command
 
     sys.exit(clean_command(uri, settings, output, write, older_than, dry_run))
 
@@ -229,7 +229,7 @@ def allow(file: Path | None) -> None:
     A settings file beside a manifest may name variables and files of this machine, or its identity, and where to send them: it
     counts once you have allowed it as it is. Changed, it has to be allowed again. Exit codes: 0 allowed, 1 not kept, 2 wrong.
     """
-    from checkpoint_operator.cli.allow import allow_command
+    from checkpoint_operator.cli.commands.allow import allow_command
 
     sys.exit(allow_command(file))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkpoint_operator.progress import Progress
+from checkpoint_operator.progress.epoch_progress import Progress
 
 #: The time at the end of the line, and the space before it.
 TIME_COLUMNS: Final = 9

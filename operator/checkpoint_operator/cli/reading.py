@@ -10,8 +10,8 @@ from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
 from checkpoint_operator.cli.printing import say_problem
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.places.settings import Settings
 
 
 def read_files(file: Path, settings_file: Path | None, console: Console) -> tuple[CheckpointedWrite, Settings] | None:

@@ -1,1 +1,1 @@
-"""The operator in a cluster: watches, pods, status. Only `watching` knows Kopf, only `kube` knows the Kubernetes client."""
+"""The operator in a cluster. Only `watch.watching` knows Kopf, and only `kube.client` the Kubernetes client."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from checkpoint_operator.catalogs import open_catalog, translate_catalog_error
+from checkpoint_operator.catalogs.named import open_catalog, translate_catalog_error
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.object_listing import list_objects
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import StorageEntry
-from checkpoint_protocol.store import local_path, open_raw_store, translate_store_error
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageEntry
+from checkpoint_protocol.store.object_listing import list_objects
+from checkpoint_protocol.store.object_store import local_path, open_raw_store, translate_store_error
 
 _ANSWER_WITHIN_S: Final = 20.0
 

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkpoint_operator.cluster.api import KubeApi
 from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.cluster.pods import image_of
-from checkpoint_operator.code import code_digest
-from checkpoint_operator.code_archive import (
+from checkpoint_operator.cluster.kube.api import KubeApi
+from checkpoint_operator.cluster.pods.driver_pod import image_of
+from checkpoint_operator.code.archive import (
     CodeArchive,
     CodeVersion,
     archive_of_files,
@@ -23,13 +22,16 @@ from checkpoint_operator.code_archive import (
     put_archive,
     version_of,
 )
-from checkpoint_protocol import archives, layout, reasons
+from checkpoint_operator.code.digest import code_digest
+from checkpoint_protocol import reasons
+from checkpoint_protocol.code import archives
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.memory import MemoryBudget
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.memory import MemoryBudget
+from checkpoint_protocol.store.object_store import ObjectStore
 
 #: What was found at so many URIs is remembered.
 _MOST_REMEMBERED: Final = 1_000

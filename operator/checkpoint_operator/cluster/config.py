@@ -1,7 +1,8 @@
 """The operator's configuration file: what it watches, and what it gives to pods whose manifest does not say.
 
-Catalogs and storage, with their credentials, are not in it: they are the settings file's (checkpoint_protocol/settings.py),
-which comes from a Secret, and this one from a ConfigMap. The chart's templates/configuration.yaml writes it.
+Catalogs and storage, with their credentials, are not in it: they are in the settings file
+(checkpoint_protocol/places/settings.py), which comes from a Secret, and this one from a ConfigMap. The chart's
+templates/configuration.yaml writes it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Annotated, Any, Final, Literal
 import yaml
 from pydantic import Field, model_validator
 
-from checkpoint_operator.cluster.pod_policy import PodPolicy
+from checkpoint_operator.cluster.pods.pod_policy import PodPolicy
 from checkpoint_operator.yaml_documents import parse_document
-from checkpoint_protocol.grants import Tenant
-from checkpoint_protocol.manifest import ManifestInvalid, validate_model
-from checkpoint_protocol.quantities import Size
-from checkpoint_protocol.sections import Label, ObjectName, Section
-from checkpoint_protocol.sink import Verify
+from checkpoint_protocol.manifest.quantities import Size
+from checkpoint_protocol.manifest.sections import Label, ObjectName, Section
+from checkpoint_protocol.manifest.sink import Verify
+from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
+from checkpoint_protocol.places.grants import Tenant
 
 DEFAULT_PATH: Final = Path("/etc/checkpointed-writes/operator.yaml")
 

@@ -14,46 +14,46 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkpoint_operator.cluster.api import Conflict, KubeApi
-from checkpoint_operator.cluster.cache import Cache, WriteName
 from checkpoint_operator.cluster.code_source import CodeSource
-from checkpoint_operator.cluster.commit_turns import CommitTurns
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_operator.cluster.deleting import ObjectDeletion
-from checkpoint_operator.cluster.driver_turns import DriverTurns
-from checkpoint_operator.cluster.finished import clean_up_after
-from checkpoint_operator.cluster.metrics import Metrics
+from checkpoint_operator.cluster.ends.deleting import ObjectDeletion
+from checkpoint_operator.cluster.ends.finished import clean_up_after
+from checkpoint_operator.cluster.ends.retention import Retention
+from checkpoint_operator.cluster.kube.api import Conflict, KubeApi
+from checkpoint_operator.cluster.metrics.counters import Metrics
+from checkpoint_operator.cluster.metrics.round_metrics import count_progress, count_round
 from checkpoint_operator.cluster.naming import confirm_object, named_object
-from checkpoint_operator.cluster.object_status import status_of
 from checkpoint_operator.cluster.objects import manifest_of, owner_of
 from checkpoint_operator.cluster.own_disk import refuse_own_disk
-from checkpoint_operator.cluster.pod_drivers import PodDrivers
-from checkpoint_operator.cluster.pods import Owner
-from checkpoint_operator.cluster.publishing import Publisher
-from checkpoint_operator.cluster.retention import Retention
-from checkpoint_operator.cluster.round_metrics import count_progress, count_round
+from checkpoint_operator.cluster.pods.driver_pod import Owner
+from checkpoint_operator.cluster.pods.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.session import Session, open_session
-from checkpoint_operator.cluster.status import Failed, Figures, is_finished
+from checkpoint_operator.cluster.status.object_status import status_of
+from checkpoint_operator.cluster.status.publishing import Publisher
+from checkpoint_operator.cluster.status.round_status import Failed, Figures, is_finished
+from checkpoint_operator.cluster.turns.commit_turns import CommitTurns
+from checkpoint_operator.cluster.turns.driver_turns import DriverTurns
+from checkpoint_operator.cluster.watch.cache import Cache, WriteName
 from checkpoint_operator.commit.presence import Former
 from checkpoint_operator.core.actions import Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
 from checkpoint_operator.core.triggers import check_schedule
-from checkpoint_operator.former import refuse_former, title_in_cluster
-from checkpoint_operator.looks import ListNews, Looks, refuse_paths_of_pods
+from checkpoint_operator.crd.status_model import Status
+from checkpoint_operator.loop.looks import ListNews, Looks, refuse_paths_of_pods
+from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.loop.table_facts import refuse_own_outputs
 from checkpoint_operator.ports import PinSource, Sink
-from checkpoint_operator.progress import measure
-from checkpoint_operator.reconcile import Round
-from checkpoint_operator.recreation import write_of_object
-from checkpoint_operator.status_model import Status
-from checkpoint_operator.table_facts import refuse_own_outputs
+from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.writes.former import refuse_former, title_in_cluster
+from checkpoint_operator.writes.recreation import write_of_object
 from checkpoint_protocol import reasons
-from checkpoint_protocol.authenticated_store import KeySource
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.manifest import ManifestInvalid, Spec
-from checkpoint_protocol.secrets import Secrets
-from checkpoint_protocol.sink import Sink as SinkSpec
-from checkpoint_protocol.source import Source as SourceSpec
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.manifest.sink import Sink as SinkSpec
+from checkpoint_protocol.manifest.sources.source import Source as SourceSpec
+from checkpoint_protocol.manifest.spec import ManifestInvalid, Spec
+from checkpoint_protocol.places.secrets import Secrets
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.store.authenticated_store import KeySource
+from checkpoint_protocol.store.object_store import ObjectStore
 
 _MOST_ROUNDS: Final = 50
 _FIRST_POLL_S, _MOST_POLL_S = 3.0, 30.0

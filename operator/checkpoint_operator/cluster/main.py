@@ -24,37 +24,37 @@ from typing import Final
 import yaml
 from prometheus_client import start_http_server
 
-from checkpoint_operator.catalogs import CatalogBook
-from checkpoint_operator.cluster.cache import Cache, WriteName
+from checkpoint_operator.catalogs.named import CatalogBook
+from checkpoint_operator.catalogs.source_tables import open_source
 from checkpoint_operator.cluster.check import check_settings
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import DEFAULT_PATH, OperatorConfig, load_config
 from checkpoint_operator.cluster.controller import Controller
-from checkpoint_operator.cluster.counting_store import CountingStore, StoreCounts
-from checkpoint_operator.cluster.health import Health, serve
-from checkpoint_operator.cluster.kube import PLURAL, KubernetesApi, connect
-from checkpoint_operator.cluster.metrics import Metrics
-from checkpoint_operator.cluster.overview import ages_by_phase
+from checkpoint_operator.cluster.kube.client import PLURAL, KubernetesApi, connect
+from checkpoint_operator.cluster.metrics.counters import Metrics
+from checkpoint_operator.cluster.metrics.counting_store import CountingStore, StoreCounts
+from checkpoint_operator.cluster.metrics.health import Health, serve
+from checkpoint_operator.cluster.metrics.overview import ages_by_phase
 from checkpoint_operator.cluster.record_keys import RecordKeys
-from checkpoint_operator.cluster.resync import Resync
-from checkpoint_operator.cluster.watch_errors import WatchErrors
-from checkpoint_operator.cluster.watching import watch
-from checkpoint_operator.cluster.work_queue import WorkQueue
-from checkpoint_operator.cluster.workers import WORKERS, WORKERS_OF_A_NAMESPACE, Workers
-from checkpoint_operator.sink_formats.registry import format_of, open_sink
-from checkpoint_operator.source_news import open_news
-from checkpoint_operator.source_tables import open_source
+from checkpoint_operator.cluster.watch.cache import Cache, WriteName
+from checkpoint_operator.cluster.watch.resync import Resync
+from checkpoint_operator.cluster.watch.watch_errors import WatchErrors
+from checkpoint_operator.cluster.watch.watching import watch
+from checkpoint_operator.cluster.watch.work_queue import WorkQueue
+from checkpoint_operator.cluster.watch.workers import WORKERS, WORKERS_OF_A_NAMESPACE, Workers
+from checkpoint_operator.loop.source_news import open_news
+from checkpoint_operator.sinks.registry import format_of, open_sink
 from checkpoint_operator.yaml_documents import parse_document
-from checkpoint_protocol.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import ManifestInvalid, validate_model
-from checkpoint_protocol.memory import MemoryBudget
+from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
+from checkpoint_protocol.places.secrets import Secrets, secrets_of
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.settings_place import CHART_VALUES
+from checkpoint_protocol.places.storage import entry_of
 from checkpoint_protocol.printable import printable, printable_json
-from checkpoint_protocol.secrets import Secrets, secrets_of
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.settings_place import CHART_VALUES
-from checkpoint_protocol.storage import entry_of
-from checkpoint_protocol.store import ObjectStore, open_store, probe
+from checkpoint_protocol.store.authenticated_store import AuthenticatedStore
+from checkpoint_protocol.store.memory import MemoryBudget
+from checkpoint_protocol.store.object_store import ObjectStore, open_store, probe
 
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG = 0, 1, 2
 _SETTINGS_PATH: Final = Path("/etc/checkpointed-writes/settings/settings.yaml")
@@ -168,7 +168,7 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
 def _load_table_libraries(settings: Settings) -> None:
     """Before the first write waits for it: loading them takes seconds. Lance is loaded when a write needs it, for its memory."""
     if settings.catalogs:
-        importlib.import_module("checkpoint_operator.commit.iceberg_table")
+        importlib.import_module("checkpoint_operator.iceberg.table")
         importlib.import_module("pyiceberg.io.pyarrow")
     for kind in {catalog.type for catalog in settings.catalogs.values()}:
         importlib.import_module(f"pyiceberg.catalog.{kind}")

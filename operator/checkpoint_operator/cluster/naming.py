@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from checkpoint_operator.cluster.api import Conflict, KubeApi
-from checkpoint_operator.cluster.cache import Cache
-from checkpoint_operator.cluster.pods import Owner
-from checkpoint_operator.recreation import NamedObject
-from checkpoint_protocol import layout
+from checkpoint_operator.cluster.kube.api import Conflict, KubeApi
+from checkpoint_operator.cluster.pods.driver_pod import Owner
+from checkpoint_operator.cluster.watch.cache import Cache
+from checkpoint_operator.writes.recreation import NamedObject
+from checkpoint_protocol.store import layout
 
 
 def named_object(cluster: str, owner: Owner) -> NamedObject:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from checkpoint_operator.cluster import api_json
-from checkpoint_operator.cluster.pods import Owner
-from checkpoint_operator.cluster.status import APPROVE_ANNOTATION, RETRY_ANNOTATION
-from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, parse_manifest
+from checkpoint_operator.cluster.kube import api_json
+from checkpoint_operator.cluster.pods.driver_pod import Owner
+from checkpoint_operator.cluster.status.round_status import APPROVE_ANNOTATION, RETRY_ANNOTATION
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, parse_manifest
 
 _MOST_ANNOTATION_TEXT: Final = 128
 

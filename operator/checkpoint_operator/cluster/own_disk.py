@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkpoint_protocol.manifest import ManifestInvalid, Spec
-from checkpoint_protocol.uris import local_path
+from checkpoint_protocol.manifest.spec import ManifestInvalid, Spec
+from checkpoint_protocol.places.uris import local_path
 
 
 def refuse_own_disk(spec: Spec, *, allow_local_paths: bool) -> None:

@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from checkpoint_operator.cluster.api import Conflict, KubeApi, Object
+from checkpoint_operator.cluster.kube.api import Conflict, KubeApi, Object
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.macs import KEY_BYTES, WriteKeys, derive, derive_control
+from checkpoint_protocol.store.macs import KEY_BYTES, WriteKeys, derive, derive_control
 
 _log = logging.getLogger(__name__)
 _ENTRY: Final = re.compile(r"([0-9]{1,12})-([0-9a-f]{8})")

@@ -8,20 +8,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkpoint_operator.activity import TimeLeft
-from checkpoint_operator.cluster.pod_drivers import PodDrivers
-from checkpoint_operator.cluster.pods import Owner
+from checkpoint_operator.cluster.pods.driver_pod import Owner
+from checkpoint_operator.cluster.pods.pod_drivers import PodDrivers
 from checkpoint_operator.core.code_changes import parse_approval
 from checkpoint_operator.core.pauses import pause_after, retry_after
-from checkpoint_operator.driver_digest import digest_of_kept
-from checkpoint_operator.looks import Looks
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.loop.driver_digest import digest_of_kept
+from checkpoint_operator.loop.looks import Looks
+from checkpoint_operator.loop.observing import Observer
+from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_operator.ports import PinSource, Sink, Write
-from checkpoint_operator.reconcile import Reconciler, Round
-from checkpoint_operator.registration import check_identity, registering
+from checkpoint_operator.progress.activity import TimeLeft
+from checkpoint_operator.writes.registration import check_identity, registering
 from checkpoint_protocol.identity import row_keys_of
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.store.object_store import ObjectStore
 
 _START_OVER: Final = (
     "; an earlier object of this name has begun the write: spec.onRecreate: New starts over as a new one, and leaves what "

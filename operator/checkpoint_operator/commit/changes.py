@@ -1,8 +1,8 @@
 """What one commit does to a table: an operation, with the staged files of an epoch.
 
-Each format has a module for each operation that it can (`iceberg_append.py`), which takes the staged files in and makes the form
-that the table's library commits. Where a format takes an operation in is one `match` of it, in the adapter to its table; what
-mypy then finds missing is what a further operation has to say: `changes_nothing`, `pack`, the stager of its files.
+Each format has a module for each operation that it can (such as `iceberg/changes/append.py`), which takes the staged files in and
+makes the form that the table's library commits. Where a format takes an operation in is one `match` of it, in the adapter to its
+table; what mypy then finds missing is what a further operation has to say: `changes_nothing`, `pack`, the stager of its files.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from checkpoint_formats.files.parquet.thrift import fields_of, varint
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.memory import Pool
-from checkpoint_protocol.parallel import in_threads
-from checkpoint_protocol.sink import Verify
+from checkpoint_protocol.manifest.sink import Verify
+from checkpoint_protocol.store.memory import Pool
+from checkpoint_protocol.store.parallel import in_threads
 
 #: Of so many files in a row, one is looked at, where they are sampled: so at least one of each epoch is.
 _SAMPLED_OF: Final = 20

@@ -12,11 +12,7 @@ from hashlib import blake2b
 from checkpoint_operator.commit.changes import Change, Pack, as_staged
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.keys import add_key_sets
-from checkpoint_protocol.layout import EpochLayout, is_keys_object
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.parts import Input
-from checkpoint_protocol.positions import Cover, Pieces, Range, overlap, subtract
 from checkpoint_protocol.records import (
     MOST_COUNTED,
     KeysCovered,
@@ -31,6 +27,10 @@ from checkpoint_protocol.records import (
     StagedFile,
     Target,
 )
+from checkpoint_protocol.rows.keys import add_key_sets
+from checkpoint_protocol.rows.positions import Cover, Pieces, Range, overlap, subtract
+from checkpoint_protocol.store.layout import EpochLayout, is_keys_object
+from checkpoint_protocol.store.parts import Input
 
 
 @dataclass(frozen=True, slots=True)

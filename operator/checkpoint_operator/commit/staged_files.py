@@ -18,12 +18,12 @@ import obstore.exceptions as obstore_errors
 
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_protocol import reasons
-from checkpoint_protocol.disk_removal import remove_below
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.object_listing import list_objects
-from checkpoint_protocol.parallel import in_threads
-from checkpoint_protocol.storage import StorageSettings, disk_path
-from checkpoint_protocol.store import head_object, open_raw_store, translate_store_error
+from checkpoint_protocol.places.storage import StorageSettings, disk_path
+from checkpoint_protocol.store.disk_removal import remove_below
+from checkpoint_protocol.store.object_listing import list_objects
+from checkpoint_protocol.store.object_store import head_object, open_raw_store, translate_store_error
+from checkpoint_protocol.store.parallel import in_threads
 
 _HEADS: Final = 32
 #: Whose connections are kept: those of the partitions that are written to in turn.

@@ -13,7 +13,7 @@ from cronsim import CronSim, CronSimError
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.trigger import AtLeast, Trigger
+from checkpoint_protocol.manifest.trigger import AtLeast, Trigger
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from checkpoint_operator.deletion import Deleted, Kept, delete_write
 from checkpoint_operator.local.lock import RunnerLock
 from checkpoint_operator.local.runner import machine_id, state_folder
 from checkpoint_operator.ports import Sink
-from checkpoint_operator.registration import sink_of
+from checkpoint_operator.writes.deletion import Deleted, Kept, delete_write
+from checkpoint_operator.writes.registration import sink_of
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_uid
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Metadata
-from checkpoint_protocol.sink import Sink as SinkSpec
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.manifest.sink import Sink as SinkSpec
+from checkpoint_protocol.manifest.spec import Metadata
+from checkpoint_protocol.store.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_operator.code import code_digest
-from checkpoint_operator.code_archive import CodeArchive, put_archive
+from checkpoint_operator.catalogs.source_tables import open_source
+from checkpoint_operator.code.archive import CodeArchive, put_archive
+from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.local.java import check_java
@@ -22,20 +23,19 @@ from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.local.processes import conf_arguments, environment_of, write_storage_file
 from checkpoint_operator.local.runner import code_archive, identify, refusals
 from checkpoint_operator.local.stage_preview import StageToPreview, stage_to_preview
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.loop.observing import Observer
+from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import PinSource, Write
-from checkpoint_operator.reconcile import Reconciler
-from checkpoint_operator.sink_formats.registry import open_sink
-from checkpoint_operator.source_tables import open_source
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import CheckpointedWrite, Spec
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.previews import PREVIEW_NAME, ROWS_NAME, SEALED_NAME, FailedRow, PreviewError, PreviewOutcome
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.steps import Step
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 
 _FAMILIES: Final = {"Retryable": Retryable, "NeedsChange": NeedsChange, "Corrupt": Corrupt}
 _PATIENCE_S: Final = 10.0

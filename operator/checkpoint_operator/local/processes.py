@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from checkpoint_operator.code import code_folder
+from checkpoint_operator.code.digest import code_folder
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
-from checkpoint_operator.driver_digest import keep_arguments
 from checkpoint_operator.local.another_spark import without_another_spark
 from checkpoint_operator.local.endings import how_it_ended
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
+from checkpoint_operator.loop.driver_digest import keep_arguments
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest import Spec
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_protocol.settings import Settings
 
 #: A task that fails is tried this often; local[n] alone would give it one try.
 _TASK_TRIES: Final = 4
@@ -120,7 +120,7 @@ class DriverProcesses:
         return self.state_folder / f"driver-{key.epoch}-{f'{key.stage}-' if key.stage else ''}{attempt}.log"
 
     def _command(self, key: EpochKey, attempt: int) -> list[str]:
-        command = [sys.executable, "-m", "checkpoint_spark.driver", "--end-with-parent"]
+        command = [sys.executable, "-m", "checkpoint_spark.driver.main", "--end-with-parent"]
         command += ["--uri", self.uri, "--uid", key.uid, "--epoch", str(key.epoch)]
         command += [*(["--stage", key.stage] if key.stage else []), "--attempt", str(attempt)]
         command += ["--master", self.master or f"local[{self.cores},{_TASK_TRIES}]", "--parallelism", str(self.cores)]

@@ -12,32 +12,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from checkpoint_operator.code import code_digest
-from checkpoint_operator.code_archive import CodeArchive, fetch_uri, put_archive
+from checkpoint_operator.catalogs.source_tables import open_source
+from checkpoint_operator.code.archive import CodeArchive, fetch_uri, put_archive
+from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Finish, Wait
 from checkpoint_operator.core.code_changes import Approval, Choice
 from checkpoint_operator.core.triggers import check_schedule
-from checkpoint_operator.driver_digest import digest_of_kept
-from checkpoint_operator.former import title_of
 from checkpoint_operator.local.lock import Holder, RunnerLock
 from checkpoint_operator.local.process_states import State, state_of
 from checkpoint_operator.local.processes import DriverProcesses
-from checkpoint_operator.looks import Looks
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.loop.driver_digest import digest_of_kept
+from checkpoint_operator.loop.looks import Looks
+from checkpoint_operator.loop.observing import Observer
+from checkpoint_operator.loop.reconcile import Reconciler, Round
+from checkpoint_operator.loop.source_news import open_news
+from checkpoint_operator.loop.table_facts import refuse_own_outputs
 from checkpoint_operator.ports import Sink, Write
-from checkpoint_operator.progress import Progress, measure
-from checkpoint_operator.reconcile import Reconciler, Round
-from checkpoint_operator.registration import check_identity, registering
-from checkpoint_operator.sink_formats.registry import open_sink
-from checkpoint_operator.source_news import open_news
-from checkpoint_operator.source_tables import open_source
-from checkpoint_operator.table_facts import refuse_own_outputs
+from checkpoint_operator.progress.epoch_progress import Progress, measure
+from checkpoint_operator.sinks.registry import open_sink
+from checkpoint_operator.writes.former import title_of
+from checkpoint_operator.writes.registration import check_identity, registering
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token, new_uid
-from checkpoint_protocol.manifest import CheckpointedWrite, Spec
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.store import ObjectStore, local_path, open_store, probe
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store.object_store import ObjectStore, local_path, open_store, probe
 
 _POLL_S: Final = 0.1
 #: A round costs work too, with many seals seconds of it: rounds take a tenth of the time at the most.

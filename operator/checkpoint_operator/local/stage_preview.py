@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkpoint_operator.code_archive import CodeArchive
-from checkpoint_operator.inspection import open_existing
+from checkpoint_operator.code.archive import CodeArchive
 from checkpoint_operator.local.runner import digests_with
 from checkpoint_operator.pipelines.decisions import IN_WORDS
 from checkpoint_operator.pipelines.sealed import Sealed, find_sealed
+from checkpoint_operator.views.inspection import open_existing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.pipelines import StagePart, parts_of, steps_up_to
+from checkpoint_protocol.manifest.pipelines import StagePart, parts_of, steps_up_to
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.previews import SealedRows
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.steps import Step
 
 
 @dataclass(frozen=True, slots=True)

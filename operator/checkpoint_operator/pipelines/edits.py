@@ -10,8 +10,8 @@ from checkpoint_operator.pipelines.decisions import Cause, Decision, Seen, named
 from checkpoint_operator.pipelines.found import see_stages
 from checkpoint_operator.pipelines.sealed import digests_of_sealed
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.pipelines import parts_of
+from checkpoint_protocol.manifest.pipelines import parts_of
+from checkpoint_protocol.manifest.spec import Spec
 
 _EDITS: Final[frozenset[Cause]] = frozenset({"code", "input", "arguments"})
 

@@ -11,8 +11,8 @@ from checkpoint_operator.pipelines.decisions import Decision, Seen, Wanted, as_u
 from checkpoint_operator.pipelines.hashes import ALGORITHMS, arguments_of, hash_out_of, hashes_of
 from checkpoint_protocol import writes
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.pipelines import StagePart, parts_of, stages_up_to
+from checkpoint_protocol.manifest.pipelines import StagePart, parts_of, stages_up_to
+from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import HASH_ALGORITHM, LaunchRecord
 
 #: Returns the digest of the code of a manifest whose last stage is the one in question.

@@ -18,10 +18,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from checkpoint_protocol.pipelines import StagePart
+from checkpoint_protocol.manifest.pipelines import StagePart
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import HASH_ALGORITHM, Grouping
-from checkpoint_protocol.source import Source
-from checkpoint_protocol.steps import Step
 
 
 @dataclass(frozen=True, slots=True)

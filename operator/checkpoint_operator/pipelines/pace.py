@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkpoint_operator.progress import measure
-from checkpoint_operator.tallies import Tallies
+from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_protocol.ledger import Ledger
 
 

@@ -9,8 +9,8 @@ from checkpoint_operator.pipelines.found import DigestOf, decide, spec_up_to
 from checkpoint_operator.pipelines.sink import StageSink
 from checkpoint_operator.ports import PinSource, Stage
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.pipelines import parts_of
+from checkpoint_protocol.manifest.pipelines import parts_of
+from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import StageIdentity, operation_of, takes_the_whole_source
 
 

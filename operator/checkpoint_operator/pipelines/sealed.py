@@ -9,10 +9,10 @@ from checkpoint_operator.pipelines.found import DigestOf, see_stages, spec_up_to
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.pipelines import parts_of
+from checkpoint_protocol.manifest.pipelines import parts_of
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import HASH_ALGORITHM
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,20 @@ from dataclasses import replace
 from pydantic import Field
 
 from checkpoint_operator.core.epochs import next_epoch
-from checkpoint_operator.inspected import Shown
 from checkpoint_operator.pipelines.decisions import Cause, Decision, What, decide_stages
 from checkpoint_operator.pipelines.found import DigestOf, foresee, see_stages, wanted_stages
 from checkpoint_operator.pipelines.pace import pace_of
-from checkpoint_operator.progress import measure
-from checkpoint_operator.tallies import Tallies
+from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_operator.views.inspected import Shown
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import CheckpointedWrite, Spec
-from checkpoint_protocol.pipelines import parts_of
+from checkpoint_protocol.manifest.pipelines import parts_of
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.records import HASH_ALGORITHM
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store.object_store import ObjectStore
 
 
 class ShownStage(Shown):

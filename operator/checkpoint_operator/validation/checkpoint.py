@@ -6,13 +6,13 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoint_operator.stored_status import StoredStatus, read_status
+from checkpoint_operator.sinks.writable import why_not_writable
 from checkpoint_operator.validation.report import Findings
-from checkpoint_operator.writable import why_not_writable
+from checkpoint_operator.views.stored_status import StoredStatus, read_status
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import CheckpointedWrite
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import local_path, open_store, probe
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.store.object_store import local_path, open_store, probe
 
 _WHERE = "spec.checkpoint.uri"
 

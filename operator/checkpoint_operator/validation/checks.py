@@ -8,12 +8,10 @@ from typing import Any, Final
 
 from checkpoint_operator.core.table_rules import gone_with_its_rows
 from checkpoint_operator.core.triggers import check_schedule
-from checkpoint_operator.former import warn_of_former
-from checkpoint_operator.inspection import open_existing
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.runner import refusals
-from checkpoint_operator.sink_formats.registry import format_of
-from checkpoint_operator.sink_formats.seen import TargetSeen
+from checkpoint_operator.sinks.registry import format_of
+from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen, check_checkpoint
 from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict, predict_keyed
@@ -21,14 +19,16 @@ from checkpoint_operator.validation.options import check_type_names, parsed_type
 from checkpoint_operator.validation.report import Findings, Prediction, Report
 from checkpoint_operator.validation.source import SourceSeen, check_keyed_source, check_source
 from checkpoint_operator.validation.target import Giver, check_target, check_types, compare_columns
+from checkpoint_operator.views.inspection import open_existing
+from checkpoint_operator.writes.former import warn_of_former
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.kafka_source import KafkaSource
-from checkpoint_protocol.manifest import CheckpointedWrite, Spec
-from checkpoint_protocol.outputs import checkpoint_output, find_file_in, find_path_into, refuse
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
+from checkpoint_protocol.places.outputs import checkpoint_output, find_file_in, find_path_into, refuse
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import operation_of, takes_the_whole_source
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource
-from checkpoint_protocol.store import local_path
+from checkpoint_protocol.store.object_store import local_path
 
 _SOURCE: Final = Giver("the source", "spec.source.columns", "spec.source", "leave it out by source.columns, drop it in a step")
 

@@ -14,16 +14,16 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from pathlib import Path
 from typing import Final
 
-from checkpoint_operator.code import code_folder
-from checkpoint_operator.code_archive import fetch_uri
+from checkpoint_operator.code.archive import fetch_uri
+from checkpoint_operator.code.digest import code_folder
 from checkpoint_operator.validation.report import Findings
-from checkpoint_protocol import archives
-from checkpoint_protocol.archives import ArchiveRefused
+from checkpoint_protocol.code import archives
+from checkpoint_protocol.code.archives import ArchiveRefused
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.steps import Step
-from checkpoint_protocol.store import local_path
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store.object_store import local_path
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Definition = _Function | ast.ClassDef

@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import assert_never
 
 from checkpoint_formats.planning import plan_tasks
-from checkpoint_operator.sink_formats.seen import TargetSeen
+from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen
 from checkpoint_operator.validation.report import Bounds, Prediction
 from checkpoint_operator.validation.source import SourceSeen
 from checkpoint_operator.validation.target import what_a_commit_does
-from checkpoint_protocol.kafka_source import KafkaSource
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.quantities import format_duration, format_size
-from checkpoint_protocol.source import FilesSource, IcebergSource, LanceSource, Positional
+from checkpoint_protocol.manifest.quantities import format_duration, format_size
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional
+from checkpoint_protocol.manifest.spec import Spec
 
 
 def _place(source: Positional) -> str:

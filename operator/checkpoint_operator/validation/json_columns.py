@@ -13,7 +13,7 @@ from checkpoint_formats.files.json.numbers import written_lines
 from checkpoint_formats.files.lines import Lines
 from checkpoint_formats.port import Described
 from checkpoint_operator.validation.report import ColumnType
-from checkpoint_protocol.source import FilesSource
+from checkpoint_protocol.manifest.sources.source import FilesSource
 
 _MOST_SHOWN: Final = 60
 _MOST_FIELDS: Final = 8

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from checkpoint_formats.type_names import parse_type
+from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.source import CsvOptions
+from checkpoint_protocol.manifest.sources.source import CsvOptions
 
 
 def check_type_names(types: Mapping[str, str], where: str, findings: Findings, *, nested: bool = False) -> None:

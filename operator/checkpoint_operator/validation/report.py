@@ -8,9 +8,9 @@ from typing import Final
 
 from pydantic import Field
 
-from checkpoint_operator.inspected import Shown
+from checkpoint_operator.views.inspected import Shown
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import ManifestInvalid
+from checkpoint_protocol.manifest.spec import ManifestInvalid
 
 _MOST_SAID: Final = 10
 

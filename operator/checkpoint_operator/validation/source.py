@@ -13,24 +13,24 @@ import pyarrow as pa
 
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.source_files import SourceFiles, each_once, what_is_missing
-from checkpoint_formats.plain_types import plain_schema
 from checkpoint_formats.planning import Align
 from checkpoint_formats.port import FileReader
 from checkpoint_formats.readers import file_reader_for
-from checkpoint_formats.selecting import Selection
-from checkpoint_formats.uniting import UnitedColumns, refuse_extensions, refuse_shared_files
+from checkpoint_formats.rows.plain_types import plain_schema
+from checkpoint_formats.rows.selecting import Selection
+from checkpoint_formats.rows.uniting import UnitedColumns, refuse_extensions, refuse_shared_files
 from checkpoint_operator.validation.options import check_options, check_type_names
 from checkpoint_operator.validation.report import ColumnType, Findings, say_of_files
 from checkpoint_operator.validation.tables import TableSeen, examine_iceberg, examine_lance
 from checkpoint_operator.validation.text_columns import read_columns
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.source import VARIABLE_PATTERN, FilesSource, IcebergSource, LanceSource, Source
+from checkpoint_protocol.manifest.where import Condition, check_where, columns_of, parse_where
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.source import VARIABLE_PATTERN, FilesSource, IcebergSource, LanceSource, Source
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import local_path
-from checkpoint_protocol.where import Condition, check_where, columns_of, parse_where
+from checkpoint_protocol.store.object_store import local_path
 
 #: Of a source with more files than this, only so many are opened.
 MOST_FILES: Final = 200

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoint_operator.sqlite_files import sqlite_file
+from checkpoint_operator.catalogs.sqlite_files import sqlite_file
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.errors import CheckpointError, one_line
+from checkpoint_protocol.manifest.sources.source import IcebergSource, LanceSource
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.source import IcebergSource, LanceSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def examine_iceberg(source: IcebergSource, path: str, settings: Settings, findin
     from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyiceberg.schema import Schema
 
-    from checkpoint_operator.source_tables import describe, load_source
+    from checkpoint_operator.catalogs.source_tables import describe, load_source
 
     try:
         table = load_source(source, settings)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from checkpoint_formats.plain_types import came_as, schema_of_new, type_of_new
-from checkpoint_operator.sink_formats.registry import format_of
-from checkpoint_operator.sink_formats.seen import TargetSeen
+from checkpoint_formats.rows.plain_types import came_as, schema_of_new, type_of_new
+from checkpoint_operator.sinks.registry import format_of
+from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import Spec
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.where import SINK_FIELD, as_of_the_sink, check_where, parse_where
-from checkpoint_protocol.where import columns_of as where_columns
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.manifest.where import SINK_FIELD, as_of_the_sink, check_where, parse_where
+from checkpoint_protocol.manifest.where import columns_of as where_columns
+from checkpoint_protocol.places.settings import Settings
 
 
 def check_target(spec: Spec, settings: Settings | None, findings: Findings) -> TargetSeen:

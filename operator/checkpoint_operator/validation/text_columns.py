@@ -18,8 +18,8 @@ from checkpoint_formats.files.partitioned import PartitionedReader
 from checkpoint_formats.port import Described, FileReader
 from checkpoint_operator.validation.json_columns import infer_fields
 from checkpoint_operator.validation.report import ColumnType
-from checkpoint_protocol.source import WORDS_FOR_NULL, FilesSource
-from checkpoint_protocol.text_types import Inferred
+from checkpoint_protocol.manifest.sources.source import WORDS_FOR_NULL, FilesSource
+from checkpoint_protocol.rows.text_types import Inferred
 
 _MOST_SHOWN: Final = 60
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger.attempts import Attempts
 from checkpoint_protocol.ledger.bundles import Bundles
 from checkpoint_protocol.ledger.chains import Chains
@@ -32,9 +31,10 @@ from checkpoint_protocol.ledger.merges import Merges
 from checkpoint_protocol.ledger.plans import Plans
 from checkpoint_protocol.ledger.quarantine import Quarantine
 from checkpoint_protocol.ledger.seals import Seals
-from checkpoint_protocol.parallel import Mapper, in_threads
 from checkpoint_protocol.records import PART_BYTES
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store.layout import EpochLayout
+from checkpoint_protocol.store.object_store import ObjectStore
+from checkpoint_protocol.store.parallel import Mapper, in_threads
 
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count, takewhile
 
-from checkpoint_protocol import layout
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.object_listing import NotListed
 from checkpoint_protocol.records import ClosedRecord, FailureRecord, LaunchRecord, OutputRecord, TargetRecord
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_listing import NotListed
 
 
 @dataclass(frozen=True, slots=True)

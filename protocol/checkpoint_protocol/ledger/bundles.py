@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkpoint_protocol.bundles import (
+from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.ledger.epoch_records import EpochRecords
+from checkpoint_protocol.ledger.listing import SealListing
+from checkpoint_protocol.ledger.plans import Plans
+from checkpoint_protocol.ledger.seals import Seals
+from checkpoint_protocol.records import BundleRecord, CheckedBundle, ClosedRecord, Seal
+from checkpoint_protocol.store.bundles import (
     MOST_BUNDLE_BYTES,
     Bundle,
     BundledSeal,
@@ -16,17 +23,10 @@ from checkpoint_protocol.bundles import (
     is_digest,
     may_be_digest,
 )
-from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.ledger.plans import Plans
-from checkpoint_protocol.ledger.seals import Seals
-from checkpoint_protocol.listing import SealListing
-from checkpoint_protocol.macs import without_mac
-from checkpoint_protocol.memory import reading
-from checkpoint_protocol.parallel import streamed
-from checkpoint_protocol.put_once import put_object
-from checkpoint_protocol.records import BundleRecord, CheckedBundle, ClosedRecord, Seal
+from checkpoint_protocol.store.macs import without_mac
+from checkpoint_protocol.store.memory import reading
+from checkpoint_protocol.store.parallel import streamed
+from checkpoint_protocol.store.put_once import put_object
 
 #: A bundle takes some megabytes.
 _READERS: Final = 4

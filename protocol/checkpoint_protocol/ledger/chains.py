@@ -15,8 +15,8 @@ from checkpoint_protocol.ledger.bundles import Bundles
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.ledger.plans import Plans
 from checkpoint_protocol.ledger.seals import Seals
-from checkpoint_protocol.parallel import READERS, streamed
 from checkpoint_protocol.records import ClosedRecord, GivenUp, PlanRecord, Seal
+from checkpoint_protocol.store.parallel import READERS, streamed
 
 #: Of tasks that a listing does not show, so many in a row are asked for in vain before the rest is taken to have nothing.
 _MOST_IN_VAIN: Final = 1_024

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from checkpoint_protocol import layout
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.object_listing import shown
 from checkpoint_protocol.records import ClaimRecord, CleanedRecord, CommitRecord, DeletedRecord
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_listing import shown
 
 
 @dataclass(frozen=True, slots=True)

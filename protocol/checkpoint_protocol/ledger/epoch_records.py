@@ -8,14 +8,14 @@ from typing import Any, Final, TypeVar
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.layout import EpochLayout
-from checkpoint_protocol.macs import without_mac
-from checkpoint_protocol.memory import reading
-from checkpoint_protocol.parallel import Mapper, streamed
-from checkpoint_protocol.parts import InputInParts, digest_of
-from checkpoint_protocol.put_once import put_once, read
 from checkpoint_protocol.records import Record, StoredPart, decode, encode
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store.layout import EpochLayout
+from checkpoint_protocol.store.macs import without_mac
+from checkpoint_protocol.store.memory import reading
+from checkpoint_protocol.store.object_store import ObjectStore
+from checkpoint_protocol.store.parallel import Mapper, streamed
+from checkpoint_protocol.store.parts import InputInParts, digest_of
+from checkpoint_protocol.store.put_once import put_once, read
 
 _R = TypeVar("_R", bound=Record)
 _Item = TypeVar("_Item")

@@ -9,10 +9,10 @@ from typing import Final
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.commits import Commits
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.memory import reading
-from checkpoint_protocol.parts import FilesInParts, Input, InputInParts, cut_files
-from checkpoint_protocol.put_once import put_once, read_one_of
 from checkpoint_protocol.records import InputIndexRecord, InputPartRecord, InputRecord, SourceFile, StoredPart
+from checkpoint_protocol.store.memory import reading
+from checkpoint_protocol.store.parts import FilesInParts, Input, InputInParts, cut_files
+from checkpoint_protocol.store.put_once import put_once, read_one_of
 
 #: What may be stored where the input is fixed.
 _INPUTS: Final[Sequence[type[InputRecord | InputIndexRecord]]] = (InputRecord, InputIndexRecord)

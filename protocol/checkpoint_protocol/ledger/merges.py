@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.parts import digest_of
-from checkpoint_protocol.put_once import put_object
 from checkpoint_protocol.records import MergeKeysPart, MergeKeysRecord
+from checkpoint_protocol.store.parts import digest_of
+from checkpoint_protocol.store.put_once import put_object
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.parts import cut_tasks
-from checkpoint_protocol.positions import Range
-from checkpoint_protocol.put_once import read
 from checkpoint_protocol.records import PlanPartRecord, PlanRecord
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.parts import cut_tasks
+from checkpoint_protocol.store.put_once import read
 
 #: The tasks of a plan that is remembered are kept where they, and their ranges, are no more.
 _MOST_KEPT: Final = 2_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
-from checkpoint_protocol.put_once import put_once, read
 from checkpoint_protocol.records import QuarantinedRow, QuarantineRecord, Seal
+from checkpoint_protocol.store.put_once import put_once, read
 
 
 @dataclass(frozen=True, slots=True)

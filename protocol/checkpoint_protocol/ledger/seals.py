@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from checkpoint_protocol import layout, reasons
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Superseded
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
+from checkpoint_protocol.ledger.listing import SealListing
 from checkpoint_protocol.ledger.plans import Plans
-from checkpoint_protocol.listing import SealListing
-from checkpoint_protocol.memory import reading
-from checkpoint_protocol.object_listing import shown
-from checkpoint_protocol.parallel import streamed
-from checkpoint_protocol.put_once import put_object, put_once
 from checkpoint_protocol.records import MAX_RECORD_BYTES, MAX_SEALS, MAX_TASKS, Seal, decode
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.memory import reading
+from checkpoint_protocol.store.object_listing import shown
+from checkpoint_protocol.store.parallel import streamed
+from checkpoint_protocol.store.put_once import put_object, put_once
 
 #: Where memory is bounded, larger seals are decoded one after the other, each once it is its turn.
 _MOST_AHEAD_BYTES: Final = 128 << 10

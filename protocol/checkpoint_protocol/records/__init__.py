@@ -22,8 +22,7 @@ from checkpoint_protocol.records.attempts import (
 from checkpoint_protocol.records.base import MAX_RECORD_BYTES, MAX_SEALS, MAX_TASKS, MOST_COUNTED, Count, Number, Part, Record
 from checkpoint_protocol.records.commits import ClaimRecord, CleanedRecord, CommitRecord
 from checkpoint_protocol.records.coverage import KeysCovered, KeySet, KeysObject, PositionsCovered
-from checkpoint_protocol.records.formats import Base, PinnedTable, StagedFile, Target
-from checkpoint_protocol.records.iceberg import (
+from checkpoint_protocol.records.formats.iceberg import (
     DeleteFile,
     FieldMetrics,
     IcebergBase,
@@ -34,19 +33,8 @@ from checkpoint_protocol.records.iceberg import (
     IcebergTarget,
     PinnedIceberg,
 )
-from checkpoint_protocol.records.inputs import (
-    PART_BYTES,
-    InputIndexRecord,
-    InputPartRecord,
-    InputRecord,
-    InputTotals,
-    KeyColumn,
-    Retried,
-    SourceFile,
-    StoredPart,
-)
-from checkpoint_protocol.records.kafka import KafkaPartition, PinnedKafka
-from checkpoint_protocol.records.lance import (
+from checkpoint_protocol.records.formats.kafka import KafkaPartition, PinnedKafka
+from checkpoint_protocol.records.formats.lance import (
     ColumnRows,
     LanceBase,
     LanceColumnFile,
@@ -64,9 +52,8 @@ from checkpoint_protocol.records.lance import (
     StagedColumns,
     lance_output,
 )
-from checkpoint_protocol.records.merges import MergeKeysPart, MergeKeysRecord
-from checkpoint_protocol.records.no_table import NoTarget
-from checkpoint_protocol.records.operations import (
+from checkpoint_protocol.records.formats.no_table import NoTarget
+from checkpoint_protocol.records.formats.operations import (
     AddColumns,
     Append,
     Merge,
@@ -80,7 +67,28 @@ from checkpoint_protocol.records.operations import (
     operation_of,
     takes_the_whole_source,
 )
-from checkpoint_protocol.records.output_places import Output
+from checkpoint_protocol.records.formats.output_places import Output
+from checkpoint_protocol.records.formats.stage_results import (
+    HASH_ALGORITHM,
+    MOST_BUCKETS,
+    Grouping,
+    StageFile,
+    StageIdentity,
+    StageTarget,
+)
+from checkpoint_protocol.records.formats.union import Base, PinnedTable, StagedFile, Target
+from checkpoint_protocol.records.inputs import (
+    PART_BYTES,
+    InputIndexRecord,
+    InputPartRecord,
+    InputRecord,
+    InputTotals,
+    KeyColumn,
+    Retried,
+    SourceFile,
+    StoredPart,
+)
+from checkpoint_protocol.records.merges import MergeKeysPart, MergeKeysRecord
 from checkpoint_protocol.records.plans import PlanPartRecord, PlanRecord
 from checkpoint_protocol.records.quarantine import (
     MAX_ERROR_MESSAGE_LENGTH,
@@ -96,14 +104,6 @@ from checkpoint_protocol.records.quarantine import (
     RowPosition,
 )
 from checkpoint_protocol.records.seals import BundleRecord, Seal
-from checkpoint_protocol.records.stage_results import (
-    HASH_ALGORITHM,
-    MOST_BUCKETS,
-    Grouping,
-    StageFile,
-    StageIdentity,
-    StageTarget,
-)
 from checkpoint_protocol.records.stored_form import decode, decode_one_of, encode, most_bytes_of, refuse_too_large
 from checkpoint_protocol.records.taken import (
     CsvDialect,

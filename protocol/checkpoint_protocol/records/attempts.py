@@ -6,6 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from checkpoint_protocol.manifest.row_errors import Quarantine
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.manifest.trigger import AtMost
 from checkpoint_protocol.records.base import (
     MAX_SEALS,
     MAX_TASKS,
@@ -19,14 +23,10 @@ from checkpoint_protocol.records.base import (
     later,
     without_surrogates,
 )
-from checkpoint_protocol.records.formats import Target
-from checkpoint_protocol.records.iceberg import PinnedIceberg
-from checkpoint_protocol.records.operations import Append, Operation
-from checkpoint_protocol.records.stage_results import StageIdentity
-from checkpoint_protocol.row_errors import Quarantine
-from checkpoint_protocol.source import Source
-from checkpoint_protocol.steps import Step
-from checkpoint_protocol.trigger import AtMost
+from checkpoint_protocol.records.formats.iceberg import PinnedIceberg
+from checkpoint_protocol.records.formats.operations import Append, Operation
+from checkpoint_protocol.records.formats.stage_results import StageIdentity
+from checkpoint_protocol.records.formats.union import Target
 
 
 class Began(Part):

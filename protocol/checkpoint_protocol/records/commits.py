@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from checkpoint_protocol.records.base import Count, Digest, Number, Record, later
-from checkpoint_protocol.records.formats import Base
+from checkpoint_protocol.records.formats.union import Base
 
 
 class ClaimRecord(Record):

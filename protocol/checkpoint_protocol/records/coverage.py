@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records.base import Count, Part, later
+from checkpoint_protocol.rows.positions import Range
 
 
 class KeySet(Part):

@@ -9,12 +9,12 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import CoreSchema
 
 from checkpoint_protocol.plain_values import of_plain_values
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records.base import Base64, Count, Digest, Part, Record, Token, later
-from checkpoint_protocol.records.formats import PinnedTable
-from checkpoint_protocol.records.iceberg import IcebergSourceFile
-from checkpoint_protocol.records.kafka import KafkaPartition
-from checkpoint_protocol.records.lance import LancePack
+from checkpoint_protocol.records.formats.iceberg import IcebergSourceFile
+from checkpoint_protocol.records.formats.kafka import KafkaPartition
+from checkpoint_protocol.records.formats.lance import LancePack
+from checkpoint_protocol.records.formats.union import PinnedTable
+from checkpoint_protocol.rows.positions import Range
 
 #: An input or a plan that is larger is put in parts of about this size: some 30,000 files, or 200,000 ranges.
 PART_BYTES = 8 << 20

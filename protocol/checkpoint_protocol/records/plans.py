@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records.base import MAX_TASKS, Count, Digest, Number, Record, later
 from checkpoint_protocol.records.coverage import KeySet
 from checkpoint_protocol.records.inputs import PART_BYTES, StoredPart
+from checkpoint_protocol.rows.positions import Range
 
 
 class PlanRecord(Record):

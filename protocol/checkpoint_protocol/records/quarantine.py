@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records.base import Count, Part, Record, Token, without_surrogates
+from checkpoint_protocol.rows.positions import Range
 
 #: What is kept of a row that failed, in characters: 7 kB a row, however long a traceback or a message is.
 MAX_STEP_LENGTH = 512

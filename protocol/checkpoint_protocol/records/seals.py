@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from checkpoint_protocol.lineage import MOST_RUNS
 from checkpoint_protocol.records.base import Count, Digest, Number, Record, Token, later
 from checkpoint_protocol.records.coverage import Covered, KeysCovered
-from checkpoint_protocol.records.formats import StagedFile
+from checkpoint_protocol.records.formats.union import StagedFile
 from checkpoint_protocol.records.quarantine import Quarantined
+from checkpoint_protocol.rows.lineage import MOST_RUNS
 
 
 class Seal(Record):
@@ -21,7 +21,7 @@ class Seal(Record):
     the task's whole work is sealed by this link and those before it. `quarantined` rows are covered and read, and nothing was
     made of them. `read_digest`: of how text was read (types and options); None where it is no text.
     `left_by_try`: the try of Spark, counted from 0, that sealed this as its executor was about to end, and went no further.
-    `lineage`: which of its rows were made of which of its positions (see `checkpoint_protocol.lineage`); None: not known.
+    `lineage`: which of its rows were made of which of its positions (see `checkpoint_protocol.rows.lineage`); None: not known.
     """
 
     kind: Literal["seal"] = "seal"

@@ -11,10 +11,10 @@ from pydantic_core import from_json
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.macs import without_mac
-from checkpoint_protocol.memory import SMALL_BYTES, wait_for_room_to_decode
-from checkpoint_protocol.problems import place_of, text_of
+from checkpoint_protocol.manifest.problems import place_of, text_of
 from checkpoint_protocol.records.base import Record
+from checkpoint_protocol.store.macs import without_mac
+from checkpoint_protocol.store.memory import SMALL_BYTES, wait_for_room_to_decode
 
 _R = TypeVar("_R", bound=Record)
 

@@ -3,5 +3,5 @@
 Each kind answers what is asked of all of them: `title` (None where there is no table), `uris` (by the field that holds them) and
 `with_uris`. A sink also says its `modes`, whether it can be audited (`has_audit`), and names the module of the operator that
 opens it, `committed_by`.
-`records/formats.py` lists the kinds.
+`records/formats/union.py` lists the kinds.
 """

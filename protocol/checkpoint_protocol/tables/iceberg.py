@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from checkpoint_protocol.sections import Section, is_absent
+from checkpoint_protocol.manifest.sections import Section, is_absent
 from checkpoint_protocol.tables.modes import Mode
 
 #: The branch that each table has.
@@ -48,7 +48,7 @@ class IcebergTableName(Section):
 class IcebergSink(IcebergTableName):
     """An Iceberg table."""
 
-    committed_by: ClassVar[str] = "checkpoint_operator.sink_formats.iceberg"
+    committed_by: ClassVar[str] = "checkpoint_operator.iceberg.sink"
     modes: ClassVar[tuple[Mode, ...]] = ("Append", "OverwriteAll", "OverwriteWhere", "OverwritePartitions", "Upsert")
     has_audit: ClassVar[bool] = True
     editable: ClassVar[frozenset[str]] = frozenset({"tag", "snapshot_properties"})

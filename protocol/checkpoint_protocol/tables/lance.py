@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from checkpoint_protocol.sections import Section, Uri, is_absent
+from checkpoint_protocol.manifest.sections import Section, Uri, is_absent
 from checkpoint_protocol.tables.modes import Mode
 
 #: In a tag: the number of the epoch.
@@ -89,7 +89,7 @@ class NewLanceDataset(Section):
 class LanceSink(LanceDatasetPlace):
     """A Lance dataset."""
 
-    committed_by: ClassVar[str] = "checkpoint_operator.sink_formats.lance"
+    committed_by: ClassVar[str] = "checkpoint_operator.lance.sink"
     modes: ClassVar[tuple[Mode, ...]] = ("Append", "OverwriteAll", "OverwriteWhere", "Upsert", "AddColumns")
     has_audit: ClassVar[bool] = False
     editable: ClassVar[frozenset[str]] = frozenset({"tag", "create"})

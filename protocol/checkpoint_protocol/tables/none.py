@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Self
 
-from checkpoint_protocol.sections import Section
+from checkpoint_protocol.manifest.sections import Section
 from checkpoint_protocol.tables.modes import Mode
 
 
@@ -13,7 +13,7 @@ class NoSink(Section):
     """No table: the steps run once per row, for what they do."""
 
     kind: ClassVar[str] = "none"
-    committed_by: ClassVar[str] = "checkpoint_operator.sink_formats.none"
+    committed_by: ClassVar[str] = "checkpoint_operator.none.sink"
     modes: ClassVar[tuple[Mode, ...]] = ("Append",)
     has_audit: ClassVar[bool] = False
     editable: ClassVar[frozenset[str]] = frozenset()

@@ -22,14 +22,14 @@ from checkpoint_formats.arrow_schema import decode_schema, encode_schema
 from checkpoint_formats.keys_objects import read_sealed
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
-from checkpoint_protocol.keys import add_key_sets, key_set
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeySet, KeysObject, TakenKeys
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.rows.keys import add_key_sets, key_set
+from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.rows_by_key import keys_of
-from checkpoint_spark.executor import storage_settings
-from checkpoint_spark.failures import end_task
+from checkpoint_spark.tasks.executor import storage_settings
+from checkpoint_spark.tasks.failures import end_task
 
 Strategy = Literal["broadcast", "shuffle_hash", "merge"]
 

@@ -21,11 +21,9 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.keys import add_key_sets
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import MAX_TASKS, InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried, TakenKeys
-from checkpoint_spark.bundling import bundling
-from checkpoint_spark.careful import must_be_careful
+from checkpoint_protocol.rows.keys import add_key_sets
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.map_only import check_map_only, refuse_chance
 from checkpoint_spark.dataframes.names import column, map_in_arrow, refuse_repeated
@@ -33,12 +31,14 @@ from checkpoint_spark.dataframes.programs import write_source
 from checkpoint_spark.dataframes.rows_by_key import KeyedPlace, keys_of_rows, shown_columns
 from checkpoint_spark.dataframes.skipped import Skipped, join_with_sealed, of_earlier
 from checkpoint_spark.dataframes.tasks import PartitionOrder, task_function
-from checkpoint_spark.earlier import taken_before
-from checkpoint_spark.memos import earlier_memos_by_number
-from checkpoint_spark.output import await_target, later_columns
-from checkpoint_spark.sampling import schema_of_sample
+from checkpoint_spark.driver.bundling import bundling
+from checkpoint_spark.driver.output import await_target, later_columns
+from checkpoint_spark.driver.sampling import schema_of_sample
+from checkpoint_spark.inputs.earlier import taken_before
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.places import Place
+from checkpoint_spark.tasks.careful import must_be_careful
+from checkpoint_spark.tasks.memos import earlier_memos_by_number
 
 _SAMPLE_ROWS: Final = 64
 _EMPTY: Final = add_key_sets(())

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from checkpoint_formats.keys_objects import write_object
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.keys import key_set
-from checkpoint_protocol.parts import digest_of
 from checkpoint_protocol.records import MAX_KEY_LENGTH, KeySet, KeysObject
+from checkpoint_protocol.rows.keys import key_set
+from checkpoint_protocol.store.parts import digest_of
 
 #: Columns that ride along with the rows of the source to the tasks, and no step sees.
 HIDDEN_PREFIX: Final = "__checkpoint_"

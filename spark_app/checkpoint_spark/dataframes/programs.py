@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.manifest.sources.source import ProgramSource, SparkSource
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_protocol.source import ProgramSource, SparkSource
 from checkpoint_spark.dataframes.reading import Secrets, first_line, read_source
-from checkpoint_spark.failures import of_spark
+from checkpoint_spark.tasks.failures import of_spark
 
 _INPUT_VIEW: Final = "input"
 

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.source import SparkSource
-from checkpoint_protocol.source_paths import distinct
+from checkpoint_protocol.manifest.sources.source import SparkSource
+from checkpoint_protocol.places.source_paths import distinct
 from checkpoint_spark.dataframes.names import column
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")

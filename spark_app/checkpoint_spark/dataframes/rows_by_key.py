@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
-from checkpoint_protocol.keys import add_key_sets, key_set
 from checkpoint_protocol.records import KeysCovered, KeySet, RowKey, Seal
+from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.steps.places import Place
 

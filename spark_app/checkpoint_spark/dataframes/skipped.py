@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
-from checkpoint_protocol.keys import add_key_sets
-from checkpoint_protocol.quantities import parse_size_bytes
+from checkpoint_protocol.manifest.quantities import parse_size_bytes
 from checkpoint_protocol.records import TakenKeys
+from checkpoint_protocol.rows.keys import add_key_sets
 from checkpoint_spark.dataframes import anti_join, keys
 from checkpoint_spark.dataframes.names import column
 

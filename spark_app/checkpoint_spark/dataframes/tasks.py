@@ -16,18 +16,18 @@ from checkpoint_protocol.errors import CheckpointError, Corrupt
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_spark.advising import InHand
-from checkpoint_spark.careful import CarefulSteps
 from checkpoint_spark.dataframes.rows_by_key import RowsByKey
-from checkpoint_spark.ending import Ending
-from checkpoint_spark.executor import storage_settings
-from checkpoint_spark.failures import end_task
-from checkpoint_spark.gpus import use_assigned_gpus
-from checkpoint_spark.quarantine import Allowance
-from checkpoint_spark.record_keys import record_keys
-from checkpoint_spark.segments import Task, run_task
+from checkpoint_spark.process.advising import InHand
+from checkpoint_spark.process.gpus import use_assigned_gpus
+from checkpoint_spark.process.record_keys import record_keys
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.task_process import Order, run_in_process
+from checkpoint_spark.tasks.careful import CarefulSteps
+from checkpoint_spark.tasks.ending import Ending
+from checkpoint_spark.tasks.executor import storage_settings
+from checkpoint_spark.tasks.failures import end_task
+from checkpoint_spark.tasks.quarantine import Allowance
+from checkpoint_spark.tasks.segments import Task, run_task
+from checkpoint_spark.tasks.task_process import Order, run_in_process
 
 _NONE: Final = Ending()
 

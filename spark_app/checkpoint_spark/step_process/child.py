@@ -32,21 +32,21 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import RowKey, RowPosition
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.batches import Failed
-from checkpoint_spark.begun import Begun, note_in
-from checkpoint_spark.flow import Flow
-from checkpoint_spark.log_text import masked
+from checkpoint_spark.process.begun import Begun, note_in
+from checkpoint_spark.process.log_text import masked
 from checkpoint_spark.step_process.memory import be_ended_first, limit_memory
 from checkpoint_spark.step_process.wire import Message, Wire, with_batch, with_schema
-from checkpoint_spark.steps.calls import Surroundings
+from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.error_texts import text_of
+from checkpoint_spark.steps.failing.error_texts import text_of
+from checkpoint_spark.steps.failing.row_errors import END_TASK
+from checkpoint_spark.steps.failing.row_isolation import pass_over_failed_rows
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place, part_of
-from checkpoint_spark.steps.row_errors import END_TASK
-from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
+from checkpoint_spark.tasks.batches import Failed
+from checkpoint_spark.tasks.flow import Flow
 
 _ALIVE_S: Final = 1.0
 _OUT_OF_MEMORY: Final = 3

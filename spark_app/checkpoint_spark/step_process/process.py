@@ -17,12 +17,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.quantities import format_duration
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.begun import LastBegun, last_begun
+from checkpoint_protocol.manifest.quantities import format_duration
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_spark.process.begun import LastBegun, last_begun
 from checkpoint_spark.step_process.wire import Message, Wire, with_batch, with_schema
-from checkpoint_spark.steps.error_texts import ErrorText
-from checkpoint_spark.steps.memo_values import Memory
+from checkpoint_spark.steps.calling.memo_values import Memory
+from checkpoint_spark.steps.failing.error_texts import ErrorText
 from checkpoint_spark.steps.places import Place
 
 _CHILD: Final = "checkpoint_spark.step_process.child"

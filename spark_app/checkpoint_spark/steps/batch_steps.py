@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkpoint_spark.steps.calls import Calls
-from checkpoint_spark.steps.failures import Raised, WrongResult
-from checkpoint_spark.steps.frames import batch_as_frame, frame_as_batch
-from checkpoint_spark.steps.taking import batch_as_it_is
-from checkpoint_spark.steps.waiting import refuse_unawaited
+from checkpoint_spark.steps.calling.calls import Calls
+from checkpoint_spark.steps.calling.waiting import refuse_unawaited
+from checkpoint_spark.steps.failing.failures import Raised, WrongResult
+from checkpoint_spark.steps.values.frames import batch_as_frame, frame_as_batch
+from checkpoint_spark.steps.values.taking import batch_as_it_is
 
 
 def call_on_batch(calls: Calls, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, frozenset[str]]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from checkpoint_formats.type_names import parse_type
+from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.schema_cast import ValueMismatch, fit_array, incompatibility_of
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_steps import Row
+from checkpoint_spark.steps.values.schema_cast import ValueMismatch, fit_array, incompatibility_of
 
 
 def declared_output(steps: Sequence[Step]) -> pa.Schema | None:

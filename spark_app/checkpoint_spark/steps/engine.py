@@ -17,26 +17,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkpoint_formats.row_addresses import asks_for_addresses, without_addresses
+from checkpoint_formats.rows.row_addresses import asks_for_addresses, without_addresses
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.advising import CallCounts
-from checkpoint_spark.begun import Begun, tell_nobody
-from checkpoint_spark.new_table_types import TypesByName
-from checkpoint_spark.schema_cast import ValueMismatch, fit
-from checkpoint_spark.steps.arrow_rows import to_arrow
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_spark.process.advising import CallCounts
+from checkpoint_spark.process.begun import Begun, tell_nobody
 from checkpoint_spark.steps.batch_steps import call_on_batch
-from checkpoint_spark.steps.calls import Calls, Surroundings
+from checkpoint_spark.steps.calling.calls import Calls, Surroundings
 from checkpoint_spark.steps.columns import as_declared, batch_as_declared, declared_by, declared_output, refuse_undeclared
-from checkpoint_spark.steps.failures import Raised, StepFailed
+from checkpoint_spark.steps.failing.failures import Raised, StepFailed
+from checkpoint_spark.steps.failing.row_errors import END_TASK, OnRowError, Part
 from checkpoint_spark.steps.loading import load
 from checkpoint_spark.steps.one_for_each import of_these, one_for_each, only_these
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_errors import END_TASK, OnRowError, Part
 from checkpoint_spark.steps.row_numbers import asks_for_numbers, numbers_of, with_numbers, without_numbers
 from checkpoint_spark.steps.row_steps import Row, call_on_rows, rows_as_python
 from checkpoint_spark.steps.sizes import Sizes
+from checkpoint_spark.steps.values.arrow_rows import to_arrow
+from checkpoint_spark.steps.values.new_table_types import TypesByName
+from checkpoint_spark.steps.values.schema_cast import ValueMismatch, fit
 
 _LoadedStep = tuple[Step, Calls]
 #: Does some work in the thread that asks for the results, or has it done there.

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.log_text import loggable
-from checkpoint_spark.steps import event_loop
-from checkpoint_spark.steps.failures import cause_of
-from checkpoint_spark.steps.waiting import awaited, is_async
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_spark.process.log_text import loggable
+from checkpoint_spark.steps.calling import event_loop
+from checkpoint_spark.steps.calling.waiting import awaited, is_async
+from checkpoint_spark.steps.failing.failures import cause_of
 
 _Callable = Callable[..., Any]
 #: So long an async close() may take.

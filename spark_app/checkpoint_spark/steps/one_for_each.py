@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.steps import Step
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_spark.steps.failing.row_errors import Part
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_errors import Part
 from checkpoint_spark.steps.row_steps import Row
 
 

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from checkpoint_formats.row_addresses import asks_for_addresses
-from checkpoint_spark.steps.row_errors import Part
+from checkpoint_formats.rows.row_addresses import asks_for_addresses
+from checkpoint_spark.steps.failing.row_errors import Part
 from checkpoint_spark.steps.row_steps import Row
 
 #: No name that a step or a table gives to a column.

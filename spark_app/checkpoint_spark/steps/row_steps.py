@@ -10,13 +10,13 @@ from typing import Any, cast
 import pyarrow as pa
 
 from checkpoint_spark.steps import row_keys
-from checkpoint_spark.steps.calls import Calls
-from checkpoint_spark.steps.failures import Raised
-from checkpoint_spark.steps.memo_values import Memory, encode, memo_key, rows_of
+from checkpoint_spark.steps.calling.calls import Calls
+from checkpoint_spark.steps.calling.memo_values import Memory, encode, memo_key, rows_of
+from checkpoint_spark.steps.calling.waiting import refuse_unawaited
+from checkpoint_spark.steps.failing.failures import Raised
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_keys import NamedRow
-from checkpoint_spark.steps.taking import as_it_is
-from checkpoint_spark.steps.waiting import refuse_unawaited
+from checkpoint_spark.steps.values.taking import as_it_is
 
 #: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
 Row = tuple[dict[str, Any], int | None]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from checkpoint_protocol.steps import MOST_ROWS_OF_A_BATCH, Step
+from checkpoint_protocol.manifest.steps import MOST_ROWS_OF_A_BATCH, Step
 
 #: Batches of sizes that have no smaller multiple in common are not exact.
 _MOST_EXACT_ROWS: Final = MOST_ROWS_OF_A_BATCH

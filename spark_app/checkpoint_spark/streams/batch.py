@@ -17,31 +17,31 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.port import Stager
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import CheckpointError, Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PlanRecord, PositionsCovered, RowKey, RowPosition, Seal
-from checkpoint_spark.advising import InHand
-from checkpoint_spark.bundling import bundling
-from checkpoint_spark.careful import CarefulSteps, must_be_careful
 from checkpoint_spark.dataframes.attempt import refuse_too_many
 from checkpoint_spark.dataframes.names import map_in_arrow, refuse_repeated
-from checkpoint_spark.ending import Ending
-from checkpoint_spark.executor import storage_settings
-from checkpoint_spark.failures import end_task
-from checkpoint_spark.gpus import use_assigned_gpus
-from checkpoint_spark.output import await_target, later_columns
-from checkpoint_spark.record_keys import record_keys
-from checkpoint_spark.sampling import schema_of_sample
-from checkpoint_spark.segments import Task, run_task
+from checkpoint_spark.driver.bundling import bundling
+from checkpoint_spark.driver.output import await_target, later_columns
+from checkpoint_spark.driver.sampling import schema_of_sample
+from checkpoint_spark.process.advising import InHand
+from checkpoint_spark.process.gpus import use_assigned_gpus
+from checkpoint_spark.process.record_keys import record_keys
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.task_process import Order, run_in_process
+from checkpoint_spark.tasks.careful import CarefulSteps, must_be_careful
+from checkpoint_spark.tasks.ending import Ending
+from checkpoint_spark.tasks.executor import storage_settings
+from checkpoint_spark.tasks.failures import end_task
+from checkpoint_spark.tasks.segments import Task, run_task
+from checkpoint_spark.tasks.task_process import Order, run_in_process
 
 _SAMPLE_ROWS = 64
 

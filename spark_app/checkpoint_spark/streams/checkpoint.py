@@ -21,9 +21,9 @@ from pathlib import Path
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.layout import stream_folder
-from checkpoint_protocol.parts import digest_of
-from checkpoint_protocol.store import local_path
+from checkpoint_protocol.store.layout import stream_folder
+from checkpoint_protocol.store.object_store import local_path
+from checkpoint_protocol.store.parts import digest_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
 from checkpoint_protocol.records import DrivenBy, FailureRecord, LaunchRecord
-from checkpoint_protocol.stream_source import ProgramStream
-from checkpoint_spark.at_work import AtWork
 from checkpoint_spark.dataframes.programs import errors_of_spark, run_program
 from checkpoint_spark.dataframes.reading import Secrets
+from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.streams.batch import stage_batch
 from checkpoint_spark.streams.checkpoint import Checkpoint, Known
 from checkpoint_spark.streams.refusals import refuse_options, refuse_query

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.stream_source import ProgramStream
+from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
 
 _OURS: Final = "leave it out: the query has the identity of the write, and its place is below checkpoint.uri"
 #: What a DataStreamWriter can be told, and job.stream cannot.

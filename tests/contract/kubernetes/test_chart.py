@@ -14,9 +14,9 @@ import yaml
 from kubernetes import client, config
 
 from checkpoint_operator.cluster.config import OperatorConfig
-from checkpoint_protocol.manifest import validate_model
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.manifest.spec import validate_model
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageSettings
 from devtools.kubernetes import binaries
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed

@@ -13,8 +13,8 @@ from pydantic import SecretStr
 
 from checkpoint_operator.cluster.check import check_settings
 from checkpoint_protocol import reasons
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.storage import StorageEntry
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.storage import StorageEntry
 from devtools.kubernetes.api_server_only import ApiServer
 from devtools.ports import LOOPBACK, free_port
 from devtools.rest_catalog import RestCatalog

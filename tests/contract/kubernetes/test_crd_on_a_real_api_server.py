@@ -12,9 +12,9 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from checkpoint_operator.crd import GROUP, PLURAL, VERSION
-from checkpoint_operator.status_model import AttemptStatus, CommitStatus, Condition, EpochStatus, StageStatus, Status
-from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
+from checkpoint_operator.crd.definition import GROUP, PLURAL, VERSION
+from checkpoint_operator.crd.status_model import AttemptStatus, CommitStatus, Condition, EpochStatus, StageStatus, Status
+from checkpoint_protocol.manifest.spec import ManifestInvalid, parse_manifest
 from devtools.kubernetes.api_server_only import ApiServer
 from devtools.kubernetes.kube_client import CommandFailed
 from tests.support.corrected_manifests import CORRECTIONS, Correction

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.status import DeletionWaits, Failed, Frame, Outcome, derive
+from checkpoint_operator.cluster.status.round_status import DeletionWaits, Failed, Frame, Outcome, derive
 from checkpoint_operator.core.actions import Commit, Stall, StartDriver, Wait
-from checkpoint_operator.crd import custom_resource_definition
-from checkpoint_operator.status_model import Status
+from checkpoint_operator.crd.definition import custom_resource_definition
+from checkpoint_operator.crd.status_model import Status
 from checkpoint_protocol import reasons
-from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from devtools.kubernetes import binaries
 from tests.unit.cluster.test_pods import OWNER, spec_of
 from tests.unit.cluster.test_status_of_rounds import AT_WORK, COMMITTED, FIRST, RECORDED, SEALED, decided, ended, status_after

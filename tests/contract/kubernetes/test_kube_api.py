@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-from checkpoint_operator.cluster.api import Conflict, KubeApi
-from checkpoint_operator.cluster.cache import Cache
-from checkpoint_operator.cluster.events import event_body
-from checkpoint_operator.cluster.kube import KubernetesApi
-from checkpoint_operator.cluster.pods import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
+from checkpoint_operator.cluster.kube.api import Conflict, KubeApi
+from checkpoint_operator.cluster.kube.client import KubernetesApi
+from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
+from checkpoint_operator.cluster.status.events import event_body
+from checkpoint_operator.cluster.watch.cache import Cache
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
 from tests.support.fake_cluster import FakeApi
 from tests.support.waiting import until

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
 from devtools.ports import free_port
 from devtools.server_process import ServerProcess

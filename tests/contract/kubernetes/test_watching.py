@@ -15,17 +15,17 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from checkpoint_operator.cluster.cache import Cache, WriteName
 from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
 from checkpoint_operator.cluster.controller import Controller
-from checkpoint_operator.cluster.kube import PLURAL, KubernetesApi
-from checkpoint_operator.cluster.metrics import Metrics
-from checkpoint_operator.cluster.resync import DEAD_AFTER_S, Resync
-from checkpoint_operator.cluster.watch_errors import Watched, WatchErrors
-from checkpoint_operator.cluster.watching import Pauses, watch_until
+from checkpoint_operator.cluster.kube.client import PLURAL, KubernetesApi
+from checkpoint_operator.cluster.metrics.counters import Metrics
+from checkpoint_operator.cluster.watch.cache import Cache, WriteName
+from checkpoint_operator.cluster.watch.resync import DEAD_AFTER_S, Resync
+from checkpoint_operator.cluster.watch.watch_errors import Watched, WatchErrors
+from checkpoint_operator.cluster.watch.watching import Pauses, watch_until
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
 from tests.support.waiting import until
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from checkpoint_protocol.records.plain import PlainFile, PlainTarget
+from checkpoint_protocol.records.formats.plain import PlainFile, PlainTarget
 
 from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_formats.port import Stager
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.places.storage import StorageSettings
 
 
 def open_stager(target: PlainTarget, key: EpochKey, label: str, target_bytes: int, storage: StorageSettings) -> Stager:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Self
 
-from checkpoint_protocol.sections import Section, Uri
+from checkpoint_protocol.manifest.sections import Section, Uri
 from checkpoint_protocol.tables.modes import Mode
 
 
@@ -13,7 +13,7 @@ class PlainSink(Section):
     """A folder."""
 
     kind: ClassVar[str] = "plain"
-    committed_by: ClassVar[str] = "checkpoint_operator.sink_formats.plain"
+    committed_by: ClassVar[str] = "checkpoint_operator.plain"
     modes: ClassVar[tuple[Mode, ...]] = ("Append",)
     has_audit: ClassVar[bool] = False
     editable: ClassVar[frozenset[str]] = frozenset()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from checkpoint_protocol.bundles import Bundle, BundledSeal
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.bundles import Bundles, CheckedBundles
 from checkpoint_protocol.ledger.chains import Chains
-from checkpoint_protocol.listing import SealListing
+from checkpoint_protocol.ledger.listing import SealListing
 from checkpoint_protocol.records import CheckedBundle, ClosedRecord, Seal, encode
-from checkpoint_spark.bundling import Bundler
+from checkpoint_protocol.store.bundles import Bundle, BundledSeal
+from checkpoint_spark.driver.bundling import Bundler
 
 
 @dataclass(slots=True)

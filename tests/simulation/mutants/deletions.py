@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkpoint_operator.commit.iceberg import IcebergState
-from checkpoint_operator.commit.lance_port import LanceState
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitBlocked, Committed
-from checkpoint_operator.deletion import DeletionOutcome, delete_write
+from checkpoint_operator.iceberg.commit import IcebergState
+from checkpoint_operator.lance.port import LanceState
+from checkpoint_operator.writes.deletion import DeletionOutcome, delete_write
 from checkpoint_protocol import writes
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.commits import Commits
 from checkpoint_protocol.ledger.epoch_records import EpochRecords
 from checkpoint_protocol.records import MAX_RECORD_BYTES, ClaimRecord, IcebergBase, LanceBase
-from checkpoint_protocol.store import ObjectStore, StoredObject
+from checkpoint_protocol.store.layout import EpochLayout
+from checkpoint_protocol.store.object_store import ObjectStore, StoredObject
 from tests.simulation.mutants.commits import _IcebergWrapper, _LanceWrapper
 
 

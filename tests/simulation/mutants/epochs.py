@@ -8,14 +8,14 @@ from typing import Any
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_operator.core.actions import OpenEpoch
 from checkpoint_operator.core.triggers import News
-from checkpoint_operator.reconcile import Reconciler, Round
-from checkpoint_protocol import layout
-from checkpoint_protocol.epoch_index import index_of
+from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.put_once import put_once
+from checkpoint_protocol.ledger.epoch_index import index_of
 from checkpoint_protocol.records import TakenRecord, decode, encode
-from checkpoint_spark.input import Budget, EarlierOf
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.put_once import put_once
+from checkpoint_spark.inputs.epoch_input import Budget, EarlierOf
 from tests.simulation.store import SimulatedStore
 
 

@@ -12,9 +12,9 @@ from checkpoint_protocol.ledger.commits import Commits
 from checkpoint_protocol.ledger.inputs import Inputs
 from checkpoint_protocol.ledger.quarantine import Quarantine
 from checkpoint_protocol.ledger.seals import Seals
-from checkpoint_protocol.parts import Input
-from checkpoint_protocol.put_once import put_once, read
 from checkpoint_protocol.records import InputRecord, Quarantined, QuarantineRecord, Seal
+from checkpoint_protocol.store.parts import Input
+from checkpoint_protocol.store.put_once import put_once, read
 
 
 class _QuarantinesApart(Seals):

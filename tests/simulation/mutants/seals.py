@@ -9,8 +9,8 @@ from checkpoint_operator.commit.changes import StagedChange
 from checkpoint_operator.commit.outcomes import Committed, Rejected, TryLater, Unknown
 from checkpoint_operator.commit.results import Results, target_of
 from checkpoint_operator.core.actions import Stall
-from checkpoint_operator.reconcile import Reconciler
-from checkpoint_protocol import layout, reasons
+from checkpoint_operator.loop.reconcile import Reconciler
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
@@ -19,7 +19,8 @@ from checkpoint_protocol.ledger.inputs import Inputs
 from checkpoint_protocol.ledger.plans import Plans
 from checkpoint_protocol.ledger.seals import Seals
 from checkpoint_protocol.records import ClosedRecord, GivenUp, InputRecord, PlanRecord, Seal
-from checkpoint_protocol.store import StoredObject
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import StoredObject
 from tests.simulation.scheduler import Order
 from tests.simulation.source import SimulatedStager
 from tests.simulation.store import SimulatedStore

@@ -11,7 +11,7 @@ import pytest
 from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import Spec, parse_manifest
+from checkpoint_protocol.manifest.spec import Spec, parse_manifest
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
 from tests.support.manifests import manifest

@@ -16,7 +16,7 @@ from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.main import main
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
+from checkpoint_protocol.manifest.spec import ManifestInvalid, parse_manifest
 from checkpoint_protocol.records import NoTarget
 from tests.support.records import DIGEST, launch
 from tests.support.stored_writes import StoredWrite

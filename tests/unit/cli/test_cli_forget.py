@@ -19,17 +19,18 @@ from click.testing import CliRunner, Result
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.cli.main import main
-from checkpoint_operator.commit.iceberg_table import PyicebergTable
+from checkpoint_operator.iceberg.table import PyicebergTable
 from checkpoint_operator.local.forgetting import Forgotten, forget
 from checkpoint_operator.local.lock import RunnerLock
 from checkpoint_operator.local.runner import identify
-from checkpoint_protocol import layout, reasons, writes
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Metadata, parse_manifest
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.spec import Metadata, parse_manifest
 from checkpoint_protocol.records import ClaimRecord, IcebergBase
-from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.store import layout
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.records import TOKEN, appended, launch, seal
 from tests.support.stored_writes import UID, StoredWrite

@@ -11,17 +11,18 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.cli.inspect import sink_text, source_text
+from checkpoint_operator.cli.commands.inspect import sink_text, source_text
 from checkpoint_operator.cli.main import main
-from checkpoint_operator.deletion import Deleted, retain_write
-from checkpoint_operator.inspection import inspect_store
-from checkpoint_protocol import layout, writes
+from checkpoint_operator.views.inspection import inspect_store
+from checkpoint_operator.writes.deletion import Deleted, retain_write
+from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import InputRecord, KeyColumn, NameRecord, Retried, RowKey, RowPosition, encode
-from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store import layout
+from checkpoint_spark.tasks.quarantine import Allowance, QuarantineOfSegment
 from tests.support.records import TOKEN, launch, seal
 from tests.support.stored_writes import StoredWrite
 from tests.support.stores import MemoryStore, Wrapped

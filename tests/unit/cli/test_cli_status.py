@@ -12,8 +12,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from checkpoint_operator.cli.main import main
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import NameRecord, Quarantined, QuarantinedRow, RowPosition, encode
+from checkpoint_protocol.rows.positions import Range
 from tests.support.records import TOKEN, seal
 from tests.support.stored_writes import StoredWrite
 

@@ -16,10 +16,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.catalogs.named import open_catalog
 from checkpoint_operator.cli.files import load_manifest
 from checkpoint_operator.cli.main import main
-from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from devtools.s3_server import S3Server
 from tests.support.archives import HOSTILE, zip_of
 from tests.support.places import on_s3

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from checkpoint_operator.cli import inspect as inspecting
-from checkpoint_operator.cli.run import Display
-from checkpoint_operator.inspection import inspect_store
+from checkpoint_operator.cli.commands import inspect as inspecting
+from checkpoint_operator.cli.commands.run import Display
 from checkpoint_operator.local.runner import Report
-from checkpoint_operator.progress import Progress
+from checkpoint_operator.progress.epoch_progress import Progress
+from checkpoint_operator.views.inspection import inspect_store
 from tests.support.stored_writes import StoredWrite
 
 WIDTHS = (60, 80, 100, 200)

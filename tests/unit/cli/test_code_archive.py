@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.code import code_digest
-from checkpoint_operator.code_archive import archive_of_files, archive_of_object, fetch_uri, put_archive
+from checkpoint_operator.code.archive import archive_of_files, archive_of_object, fetch_uri, put_archive
+from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.local.runner import refusals
-from checkpoint_protocol import layout, reasons
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObstoreStore, open_store
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import ObstoreStore, open_store
 from tests.support.archives import HOSTILE, zip_of
 from tests.support.stores import MemoryStore
 from tests.unit.cli.test_code_digest import spec

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.code import code_digest, code_folder
+from checkpoint_operator.code.digest import code_digest, code_folder
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest
-from checkpoint_protocol.steps import Step
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND, Spec, parse_manifest
+from checkpoint_protocol.manifest.steps import Step
 
 
 def spec(folder: Path | str | None = None, *steps: dict[str, Any], **changes: Any) -> Spec:

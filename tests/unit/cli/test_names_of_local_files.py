@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.catalogs import is_unmade, open_catalog
+from checkpoint_operator.catalogs.named import is_unmade, open_catalog
+from checkpoint_operator.catalogs.sqlite_files import sqlite_file
 from checkpoint_operator.cli.files import FoundSettings, load_settings
-from checkpoint_operator.sqlite_files import sqlite_file
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.places.settings import Settings
 
 NAMES = ["a b", "a+b", "größe", "a%20b", "a%zz", "a;b@c&d=e", "a#b", "a?b"]
 

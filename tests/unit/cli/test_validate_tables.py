@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.catalogs.named import open_catalog
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.source import SourceSeen, check_source
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.source import Source
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
 
 ROWS = pa.table({"id": [1, 2, 3], "text": ["a", "b", "c"]})
 

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_operator.cli.files import FoundSettings, load_settings
-from checkpoint_operator.code import code_digest
-from checkpoint_operator.commit.lance_added_table import PylanceColumns
-from checkpoint_operator.looks import refuse_paths_of_pods
+from checkpoint_operator.code.digest import code_digest
+from checkpoint_operator.lance.added.table import PylanceColumns
+from checkpoint_operator.loop.looks import refuse_paths_of_pods
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.source import check_keyed_source
 from checkpoint_operator.validation.target import check_target
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import Spec, parse_manifest
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.manifest.spec import Spec, parse_manifest
+from checkpoint_protocol.places.settings import Settings
 from tests.support.archives import zip_of
 from tests.support.manifests import manifest
 

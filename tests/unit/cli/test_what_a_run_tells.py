@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from checkpoint_operator.cli.run import Display
+from checkpoint_operator.cli.commands.run import Display
 from checkpoint_operator.core.actions import RecordAttempt, Wait
 from checkpoint_operator.core.observation import Failure
 from checkpoint_operator.local.runner import Report
-from checkpoint_operator.progress import Progress
-from checkpoint_operator.reconcile import Round
+from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.progress.epoch_progress import Progress
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from tests.support.stored_writes import StoredWrite

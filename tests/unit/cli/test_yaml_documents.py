@@ -13,7 +13,7 @@ from checkpoint_operator.cli.files import load_manifest
 from checkpoint_operator.cluster.config import load_config
 from checkpoint_operator.cluster.main import load_settings
 from checkpoint_operator.yaml_documents import parse_documents
-from checkpoint_protocol.manifest import ManifestInvalid
+from checkpoint_protocol.manifest.spec import ManifestInvalid
 
 VALUES: dict[str, Any] = {
     "12:30:45": "12:30:45",

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from checkpoint_operator.cluster import api_json
+from checkpoint_operator.cluster.kube import api_json
 from checkpoint_operator.cluster.objects import manifest_of
-from checkpoint_operator.cluster.watching import _BoundedContent
-from checkpoint_protocol.manifest import MOST_DEPTH, ManifestInvalid, validate_model
-from checkpoint_protocol.settings import Settings
+from checkpoint_operator.cluster.watch.watching import _BoundedContent
+from checkpoint_protocol.manifest.spec import MOST_DEPTH, ManifestInvalid, validate_model
+from checkpoint_protocol.places.settings import Settings
 
 
 def nested(depth: int, opening: bytes = b"[", closing: bytes = b"]") -> bytes:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.cache import Cache, WriteName, write_of
-from checkpoint_operator.cluster.pods import ROLE_LABEL, WRITE_LABEL
-from checkpoint_protocol.manifest import API_VERSION, KIND
+from checkpoint_operator.cluster.pods.driver_pod import ROLE_LABEL, WRITE_LABEL
+from checkpoint_operator.cluster.watch.cache import Cache, WriteName, write_of
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 
 
 def body(version: int, **metadata: Any) -> dict[str, Any]:

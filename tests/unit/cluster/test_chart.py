@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults, load_config
-from checkpoint_protocol.manifest import ManifestInvalid, validate_model
-from checkpoint_protocol.quantities import parse_size_bytes
-from checkpoint_protocol.settings import CatalogSettings
-from checkpoint_protocol.storage import StorageEntry
+from checkpoint_protocol.manifest.quantities import parse_size_bytes
+from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
+from checkpoint_protocol.places.settings import CatalogSettings
+from checkpoint_protocol.places.storage import StorageEntry
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 CHART: Final = ROOT / "charts" / "checkpointed-write-operator"

@@ -11,11 +11,12 @@ import pytest
 
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import WorkloadDefaults
-from checkpoint_operator.code_archive import CodeVersion
-from checkpoint_protocol import layout, reasons
+from checkpoint_operator.code.archive import CodeVersion
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.memory import MemoryBudget
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.memory import MemoryBudget
 from tests.support.archives import zip_of
 from tests.support.stores import MemoryStore
 from tests.unit.cli.test_code_digest import spec

@@ -18,14 +18,15 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from checkpoint_operator import crd, status_model
-from checkpoint_operator.crd_rules import RULES, Rule
-from checkpoint_operator.crd_schema import schema_of
-from checkpoint_operator.status_model import AttemptStatus, Condition, Status
-from checkpoint_protocol.manifest import MAX_NAME_LENGTH, CheckpointedWrite, CheckpointSpec, parse_manifest
-from checkpoint_protocol.sections import Section
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.source import CsvOptions, FilesSource, IcebergSource, LanceSource, Source
+from checkpoint_operator.crd import definition as crd
+from checkpoint_operator.crd import status_model
+from checkpoint_operator.crd.rules import RULES, Rule
+from checkpoint_operator.crd.schema import schema_of
+from checkpoint_operator.crd.status_model import AttemptStatus, Condition, Status
+from checkpoint_protocol.manifest.sections import Section
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.sources.source import CsvOptions, FilesSource, IcebergSource, LanceSource, Source
+from checkpoint_protocol.manifest.spec import MAX_NAME_LENGTH, CheckpointedWrite, CheckpointSpec, parse_manifest
 from tests.support.manifests import GOOD, manifest
 
 ROOT: Final = Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.driver_status import observe_pod
+from checkpoint_operator.cluster.pods.driver_status import observe_pod
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_protocol import reasons
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from checkpoint_operator.cluster.cache import WriteName
-from checkpoint_operator.cluster.health import Health
-from checkpoint_operator.cluster.metrics import Metrics
-from checkpoint_operator.cluster.work_queue import WorkQueue
-from checkpoint_operator.cluster.workers import Workers
+from checkpoint_operator.cluster.metrics.counters import Metrics
+from checkpoint_operator.cluster.metrics.health import Health
+from checkpoint_operator.cluster.watch.cache import WriteName
+from checkpoint_operator.cluster.watch.work_queue import WorkQueue
+from checkpoint_operator.cluster.watch.workers import Workers
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.memory import MemoryBudget, reading, room_for_stored
+from checkpoint_protocol.store.memory import MemoryBudget, reading, room_for_stored
 from tests.support.waiting import patience, until, wait
 
 CANARY_EVERY_S, STALE_AFTER_S = 0.05, 60.0

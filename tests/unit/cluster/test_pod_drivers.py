@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.cache import Cache
-from checkpoint_operator.cluster.pod_drivers import PodDrivers
-from checkpoint_operator.cluster.pods import UID_LABEL, pod_name
+from checkpoint_operator.cluster.pods.driver_pod import UID_LABEL, pod_name
+from checkpoint_operator.cluster.pods.pod_drivers import PodDrivers
+from checkpoint_operator.cluster.watch.cache import Cache
 from checkpoint_operator.core.observation import DriverState
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange

@@ -9,10 +9,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from checkpoint_operator.cluster.pod_policy import DEFAULT_FIELDS, PodPolicy, check_pods
+from checkpoint_operator.cluster.pods.pod_policy import DEFAULT_FIELDS, PodPolicy, check_pods
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import Spec, parse_manifest, validate_model
+from checkpoint_protocol.manifest.spec import Spec, parse_manifest, validate_model
 from tests.support.manifests import manifest
 
 OWN: Final = "checkpointed-write-driver"

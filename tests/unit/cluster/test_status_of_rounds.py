@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.cluster.events import steps_between, warnings_between
-from checkpoint_operator.cluster.status import DeletionWaits, Failed, Figures, Frame, Outcome, derive
+from checkpoint_operator.cluster.status.events import steps_between, warnings_between
+from checkpoint_operator.cluster.status.round_status import DeletionWaits, Failed, Figures, Frame, Outcome, derive
 from checkpoint_operator.core.actions import Action, Close, Commit, Finish, RecordAttempt, Stall, StartDriver, Wait
 from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
-from checkpoint_operator.progress import Progress
-from checkpoint_operator.reconcile import Round
-from checkpoint_operator.status_model import Status
+from checkpoint_operator.crd.status_model import Status
+from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.progress.epoch_progress import Progress
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import CommitRecord

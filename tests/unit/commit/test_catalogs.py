@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_operator.catalogs import CatalogBook, _bounded_uri
+from checkpoint_operator.catalogs.named import CatalogBook, _bounded_uri
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
-from checkpoint_protocol.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
 from tests.support.waiting import until
 
 WITHIN_S = 1.0

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.commit import lance
 from checkpoint_operator.commit.outcomes import (
     BlockOutcome,
     CommitBlocked,
@@ -21,6 +20,7 @@ from checkpoint_operator.commit.outcomes import (
     Unknown,
 )
 from checkpoint_operator.commit.results import Results
+from checkpoint_operator.lance import commit as lance
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token

@@ -12,8 +12,8 @@ import pytest
 
 from checkpoint_operator.commit.staged_files import FileEnd, Tails
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import StorageEntry
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageEntry
 
 DATA: Final = bytes(range(200))
 

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_operator.commit.footers import Footers, columns_of, parquet_rows
-from checkpoint_operator.commit.lance_footers import LanceFooters
 from checkpoint_operator.commit.staged_files import Tails
+from checkpoint_operator.lance.files.footers import LanceFooters
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.memory import Pool
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import Sink, Verify
+from checkpoint_protocol.manifest.sink import Sink, Verify
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store.memory import Pool
 
 
 def looked_at(verify: Verify, count: int, wrong: int | None = None) -> list[str]:

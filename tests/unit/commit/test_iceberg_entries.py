@@ -32,13 +32,13 @@ from pyiceberg.typedef import Record as PartitionRecord
 from pyiceberg.types import LongType, NestedField, StringType
 
 from checkpoint_formats.iceberg.file_io import open_file_io
-from checkpoint_operator.commit.iceberg_append import StagedFor, pack
-from checkpoint_operator.commit.iceberg_change import TableVersion
-from checkpoint_operator.commit.metadata_files import put_all
+from checkpoint_operator.iceberg.changes.append import StagedFor, pack
+from checkpoint_operator.iceberg.changes.change import TableVersion
+from checkpoint_operator.iceberg.metadata.metadata_files import put_all
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import FieldMetrics, IcebergFile
-from checkpoint_protocol.settings import Settings
 from tests.support.records import KEY
 
 SCHEMA = Schema(

@@ -15,16 +15,16 @@ from lance.file import LanceFileWriter
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.commit.footers import Footers
-from checkpoint_operator.commit.lance_added import only_columns, take_packed
-from checkpoint_operator.commit.lance_file_schema import FileField, fields_in, fields_of_target
-from checkpoint_operator.commit.lance_footers import LanceFooters
 from checkpoint_operator.commit.staged_files import Tails
+from checkpoint_operator.lance.added.staged import only_columns, take_packed
+from checkpoint_operator.lance.files.file_schema import FileField, fields_in, fields_of_target
+from checkpoint_operator.lance.files.footers import LanceFooters
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.lance_schema import fields_of
-from checkpoint_protocol.memory import Pool
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import AddColumns, LanceColumnFile, LanceDataFile, LanceTarget
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.store.memory import Pool
 
 SCHEMA: Final = pa.schema(
     [

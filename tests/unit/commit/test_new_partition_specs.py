@@ -7,11 +7,11 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from checkpoint_operator.commit.iceberg_target import new_partition_spec, new_table
+from checkpoint_operator.iceberg.target import new_partition_spec, new_table
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import validate_model
-from checkpoint_protocol.sink import Sink
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.spec import validate_model
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
 

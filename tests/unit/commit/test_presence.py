@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_operator.commit.iceberg_table import PyicebergTable
-from checkpoint_operator.commit.lance_table import PylanceTable
 from checkpoint_operator.commit.outcomes import Landed
 from checkpoint_operator.commit.presence import Presence
-from checkpoint_operator.sink_formats.registry import find_committed, format_of
+from checkpoint_operator.iceberg.table import PyicebergTable
+from checkpoint_operator.lance.table import PylanceTable
+from checkpoint_operator.sinks.registry import find_committed, format_of
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import IcebergTarget, LanceTarget
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import Sink
 from tests.support.places import IcebergPlace, LancePlace, Place, on_disk
 from tests.support.records import KEY, appended
 

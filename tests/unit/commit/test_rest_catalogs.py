@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.catalogs.named import open_catalog
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.places.settings import Settings
 from tests.support.places import IcebergPlace, on_disk
 from tests.unit.commit.test_tables_that_lead_elsewhere import ROWS
 

@@ -9,12 +9,11 @@ import pytest
 
 from checkpoint_operator.commit.changes import Change, Pack, as_staged, only
 from checkpoint_operator.commit.results import Results, gather
-from checkpoint_operator.sink_formats.none import NoFormat
+from checkpoint_operator.none.sink import NoFormat
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.keys import add_key_sets, key_set
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import (
     IcebergFile,
     InputRecord,
@@ -36,7 +35,8 @@ from checkpoint_protocol.records import (
     Target,
     TargetRecord,
 )
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.rows.keys import add_key_sets, key_set
+from checkpoint_protocol.rows.positions import Range
 from tests.support.records import (
     ICEBERG,
     LANCE,

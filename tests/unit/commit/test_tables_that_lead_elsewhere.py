@@ -29,22 +29,22 @@ from checkpoint_formats.iceberg.file_io import manifests_of
 from checkpoint_formats.iceberg.plan import find_files
 from checkpoint_formats.lance.reader import find_fragments
 from checkpoint_formats.stagers import stager_for
-from checkpoint_operator.catalogs import CatalogBook, open_catalog, translate_catalog_error
-from checkpoint_operator.commit.iceberg_table import PyicebergTable
-from checkpoint_operator.commit.lance_table import PylanceTable
-from checkpoint_operator.looks import Known, Looks
-from checkpoint_operator.source_news import open_news
-from checkpoint_operator.source_tables import describe, pin
+from checkpoint_operator.catalogs.named import CatalogBook, open_catalog, translate_catalog_error
+from checkpoint_operator.catalogs.source_tables import describe, pin
+from checkpoint_operator.iceberg.table import PyicebergTable
+from checkpoint_operator.lance.table import PylanceTable
+from checkpoint_operator.loop.looks import Known, Looks
+from checkpoint_operator.loop.source_news import open_news
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
-from checkpoint_protocol.grants import Tenant
-from checkpoint_protocol.manifest import Spec, validate_model
-from checkpoint_protocol.memory import MemoryBudget, turn
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.sources.source import IcebergSource, LanceSource
+from checkpoint_protocol.manifest.spec import Spec, validate_model
+from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.records import Append, Began, TakenRecord, Target
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.sink import Sink
-from checkpoint_protocol.source import IcebergSource, LanceSource
-from checkpoint_protocol.storage import StorageEntry
+from checkpoint_protocol.store.memory import MemoryBudget, turn
 from tests.support.places import IcebergPlace, LancePlace, on_disk
 from tests.support.records import KEY, end_epoch, input_of, ledger_over
 from tests.support.stores import MemoryStore

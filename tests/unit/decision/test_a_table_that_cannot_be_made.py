@@ -10,16 +10,16 @@ import pyarrow as pa
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.loop.observing import Observer
+from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Sink, Write
-from checkpoint_operator.reconcile import Reconciler
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.manifest import API_VERSION, KIND, parse_manifest
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND, parse_manifest
 from checkpoint_protocol.records import LaunchRecord, OutputRecord, Target
-from checkpoint_protocol.store import open_store
+from checkpoint_protocol.store.object_store import open_store
 from tests.support.places import on_disk
 
 

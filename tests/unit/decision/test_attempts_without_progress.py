@@ -14,18 +14,18 @@ import checkpoint_formats
 import checkpoint_spark
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
-from checkpoint_operator.driver_failures import failure_of
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.loop.driver_failures import failure_of
+from checkpoint_operator.loop.observing import Observer
+from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Write
-from checkpoint_operator.reconcile import Reconciler
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.keys import key_set
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Spec, parse_manifest
+from checkpoint_protocol.manifest.spec import Spec, parse_manifest
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import ClosedRecord, FailureRecord, GivenUp, KeysCovered, LaunchRecord, PlanRecord, Seal
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.rows.keys import key_set
 from tests.support.manifests import manifest
 from tests.support.records import plan, seal
 from tests.support.stores import MemoryStore

@@ -10,11 +10,11 @@ import pytest
 from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch
 from checkpoint_operator.cleaning.needed import Needed
 from checkpoint_protocol import writes
-from checkpoint_protocol.layout import EpochLayout
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import ClaimRecord, CommitRecord, IcebergBase
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.source import Source
+from checkpoint_protocol.store.layout import EpochLayout
 from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, plan, seal
 from tests.support.sources import source_of
 from tests.support.stores import MemoryStore

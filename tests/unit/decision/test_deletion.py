@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.commit import iceberg
 from checkpoint_operator.commit.changes import Change, as_staged
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome, Rejected, TryLater, Unknown
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.deletion import Deleted, DeletionOutcome, Kept, delete_write, keep_from_landing, retain_write
-from checkpoint_protocol import layout, reasons, writes
-from checkpoint_protocol.authenticated_store import AuthenticatedStore, KeysOfOneWrite
+from checkpoint_operator.iceberg import commit as iceberg
+from checkpoint_operator.writes.deletion import Deleted, DeletionOutcome, Kept, delete_write, keep_from_landing, retain_write
+from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.macs import WriteKeys, derive, derive_control
-from checkpoint_protocol.object_listing import NotListed
 from checkpoint_protocol.records import ClaimRecord, CommitRecord, IcebergBase, IcebergFile, Operation, Output, StagedFile, Target
-from checkpoint_protocol.store import StoredObject
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.authenticated_store import AuthenticatedStore, KeysOfOneWrite
+from checkpoint_protocol.store.macs import WriteKeys, derive, derive_control
+from checkpoint_protocol.store.object_listing import NotListed
+from checkpoint_protocol.store.object_store import StoredObject
 from tests.support.records import DIGEST, ICEBERG, KEY, TOKEN, appended, iceberg_file, launch, seal
 from tests.support.stores import ListHides, LosesAnswers, MemoryStore, Wrapped
 from tests.support.tables import FakeIceberg

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
-from checkpoint_operator.kept_drivers import KeptDrivers, Place
+from checkpoint_operator.loop.kept_drivers import KeptDrivers, Place
 from checkpoint_protocol.advice import DriverProgress, StartedAs, encode_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger

@@ -13,7 +13,7 @@ from checkpoint_operator.core.rules import decide
 from checkpoint_operator.core.triggers import Between, News, is_enough, next_time
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.trigger import AtLeast, Trigger
+from checkpoint_protocol.manifest.trigger import AtLeast, Trigger
 from tests.unit.decision.test_rules import COMMITTED, seen
 
 NOW = datetime.datetime(2026, 3, 28, 12, 0, tzinfo=datetime.UTC)

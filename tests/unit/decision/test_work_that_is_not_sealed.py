@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState
-from checkpoint_operator.observing import Observer
+from checkpoint_operator.loop.observing import Observer
+from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Write
-from checkpoint_operator.reconcile import Reconciler
-from checkpoint_operator.sink_formats.registry import open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol.advice import DriverProgress, Work, encode_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import parse_manifest
+from checkpoint_protocol.manifest.spec import parse_manifest
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_protocol.settings import Settings
 from tests.support.manifests import manifest
 from tests.support.records import plan
 from tests.support.stores import MemoryStore

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 
 LONG = 3_600.0
 

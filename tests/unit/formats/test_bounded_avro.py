@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
-from checkpoint_formats.iceberg.bounded_avro import MAGIC, TooLarge, measure
+from checkpoint_formats.iceberg.bounded.avro import MAGIC, TooLarge, measure
 
 SYNC = bytes(range(16))
 MEMORY: Final = 1 << 30

@@ -15,7 +15,7 @@ from checkpoint_formats.files.csv.records import Records, RecordSplitter
 from checkpoint_formats.files.csv.stream import QuotedText
 from checkpoint_formats.files.texts import TextStream
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.source import CsvOptions
+from checkpoint_protocol.manifest.sources.source import CsvOptions
 from tests.support.effort import examples
 
 #: A row as its fields, or the text of one that has another number of fields than the first.

@@ -15,10 +15,10 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType
 
-from checkpoint_formats.dictionaries import not_worth_a_dictionary
 from checkpoint_formats.iceberg.stager import IcebergStager
+from checkpoint_formats.rows.dictionaries import not_worth_a_dictionary
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.places.settings import Settings
 from tests.support.records import ICEBERG
 
 ROWS = 5_000

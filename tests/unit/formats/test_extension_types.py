@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_formats.lance.reader import LanceReader, find_fragments
-from checkpoint_formats.plain_types import as_plain, plain_schema
 from checkpoint_formats.port import Described
-from checkpoint_formats.selecting import Selection
-from checkpoint_formats.uniting import unite
+from checkpoint_formats.rows.plain_types import as_plain, plain_schema
+from checkpoint_formats.rows.selecting import Selection
+from checkpoint_formats.rows.uniting import unite
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
-from checkpoint_protocol.source import LanceSource
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.manifest.sources.source import LanceSource
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 from tests.support.reading import chunks_of, open_reader, rows_of
 
 EVERYTHING = Selection()

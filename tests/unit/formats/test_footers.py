@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from checkpoint_formats.files.parquet.footers import Footer, Footers
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.parquet_rows import INT96_UNIT, row_group_starts
+from checkpoint_formats.rows.parquet_rows import INT96_UNIT, row_group_starts
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.places.storage import StorageSettings
 from tests.support.effort import examples
 
 SCHEMAS = (

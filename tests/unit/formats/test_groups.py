@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_formats.batch_sizing import BatchSizing
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.stage_results.group_keys import codes_of, hashes_of, refuse_keys
 from checkpoint_formats.stage_results.groups import GroupReader, PiecesOfFile
 from checkpoint_formats.stage_results.stager import StageResultStager
 from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Grouping, SourceFile, StageTarget
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 from tests.support.effort import examples
 
 SCHEMA = pa.schema([("a", pa.string()), ("x", pa.float64()), ("n", pa.int64()), ("fill", pa.binary())])

@@ -46,7 +46,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from checkpoint_formats.iceberg.transforms import as_stored, encoded, transformed, value_type, why_not_computed
+from checkpoint_formats.iceberg.writing.transforms import as_stored, encoded, transformed, value_type, why_not_computed
 from tests.support.effort import examples
 
 #: The years 1 to 9999, which Python has.

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from checkpoint_formats.files.csv.inferred_columns import _NAMES, InferredColumns
-from checkpoint_protocol.text_types import TextColumn, is_held
+from checkpoint_protocol.rows.text_types import TextColumn, is_held
 from tests.support.effort import examples
 
 _TIMES = r"2024-0[1-3]-[0-3][0-9]([T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,9})?)?(Z|\+00|\+02:00)?)?"

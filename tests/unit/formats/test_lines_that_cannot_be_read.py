@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.csv import records as csv_records
 from checkpoint_formats.files.csv import stream as csv_stream
 from checkpoint_formats.files.parsing import BadLine
 from checkpoint_formats.files.source_files import SourceFiles
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 from tests.support.effort import examples
 from tests.support.reading import Row, chunks_of, cut, open_reader, scales, whole
 

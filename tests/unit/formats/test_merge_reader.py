@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.merging.reading import MatchingReader
 from checkpoint_formats.merging.rewriting import RewritingReader
 from checkpoint_formats.port import Chunk, in_chunks
-from checkpoint_protocol.positions import Range
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol.records import Merge, MergeKeysRecord, SourceFile
+from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.tables.modes import WhenMatched
 from tests.unit.formats.test_merging import made, placed, wanted
 

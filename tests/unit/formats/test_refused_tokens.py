@@ -12,10 +12,10 @@ from pydantic import SecretStr
 from checkpoint_formats.files.buckets import Buckets
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.source_paths import locate
-from checkpoint_protocol.storage import StorageEntry
-from checkpoint_protocol.store import translate_store_error
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.source_paths import locate
+from checkpoint_protocol.places.storage import StorageEntry
+from checkpoint_protocol.store.object_store import translate_store_error
 
 EXPIRED = b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.binary.reader import MOST_CONTENT_BYTES, BinaryReader
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.planning import plan_tasks
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import InputRecord
-from checkpoint_protocol.storage import StorageSettings
 from tests.support.effort import examples
 from tests.support.reading import chunks_of, open_reader, read_whole, rows_of, whole
 

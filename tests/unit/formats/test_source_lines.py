@@ -15,8 +15,8 @@ from checkpoint_formats.files.lines import Lines, first_line, line_blocks, line_
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.storage import StorageSettings
 
 FILES = SourceFiles(StorageSettings())
 

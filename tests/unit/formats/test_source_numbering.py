@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.files.numbering import number_rows
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.rows.positions import Range
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_formats import parquet_rows as parquet_rows
+from checkpoint_formats.rows import parquet_rows
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.rows.positions import Range
 from tests.support.effort import examples
 from tests.support.reading import Row, check_exactly_once, chunks_of, cut, open_reader, read_whole, rows_of, scales, whole
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from checkpoint_formats.plain_types import plain_type
-from checkpoint_formats.type_names import parse_type
+from checkpoint_formats.rows.plain_types import plain_type
+from checkpoint_formats.rows.type_names import parse_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint_formats.arrow_schema import encode_schema
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.planning import plan_tasks
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.stage_results.reader import StageResultReader, source_file
 from checkpoint_formats.stage_results.schemas import stored_schema
 from checkpoint_formats.stage_results.stager import StageResultStager
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile, StageFile, StageTarget
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 from tests.support.effort import examples
 
 NUMBERS = pa.schema([pa.field("n", pa.int64()), pa.field("text", pa.string())])

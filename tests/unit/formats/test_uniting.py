@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_formats.plain_types import as_plain
 from checkpoint_formats.port import Described
-from checkpoint_formats.selecting import Selection
-from checkpoint_formats.uniting import UnitedColumns, unite, united_type
+from checkpoint_formats.rows.plain_types import as_plain
+from checkpoint_formats.rows.selecting import Selection
+from checkpoint_formats.rows.uniting import UnitedColumns, unite, united_type
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 

@@ -17,7 +17,7 @@ from checkpoint_operator.local.endings import how_it_ended
 from checkpoint_operator.local.processes import DriverProcesses, environment_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.places.settings import Settings
 from tests.unit.cli.test_code_digest import spec
 
 KEY = EpochKey("00000000000000aa", 1)

@@ -14,7 +14,7 @@ import pytest
 from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.local.processes import DriverProcesses, mark_of
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.places.settings import Settings
 from tests.unit.cli.test_code_digest import spec
 
 KEY = EpochKey("00000000000000aa", 1)

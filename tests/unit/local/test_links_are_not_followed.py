@@ -11,13 +11,14 @@ import pytest
 
 from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch
 from checkpoint_operator.commit.staged_files import remove_files
-from checkpoint_operator.deletion import Deleted, Kept, delete_write
-from checkpoint_protocol import layout, reasons
-from checkpoint_protocol.disk_removal import remove_below
+from checkpoint_operator.writes.deletion import Deleted, Kept, delete_write
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import ObjectStore, open_store
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.disk_removal import remove_below
+from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.contract.test_deletion import World
 from tests.support.places import on_disk
 from tests.support.records import KEY

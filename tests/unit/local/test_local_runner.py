@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from checkpoint_operator.local.runner import Runner
-from checkpoint_protocol.manifest import parse_manifest
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.manifest.spec import parse_manifest
+from checkpoint_protocol.places.settings import Settings
 from tests.support.stores import MemoryStore, Wrapped
 
 

@@ -14,8 +14,8 @@ import pytest
 from checkpoint_operator.local.lock import Holder, RunnerLock
 from checkpoint_operator.local.process_states import start_of, state_of
 from checkpoint_operator.local.runner import Runner
-from checkpoint_protocol.manifest import parse_manifest
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.manifest.spec import parse_manifest
+from checkpoint_protocol.places.settings import Settings
 from tests.support.manifests import manifest
 
 

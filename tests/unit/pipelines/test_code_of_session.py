@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_operator.driver_digest import code_of_session, keep_arguments
+from checkpoint_operator.loop.driver_digest import code_of_session, keep_arguments
 from checkpoint_operator.ports import Write
-from checkpoint_protocol.manifest import Spec, parse_manifest
+from checkpoint_protocol.manifest.spec import Spec, parse_manifest
 from tests.support.manifests import manifest
 
 STAGES = [{"name": name, "steps": [{"call": f"docs:{name}"}]} for name in ("parse", "embed")]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint_operator.pipelines.hashes import Hashes, hashes_of
-from checkpoint_protocol.pipelines import DEFAULT_BUCKETS, StagePart, StageSpec, parts_of
-from checkpoint_protocol.source import Source
-from checkpoint_protocol.steps import Step
+from checkpoint_protocol.manifest.pipelines import DEFAULT_BUCKETS, StagePart, StageSpec, parts_of
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.manifest.steps import Step
 
 CSV = {"files": {"format": "csv", "paths": ["/in"]}}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkpoint_operator.traced_seals import UNENDING, Traced, traced
-from checkpoint_protocol.lineage import Run, Span
-from checkpoint_protocol.positions import Range
+from checkpoint_operator.views.traced_seals import UNENDING, Traced, traced
 from checkpoint_protocol.records import Seal, StageFile, StageTarget
+from checkpoint_protocol.rows.lineage import Run, Span
+from checkpoint_protocol.rows.positions import Range
 from tests.support.records import seal
 
 TARGET = StageTarget(folder="file:///store/staged/1/1/stages/a", arrow_schema="")

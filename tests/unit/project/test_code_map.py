@@ -30,3 +30,11 @@ def test_every_path_in_the_map_is_there() -> None:
     assert named
     places = [ROOT, *(ROOT / root for root in ROOTS)]
     assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
+
+
+def test_a_folder_has_a_dozen_modules_at_the_most() -> None:
+    """What is longer is not read, but searched."""
+    folders = {file.parent for root in ROOTS for file in (ROOT / root).rglob("__init__.py")}
+    modules = {folder.relative_to(ROOT).as_posix(): len([*folder.glob("*.py")]) - 1 for folder in folders}
+
+    assert {name: count for name, count in modules.items() if count > 12} == {}

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
-from checkpoint_protocol.hiding import LIBRARIES
+from checkpoint_protocol.code.hiding import LIBRARIES
 
 ROOT: Final = Path(__file__).parents[3]
 #: Each entry begins a line; what belongs to it is indented.

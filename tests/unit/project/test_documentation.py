@@ -13,11 +13,11 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from checkpoint_operator.cli.main import main as command_line
-from checkpoint_operator.reason_pages import REASONS_PAGE, section_of
+from checkpoint_operator.views.reason_pages import REASONS_PAGE, section_of
 from checkpoint_operator.yaml_documents import parse_documents
 from checkpoint_protocol import reasons
-from checkpoint_protocol.manifest import API_VERSION, KIND, Spec, parse_manifest, validate_model
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND, Spec, parse_manifest, validate_model
+from checkpoint_protocol.places.settings import Settings
 from devtools.documentation import reference
 
 ROOT = Path(__file__).parents[3]

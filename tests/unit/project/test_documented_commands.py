@@ -16,7 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from checkpoint_operator.catalogs import open_catalog
+from checkpoint_operator.catalogs.named import open_catalog
 from checkpoint_operator.cli.files import find_settings, load_settings
 from checkpoint_operator.cli.main import main as command_line
 from examples.prepare_data import packaged

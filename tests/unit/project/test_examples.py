@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_operator.yaml_documents import parse_document
-from checkpoint_protocol.manifest import parse_manifest
+from checkpoint_protocol.manifest.spec import parse_manifest
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("**/flights-*.yaml"))
 

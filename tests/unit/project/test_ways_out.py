@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
+from checkpoint_protocol.manifest.spec import ManifestInvalid, parse_manifest
 from devtools.documentation import reference
 from tests.support import ways_out
 from tests.support.corrected_manifests import CORRECTIONS

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from checkpoint_protocol import archives
+from checkpoint_protocol.code import archives
 
 _COUNT: Final = 500_000
 _ARCHIVE: Final = struct.pack("<4s42x", b"PK\x01\x02") * _COUNT + struct.pack(

@@ -9,17 +9,17 @@ from typing import Literal
 
 import pytest
 
-from checkpoint_operator.activity import TimeLeft, describe, how_far, time_text
-from checkpoint_operator.inspection import inspect_store
-from checkpoint_operator.progress import Progress, measure
-from checkpoint_operator.tallies import Tallies
+from checkpoint_operator.progress.activity import TimeLeft, describe, how_far, time_text
+from checkpoint_operator.progress.epoch_progress import Progress, measure
+from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_operator.views.inspection import inspect_store
 from checkpoint_protocol import reasons
 from checkpoint_protocol.advice import MAX_TASKS, DriverProgress, Work, encode_advice, read_advice
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.store import StoredObject
-from checkpoint_spark.advising import Activity, DriverTeller, InHand, telling, telling_of_task
-from checkpoint_spark.at_work import AtWork
+from checkpoint_protocol.store.object_store import StoredObject
+from checkpoint_spark.driver.at_work import AtWork
+from checkpoint_spark.process.advising import Activity, DriverTeller, InHand, telling, telling_of_task
 from tests.support.records import launch, ledger_over, plan, rows_file, seal
 from tests.support.stores import MemoryStore
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_protocol import archives
-from checkpoint_protocol.archives import ArchiveRefused
+from checkpoint_protocol.code import archives
+from checkpoint_protocol.code.archives import ArchiveRefused
 from tests.support.archives import HOSTILE, zip_of
 from tests.support.effort import examples
 from tests.support.peaks import peaks

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint_protocol.deadlines import derived_progress_deadline_s, is_due, least_progress_deadline_s
-from checkpoint_protocol.manifest import ManifestInvalid, Spec, parse_manifest
+from checkpoint_protocol.manifest.spec import ManifestInvalid, Spec, parse_manifest
 from tests.support.manifests import manifest
 
 

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_formats.keys_objects import put_together, read_object, write_object
-from checkpoint_operator.keys_objects import compacting
-from checkpoint_protocol import layout, writes
-from checkpoint_protocol.epoch_index import EpochIndex
+from checkpoint_operator.loop.keys_objects import compacting
+from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.keys import key_set
-from checkpoint_protocol.parts import digest_of
+from checkpoint_protocol.ledger.epoch_index import EpochIndex
 from checkpoint_protocol.records import (
     InputRecord,
     KeyColumn,
@@ -27,7 +25,10 @@ from checkpoint_protocol.records import (
     StageIdentity,
     TakenRecord,
 )
-from checkpoint_protocol.store import StoredObject
+from checkpoint_protocol.rows.keys import key_set
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.object_store import StoredObject
+from checkpoint_protocol.store.parts import digest_of
 from tests.support.records import KEY, end_epoch, input_of, launch, ledger_over, rows_file, seal
 from tests.support.stores import MemoryStore, Wrapped
 

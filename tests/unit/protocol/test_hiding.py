@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.code.hiding import hiding, modules_in, refuse_hiding
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.hiding import hiding, modules_in, refuse_hiding
 
 
 @pytest.mark.parametrize(

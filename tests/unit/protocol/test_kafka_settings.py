@@ -10,11 +10,11 @@ from pydantic import SecretStr, ValidationError
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.grants import Tenant
-from checkpoint_protocol.kafka_settings import KafkaEntry, client_properties
-from checkpoint_protocol.kafka_source import KafkaSource
-from checkpoint_protocol.secrets import secrets_of
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.kafka_settings import KafkaEntry, client_properties
+from checkpoint_protocol.places.secrets import secrets_of
+from checkpoint_protocol.places.settings import Settings
 
 SIGNED_IN: dict[str, Any] = {
     "security_protocol": "SASL_SSL",

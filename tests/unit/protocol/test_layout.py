@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_protocol import layout
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.layout import EpochLayout, claim_index_of, epoch_of, key_of_seal, number_of, seal_of, stage_of
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.layout import EpochLayout, claim_index_of, epoch_of, key_of_seal, number_of, seal_of, stage_of
 
 AT = EpochLayout(EpochKey("0123abcd", 3))
 numbers = st.integers(0, 10**9)

@@ -7,8 +7,17 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_protocol.lineage import MOST_RUNS, Lineage, Run, counted_in, merged, positions_of_rows, ranges_of, rows_made_of
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.rows.lineage import (
+    MOST_RUNS,
+    Lineage,
+    Run,
+    counted_in,
+    merged,
+    positions_of_rows,
+    ranges_of,
+    rows_made_of,
+)
+from checkpoint_protocol.rows.positions import Range
 
 COUNTS = st.lists(st.integers(0, 3), max_size=400)
 

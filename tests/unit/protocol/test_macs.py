@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_protocol import layout, reasons
-from checkpoint_protocol.authenticated_store import AuthenticatedStore, KeysOfOneWrite
+from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.macs import MOST_MAC_BYTES, WriteKeys, derive, derive_control, key_id_of, sign, without_mac
+from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.authenticated_store import AuthenticatedStore, KeysOfOneWrite
+from checkpoint_protocol.store.macs import MOST_MAC_BYTES, WriteKeys, derive, derive_control, key_id_of, sign, without_mac
 from tests.support.effort import examples
 from tests.support.stores import MemoryStore
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import json
 from typing import Any
 
 import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
-from checkpoint_protocol.source import Source, without_reading
+from checkpoint_protocol.manifest.sources.source import without_reading
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND, ManifestInvalid, Spec, parse_manifest
 from checkpoint_protocol.tables.lance import LanceSink
 from tests.support.corrected_manifests import CORRECTIONS, Correction
 from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, SMALLEST, manifest

@@ -6,8 +6,9 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
-from checkpoint_protocol import object_listing, reasons
-from checkpoint_protocol.object_listing import NotListed, list_objects
+from checkpoint_protocol import reasons
+from checkpoint_protocol.store import object_listing
+from checkpoint_protocol.store.object_listing import NotListed, list_objects
 
 
 @pytest.mark.parametrize("most", [1, 7, 50, 51, 1_000])

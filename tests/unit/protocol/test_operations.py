@@ -10,8 +10,8 @@ import pytest
 from checkpoint_operator.commit.changes import StagedChange, changes_nothing, only
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
+from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.records import Append, IcebergFile, LaunchRecord, StagedFile, decode, encode, operation_of
-from checkpoint_protocol.sink import Sink
 from tests.support.records import iceberg_file, lance_fragment, launch
 
 

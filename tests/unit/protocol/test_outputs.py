@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_protocol.outputs import (
+from checkpoint_protocol.places.outputs import (
     checkpoint_output,
     find_file_in,
     find_path_into,

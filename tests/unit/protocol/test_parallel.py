@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from checkpoint_protocol.parallel import in_threads, streamed
+from checkpoint_protocol.store.parallel import in_threads, streamed
 
 
 @pytest.fixture

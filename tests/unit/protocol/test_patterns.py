@@ -7,8 +7,8 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from checkpoint_protocol.grants import is_named
-from checkpoint_protocol.patterns import split, wildcards
+from checkpoint_protocol.places.grants import is_named
+from checkpoint_protocol.places.patterns import split, wildcards
 
 
 @given(st.text("ab*?", max_size=8), st.text("ab", max_size=10))

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from checkpoint_protocol import positions
-from checkpoint_protocol.positions import Cover, Range, merge, overlap, subtract
+from checkpoint_protocol.rows import positions
+from checkpoint_protocol.rows.positions import Cover, Range, merge, overlap, subtract
 
 #: Positions from here on stand for "for ever" in the oracle.
 END = 24

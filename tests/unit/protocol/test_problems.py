@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.manifest import CheckpointedWrite, ManifestInvalid, validate_model
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, validate_model
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import ClaimRecord, CommitRecord, LaunchRecord, decode, encode
-from checkpoint_protocol.settings import Settings
 from tests.support.records import launch
 
 RAW = ("Input should", "String should", "Tuple", "validation", "pydantic", "function-", "lax-or-strict", "Value error", "[json")

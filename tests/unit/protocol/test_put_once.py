@@ -9,12 +9,12 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.put_once import put_object, put_once
 from checkpoint_protocol.records import (
     NameRecord,
     encode,
 )
-from checkpoint_protocol.store import ObjectStore
+from checkpoint_protocol.store.object_store import ObjectStore
+from checkpoint_protocol.store.put_once import put_object, put_once
 from tests.support.records import TOKEN, ledger_over
 from tests.support.stores import LosesAnswers, MemoryStore, RetriesItsPuts, SaysExists
 

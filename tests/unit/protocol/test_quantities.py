@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_protocol.quantities import (
+from checkpoint_protocol.manifest.quantities import (
     format_duration,
     format_share,
     format_size,

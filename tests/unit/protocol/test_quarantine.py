@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.epoch_index import EpochIndex
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Quarantine
-from checkpoint_protocol.positions import Range
-from checkpoint_protocol.quarantine import describe_limit, most_rows
+from checkpoint_protocol.ledger.epoch_index import EpochIndex
+from checkpoint_protocol.manifest.spec import Quarantine
 from checkpoint_protocol.records import (
     MAX_ERROR_MESSAGE_LENGTH,
     MAX_RECORD_BYTES,
@@ -26,7 +24,9 @@ from checkpoint_protocol.records import (
     SourceFile,
     encode,
 )
-from checkpoint_spark.quarantine import Allowance, QuarantineOfSegment, describe
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.rows.quarantine import describe_limit, most_rows
+from checkpoint_spark.tasks.quarantine import Allowance, QuarantineOfSegment, describe
 from tests.support.records import DIGEST, KEY, TOKEN, input_of, launch, ledger_over, plan, position_of, rows_file, seal
 from tests.support.stores import MemoryStore
 

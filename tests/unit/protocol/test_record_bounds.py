@@ -11,8 +11,8 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.memory import MemoryBudget, hold_table, holding_a_lock, reading, room_for_stored, turn
 from checkpoint_protocol.records import MAX_TASKS, ClosedRecord, FailureRecord, PlanRecord, encode
+from checkpoint_protocol.store.memory import MemoryBudget, hold_table, holding_a_lock, reading, room_for_stored, turn
 from tests.golden.samples import SAMPLES
 from tests.support.records import TOKEN, ledger_over, plan, put_chains, seal
 from tests.support.stores import ListHides, MemoryStore, Wrapped

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from checkpoint_protocol import reasons, records
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import (
     MAX_RECORD_BYTES,
     ClosedRecord,
@@ -28,6 +27,7 @@ from checkpoint_protocol.records import (
     decode,
     encode,
 )
+from checkpoint_protocol.rows.positions import Range
 from tests.golden.samples import FOLDER, SAMPLES, VERSION_1
 from tests.support.effort import examples
 from tests.support.records import TOKEN

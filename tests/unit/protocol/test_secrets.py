@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_protocol.manifest import validate_model
-from checkpoint_protocol.secrets import secrets_of
-from checkpoint_protocol.settings import Settings
+from checkpoint_protocol.manifest.spec import validate_model
+from checkpoint_protocol.places.secrets import secrets_of
+from checkpoint_protocol.places.settings import Settings
 
 
 def settings(folder: Path) -> Settings:

@@ -19,10 +19,10 @@ from pyiceberg.io import load_file_io
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest import ManifestInvalid, validate_model
-from checkpoint_protocol.setting_values import SecretRef, reveal
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.storage import (
+from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
+from checkpoint_protocol.places.setting_values import SecretRef, reveal
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.storage import (
     StorageEntry,
     StorageSettings,
     iceberg_options,

@@ -16,7 +16,6 @@ from pydantic import SecretStr
 from pyiceberg.exceptions import ForbiddenError
 from sqlalchemy.exc import OperationalError
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import reading
 from checkpoint_formats.files.binary.reader import BinaryReader
 from checkpoint_formats.files.csv.reader import CsvReader
@@ -25,18 +24,17 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.parquet.reader import ParquetReader
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.port import FileReader
-from checkpoint_operator.catalogs import open_catalog, translate_catalog_error
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_operator.catalogs.named import open_catalog, translate_catalog_error
 from checkpoint_operator.cluster.config import load_config
 from checkpoint_operator.cluster.main import load_settings
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest import ManifestInvalid
-from checkpoint_protocol.positions import Range
-from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.setting_values import SecretRef
-from checkpoint_protocol.settings import CatalogSettings, Settings
-from checkpoint_protocol.settings_place import CHART_VALUES, SETTINGS_FILE, STORAGE_SECRET, SettingsPlace
-from checkpoint_protocol.source import FilesSource
-from checkpoint_protocol.storage import (
+from checkpoint_protocol.manifest.sources.source import FilesSource
+from checkpoint_protocol.manifest.spec import ManifestInvalid
+from checkpoint_protocol.places.setting_values import SecretRef
+from checkpoint_protocol.places.settings import CatalogSettings, Settings
+from checkpoint_protocol.places.settings_place import CHART_VALUES, SETTINGS_FILE, STORAGE_SECRET, SettingsPlace
+from checkpoint_protocol.places.storage import (
     StorageEntry,
     StorageSettings,
     entry_of,
@@ -44,8 +42,10 @@ from checkpoint_protocol.storage import (
     lance_options,
     obstore_options,
 )
-from checkpoint_protocol.store import translate_store_error
-from checkpoint_spark.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
+from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.object_store import translate_store_error
+from checkpoint_spark.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
 from tests.support.reading import files_source
 
 ROOT: Final = Path(__file__).resolve().parents[3]

@@ -15,10 +15,10 @@ import pytest
 from checkpoint_formats.files.source_files import SourceFiles, for_each, streamed_each
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.patterns import split
+from checkpoint_protocol.places.patterns import split
+from checkpoint_protocol.places.source_paths import Location, locate
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.source_paths import Location, locate
-from checkpoint_protocol.storage import StorageSettings
 
 FILES = SourceFiles(StorageSettings())
 

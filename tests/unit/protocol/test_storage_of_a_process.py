@@ -9,9 +9,9 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.setting_values import reveal
-from checkpoint_spark.driver import EXIT_FAILED, drive, parse
-from checkpoint_spark.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
+from checkpoint_protocol.places.setting_values import reveal
+from checkpoint_spark.driver.main import EXIT_FAILED, drive, parse
+from checkpoint_spark.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
 
 HIDDEN = "hidden-7c1f"
 

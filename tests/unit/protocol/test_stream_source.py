@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_protocol.manifest import ManifestInvalid, parse_manifest
+from checkpoint_protocol.manifest.spec import ManifestInvalid, parse_manifest
 
 
 def document(stream: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_protocol.text_types import Inferred, TextColumn, is_held
+from checkpoint_protocol.rows.text_types import Inferred, TextColumn, is_held
 
 
 def infer(*texts: str) -> Inferred:

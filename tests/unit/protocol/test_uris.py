@@ -10,9 +10,9 @@ import pytest
 from checkpoint_formats.iceberg.file_io import CheckedFileIO
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.grants import Tenant
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import (
+from checkpoint_protocol.places.grants import Tenant
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import (
     StorageEntry,
     StorageSettings,
     disk_path,
@@ -21,8 +21,8 @@ from checkpoint_protocol.storage import (
     obstore_options,
     pyarrow_options,
 )
-from checkpoint_protocol.store import open_store
-from checkpoint_protocol.uris import URI_PATTERN, local_path, why_not_opened
+from checkpoint_protocol.places.uris import URI_PATTERN, local_path, why_not_opened
+from checkpoint_protocol.store.object_store import open_store
 
 FOREIGN = (
     "FILE:///etc/passwd",

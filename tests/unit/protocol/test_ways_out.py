@@ -14,17 +14,17 @@ from typing import Any, Final
 import pytest
 from pydantic import ValidationError
 
-from checkpoint_protocol import archives
-from checkpoint_protocol.archives import ArchiveRefused
+from checkpoint_protocol.code import archives
+from checkpoint_protocol.code.archives import ArchiveRefused
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.kafka_settings import client_properties
-from checkpoint_protocol.outputs import find_file_in, find_path_into, refuse
+from checkpoint_protocol.manifest.where import check_where, parse_where
+from checkpoint_protocol.places.kafka_settings import client_properties
+from checkpoint_protocol.places.outputs import find_file_in, find_path_into, refuse
+from checkpoint_protocol.places.setting_values import SecretRef
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.storage import disk_path, entry_of
+from checkpoint_protocol.places.uris import why_not_parsed
 from checkpoint_protocol.records import Output
-from checkpoint_protocol.setting_values import SecretRef
-from checkpoint_protocol.settings import Settings
-from checkpoint_protocol.storage import disk_path, entry_of
-from checkpoint_protocol.uris import why_not_parsed
-from checkpoint_protocol.where import check_where, parse_where
 
 #: The type of the column a, a wrong condition, what is said of it, and the condition as it says.
 CONDITIONS: Final = [

@@ -16,10 +16,10 @@ from pyiceberg.expressions.parser import parse as parse_by_pyiceberg
 from pyiceberg.expressions.visitors import rewrite_not
 
 from checkpoint_formats.iceberg.plan import to_pyiceberg
-from checkpoint_formats.where import Filter
+from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.where import AllOf, AnyOf, BeginsWith, Compare, IsIn, IsNan, IsNull, columns_of, parse_where
+from checkpoint_protocol.manifest.where import AllOf, AnyOf, BeginsWith, Compare, IsIn, IsNan, IsNull, columns_of, parse_where
 from tests.support.conditions import COLUMNS, conditions
 
 UTC = datetime.UTC

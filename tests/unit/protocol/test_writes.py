@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoint_protocol import layout, writes
+from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import (
     WriteRecord,
 )
+from checkpoint_protocol.store import layout
 from tests.support.records import DIGEST, KEY, input_of, launch, ledger_over
 from tests.support.stores import MemoryStore
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_spark import class_data
+from checkpoint_spark.process import class_data
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.steps import Step
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place

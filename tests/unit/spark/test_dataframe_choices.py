@@ -8,9 +8,9 @@ import pytest
 from checkpoint_formats import keys_objects
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
-from checkpoint_protocol.keys import key_set
-from checkpoint_protocol.parts import digest_of
 from checkpoint_protocol.records import KeysObject
+from checkpoint_protocol.rows.keys import key_set
+from checkpoint_protocol.store.parts import digest_of
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.anti_join import Sealed, Strategy, choose_strategy
 from checkpoint_spark.dataframes.reading import Secrets

@@ -16,13 +16,13 @@ import pytest
 from checkpoint_formats.none.stager import NoStager
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
 from checkpoint_protocol.records import Seal
-from checkpoint_spark.ending import Ending, Left
-from checkpoint_spark.rows_by_position import RowsByPosition
-from checkpoint_spark.segments import Task, run_task
+from checkpoint_protocol.rows.positions import Range
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.task_process import was_left
+from checkpoint_spark.tasks.ending import Ending, Left
+from checkpoint_spark.tasks.rows_by_position import RowsByPosition
+from checkpoint_spark.tasks.segments import Task, run_task
+from checkpoint_spark.tasks.task_process import was_left
 from tests.support.reading import open_reader
 from tests.support.stores import MemoryStore
 

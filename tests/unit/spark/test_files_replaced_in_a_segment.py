@@ -16,10 +16,10 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
-from checkpoint_spark.rows_by_position import RowsByPosition
-from checkpoint_spark.segments import Task, run_task
+from checkpoint_protocol.rows.positions import Range
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.tasks.rows_by_position import RowsByPosition
+from checkpoint_spark.tasks.segments import Task, run_task
 from tests.support.reading import open_reader
 from tests.support.stores import MemoryStore
 

@@ -12,10 +12,10 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.parts import Input
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import InputRecord, LaunchRecord, NoTarget, SourceFile
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_spark.input import Earlier, fix_input, list_source
+from checkpoint_protocol.store.parts import Input
+from checkpoint_spark.inputs.epoch_input import Earlier, fix_input, list_source
 from tests.support.records import end_epoch
 from tests.support.sources import source_of
 from tests.support.stores import MemoryStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_spark.gpus import GpusMissing, resources_file, use_assigned_gpus
+from checkpoint_spark.process.gpus import GpusMissing, resources_file, use_assigned_gpus
 
 TWO = json.dumps({"resource": "gpu", "count": 2})
 

@@ -19,8 +19,8 @@ from checkpoint_operator.commit.results import gather
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.keys import add_key_sets, key_set
 from checkpoint_protocol.records import IcebergFile, KeysCovered, KeySet, PlanRecord
+from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
 from checkpoint_spark.steps.engine import Pipeline

@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 
 from checkpoint_formats import keys_objects
 from checkpoint_operator.commit.results import gather
-from checkpoint_operator.keys_objects import compacting
+from checkpoint_operator.loop.keys_objects import compacting
 from checkpoint_protocol import reasons
-from checkpoint_protocol.epoch_index import EpochIndex
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.keys import add_key_sets, key_set, subtract_key_set
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.manifest import Quarantine
-from checkpoint_protocol.quarantine import most_rows
+from checkpoint_protocol.ledger.epoch_index import EpochIndex
+from checkpoint_protocol.manifest.spec import Quarantine
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import (
     CommitRecord,
     IcebergFile,
@@ -39,7 +38,8 @@ from checkpoint_protocol.records import (
     Seal,
     TakenKeys,
 )
-from checkpoint_protocol.steps import Step
+from checkpoint_protocol.rows.keys import add_key_sets, key_set, subtract_key_set
+from checkpoint_protocol.rows.quarantine import most_rows
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.anti_join import Sealed, quarantined, sealed_by, with_result
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task

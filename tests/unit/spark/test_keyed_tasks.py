@@ -15,13 +15,13 @@ from checkpoint_formats.none.stager import NoStager
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
-from checkpoint_protocol.keys import add_key_sets, key_set
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, NoTarget, PlanRecord, Seal
+from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
-from checkpoint_spark.ending import Ending, Left
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.tasks.ending import Ending, Left
 from tests.support.records import KEY, launch, ledger_over
 from tests.support.stores import MemoryStore
 

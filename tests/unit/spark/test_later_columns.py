@@ -6,9 +6,9 @@ import json
 
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import IcebergTarget, LaunchRecord, TargetRecord
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.output import later_columns
+from checkpoint_spark.driver.output import later_columns
 from tests.support.records import ICEBERG, KEY, launch
 from tests.support.stores import MemoryStore
 

@@ -23,17 +23,17 @@ from hypothesis import strategies as st
 
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import ClosedRecord, PlanRecord
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.advising import InHand
-from checkpoint_spark.memos import Memos, MemosOf, earlier_memos, earlier_memos_by_number
-from checkpoint_spark.steps.calls import Surroundings
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_spark.process.advising import InHand
+from checkpoint_spark.steps.calling.calls import Surroundings
+from checkpoint_spark.steps.calling.memo_values import encode, memo_key, rows_of
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.memo_values import encode, memo_key, rows_of
+from checkpoint_spark.steps.failing.row_isolation import pass_over_failed_rows
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_isolation import pass_over_failed_rows
 from checkpoint_spark.steps.row_keys import NamedRow
+from checkpoint_spark.tasks.memos import Memos, MemosOf, earlier_memos, earlier_memos_by_number
 from tests.support.records import DIGEST, launch, ledger_over, plan
 from tests.support.stores import MemoryStore
 from tests.support.waiting import until

@@ -24,12 +24,12 @@ from checkpoint_formats.iceberg.merge import as_source
 from checkpoint_formats.iceberg.reader import IcebergReader
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.lance.reader import LanceReader, find_fragments
-from checkpoint_formats.plain_types import plain_schema
-from checkpoint_protocol.positions import Range
+from checkpoint_formats.rows.plain_types import plain_schema
+from checkpoint_protocol.manifest.sources.source import LanceSource
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import IcebergTarget, PinnedIceberg
-from checkpoint_protocol.source import LanceSource
-from checkpoint_protocol.steps import Step
-from checkpoint_protocol.storage import StorageSettings
+from checkpoint_protocol.rows.positions import Range
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
 from tests.support.effort import examples

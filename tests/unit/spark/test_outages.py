@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpoint_spark.steps.outages import Outages, Tried, Verdict
+from checkpoint_spark.steps.calling.outages import Outages, Tried, Verdict
 
 
 class Clock:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_spark import pod
-from checkpoint_spark.driver import parse
-from checkpoint_spark.pod import driver_conf, main, master_url
-from checkpoint_spark.pod_environment import WrongCall
+from checkpoint_spark.driver.main import parse
+from checkpoint_spark.pods import pod
+from checkpoint_spark.pods.pod import driver_conf, main, master_url
+from checkpoint_spark.pods.pod_environment import WrongCall
 from tests.support.waiting import patience
 
 POD = {"POD_NAME": "flights-0-1-1", "POD_NAMESPACE": "team", "POD_IP": "10.1.2.3"}
@@ -88,7 +88,7 @@ def test_the_executors_template_becomes_a_file(tmp_path: Path, monkeypatch: pyte
 DEEP = """
 import hashlib, sys, time
 from checkpoint_spark import pod
-from checkpoint_spark.ending import Ending
+from checkpoint_spark.tasks.ending import Ending
 from tests.support.waiting import patience
 pod._end_on_sigterm(Ending())
 if sys.argv[1] == "python":
@@ -116,7 +116,7 @@ LAST = """
 import os, sys, time
 from pathlib import Path
 from checkpoint_spark import pod
-from checkpoint_spark.ending import Ending
+from checkpoint_spark.tasks.ending import Ending
 folder = Path(sys.argv[1])
 (folder / f"task-{os.getppid()}").touch()
 pod._end_on_sigterm(Ending(folder))

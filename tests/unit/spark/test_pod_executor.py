@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_spark.pod_environment import WrongCall
-from checkpoint_spark.pod_executor import executor_command, run_executor
+from checkpoint_spark.pods.pod_environment import WrongCall
+from checkpoint_spark.pods.pod_executor import executor_command, run_executor
 from tests.support.waiting import until
 
 EXECUTOR = {
@@ -177,7 +177,7 @@ def executor(folder: Path, **environment: str) -> Iterator[Executor]:
     java.write_text(JAVA)
     java.chmod(0o755)
     given = {**os.environ, **EXECUTOR, "JAVA_HOME": str(folder), "TMPDIR": str(folder), **environment}
-    command = [sys.executable, "-m", "checkpoint_spark.pod", "executor"]
+    command = [sys.executable, "-m", "checkpoint_spark.pods.pod", "executor"]
     with subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True) as process:
         found = Executor(folder, process)
         try:

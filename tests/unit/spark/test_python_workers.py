@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_spark import python_workers
+from checkpoint_spark.process import python_workers
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_what_is_left_out_is_not_listed_anew_by_python_before_each_task(tmp_path
 
 
 def test_a_daemon_that_the_user_names_is_his() -> None:
-    assert python_workers.conf({"spark.a": "b"})["spark.python.daemon.module"] == "checkpoint_spark.python_workers"
+    assert python_workers.conf({"spark.a": "b"})["spark.python.daemon.module"] == "checkpoint_spark.process.python_workers"
     assert python_workers.conf({"spark.python.daemon.module": "mine"})["spark.python.daemon.module"] == "mine"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_protocol.steps import RateLimit
-from checkpoint_spark.steps.rate_limit import Pacing
+from checkpoint_protocol.manifest.steps import RateLimit
+from checkpoint_spark.steps.calling.rate_limit import Pacing
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):

@@ -13,10 +13,10 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
-from checkpoint_protocol.steps import Step
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.failing.row_isolation import OUTPUT, RowIsolation, pass_over_failed_rows
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_isolation import OUTPUT, RowIsolation, pass_over_failed_rows
 
 PLACE = Place("/in/a.parquet", "rows", 100)
 TEN = pa.record_batch({"id": list(range(10)), "text": [f"t{number}" for number in range(10)]})

@@ -11,12 +11,12 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import ClosedRecord, FailureRecord
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.batches import Failed
-from checkpoint_spark.careful import CarefulSteps, must_be_careful
 from checkpoint_spark.step_process.process import Opening, StepProcessEnded
-from checkpoint_spark.steps.error_texts import text_of
+from checkpoint_spark.steps.failing.error_texts import text_of
+from checkpoint_spark.tasks.batches import Failed
+from checkpoint_spark.tasks.careful import CarefulSteps, must_be_careful
 from tests.support.batches import Rows, batches
 from tests.support.records import launch, ledger_over
 from tests.support.step_processes import KILLED, Behaviour

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import requests
 
-from checkpoint_spark.steps.service_errors import is_passing, retry_after_s, status_of
+from checkpoint_spark.steps.calling.service_errors import is_passing, retry_after_s, status_of
 from checkpointed_writes import Retryable, RetryAfter, RowError
 from tests.support.http_service import Service, serving
 

@@ -13,13 +13,13 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import RowPosition
-from checkpoint_protocol.steps import Step
-from checkpoint_spark.quarantine import describe
+from checkpoint_protocol.rows.positions import Range
 from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.failing.row_isolation import RowIsolation
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.steps.row_isolation import RowIsolation
+from checkpoint_spark.tasks.quarantine import describe
 
 PLACE = Place("/in/a.parquet", "rows", 100)
 TEN = pa.record_batch({"id": list(range(10))})

@@ -10,10 +10,10 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.layout import deleted_path
-from checkpoint_protocol.put_once import put_once
 from checkpoint_protocol.records import DeletedRecord, LaunchRecord
-from checkpoint_spark.waiting import Keep, await_next
+from checkpoint_protocol.store.layout import deleted_path
+from checkpoint_protocol.store.put_once import put_once
+from checkpoint_spark.driver.waiting import Keep, await_next
 from tests.support.records import KEY, end_epoch, launch, ledger_over, plan
 from tests.support.stores import MemoryStore, Wrapped
 

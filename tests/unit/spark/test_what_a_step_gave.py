@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkpoint_protocol.steps import Step
+from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
 

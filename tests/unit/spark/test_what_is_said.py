@@ -9,18 +9,18 @@ import pytest
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import RowPosition
-from checkpoint_protocol.steps import Step
-from checkpoint_protocol.storage import StorageSettings
-from checkpoint_protocol.store import open_store
-from checkpoint_spark import pod
-from checkpoint_spark.driver import EXIT_FAILED, Orders, drive
-from checkpoint_spark.log_text import masked
-from checkpoint_spark.process_settings import STORAGE_VARIABLE
-from checkpoint_spark.quarantine import describe
-from checkpoint_spark.record_keys import RECORD_KEYS_VARIABLE
-from checkpoint_spark.steps.failures import code_failed
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.driver.main import EXIT_FAILED, Orders, drive
+from checkpoint_spark.pods import pod
+from checkpoint_spark.process.log_text import masked
+from checkpoint_spark.process.process_settings import STORAGE_VARIABLE
+from checkpoint_spark.process.record_keys import RECORD_KEYS_VARIABLE
+from checkpoint_spark.steps.failing.failures import code_failed
+from checkpoint_spark.tasks.quarantine import describe
 from tests.support.records import KEY
 
 SECRET = "geheim-geheim"

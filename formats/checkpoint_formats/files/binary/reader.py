@@ -8,19 +8,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import unreadable, vanished
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.plain_types import as_plain
 from checkpoint_formats.port import Chunk, Described
-from checkpoint_formats.where import Filter
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.plain_types import as_plain
+from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.where import Condition, columns_of
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.where import Condition, columns_of
+from checkpoint_protocol.rows.positions import Range
 
 #: A task has a content several times: as it was read, as the steps' value, and in the file that is staged.
 MOST_CONTENT_BYTES: Final = 1 << 30

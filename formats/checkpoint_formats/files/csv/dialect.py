@@ -17,7 +17,7 @@ from checkpoint_formats.files.parsing import NotOneRowALine
 from checkpoint_formats.files.texts import UTF8_MARK
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.source import CsvOptions
+from checkpoint_protocol.manifest.sources.source import CsvOptions
 
 #: What helps while rows are read. The file itself is fixed then: rows of it may be sealed.
 WAY_OUT: Final = (

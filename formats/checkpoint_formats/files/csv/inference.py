@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkpoint_formats.failures import unreadable
-from checkpoint_formats.type_names import parse_type
-from checkpoint_protocol.text_types import Inferred, TextColumn
+from checkpoint_formats.rows.type_names import parse_type
+from checkpoint_protocol.rows.text_types import Inferred, TextColumn
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_protocol.text_types import TypeName, is_held
+from checkpoint_protocol.rows.text_types import TypeName, is_held
 
 _NAMES: Final[Mapping[pa.DataType, TypeName]] = {
     pa.bool_(): "bool",

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from checkpoint_formats.files.csv.records import quoted_pattern, unquoted_pattern
-from checkpoint_protocol.source import CsvOptions
+from checkpoint_protocol.manifest.sources.source import CsvOptions
 
 #: What Spark, MySQL and OpenCSV write before a quote.
 _BACKSLASH: Final = b"\\"

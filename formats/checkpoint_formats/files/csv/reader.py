@@ -10,7 +10,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import explain, unreadable
 from checkpoint_formats.files.csv.dialect import EMPTY_LINE, EMPTY_LINE_WAY_OUT, FIRST_WAY_OUT, WAY_OUT, CsvDialect
 from checkpoint_formats.files.csv.inference import Sample, infer_types
@@ -29,15 +28,16 @@ from checkpoint_formats.files.parsing import (
 )
 from checkpoint_formats.files.source_files import SourceFiles, for_each
 from checkpoint_formats.files.texts import MARK_BYTES, byte_order_mark
-from checkpoint_formats.plain_types import as_plain
 from checkpoint_formats.port import Chunk, Described
-from checkpoint_formats.type_names import parse_type
-from checkpoint_formats.uniting import UnitedColumns
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.plain_types import as_plain
+from checkpoint_formats.rows.type_names import parse_type
+from checkpoint_formats.rows.uniting import UnitedColumns
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.positions import Range
+from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.source import FilesSource
+from checkpoint_protocol.rows.positions import Range
 
 _SAMPLE_BYTES: Final = 4 << 20
 _SAMPLE_FILES: Final = 3
@@ -61,7 +61,7 @@ class CsvReader:
 
     A column goes by the name that the first line of its file gives it; what a file does not have is NULL in its rows. Without
     such a line, all files have the same columns in the same order. The types are inferred from the first rows of the first files
-    that have the column, by the rules of checkpoint_protocol.text_types, and where source.files.types names one, it is that.
+    that have the column, by the rules of checkpoint_protocol.rows.text_types, and where source.files.types names one, it is that.
     `sets_apart`: lines that cannot be read are rows that failed.
     """
 

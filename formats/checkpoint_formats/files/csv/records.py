@@ -17,7 +17,7 @@ import numpy as np
 from checkpoint_formats.failures import unreadable
 from checkpoint_formats.files.lines import LONGEST_LINE_BYTES, Lines, ReadNext
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.source import CsvOptions
+from checkpoint_protocol.manifest.sources.source import CsvOptions
 
 _NEWLINE: Final = ord("\n")
 _RETURN: Final = ord("\r")

@@ -23,7 +23,7 @@ from checkpoint_formats.files.lines import LONGEST_LINE_BYTES, line_blocks
 from checkpoint_formats.files.parsing import MOST_PARTS_OF_A_SAMPLE, BadLine, parse_apart
 from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.files.texts import TextStream, is_gzip
-from checkpoint_protocol.source import FilesSource
+from checkpoint_protocol.manifest.sources.source import FilesSource
 
 _HEADER_BLOCK_BYTES: Final = 256 << 10
 _SAMPLE_BLOCK_BYTES: Final = 4 << 20

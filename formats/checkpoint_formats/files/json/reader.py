@@ -8,7 +8,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import reading, unreadable
 from checkpoint_formats.files.json.objects import FIRST_WAY_OUT, WAY_OUT, check_objects, infer_schema, parse_objects
 from checkpoint_formats.files.lines import Lines, line_blocks, line_start, piece_of_lines
@@ -18,10 +17,11 @@ from checkpoint_formats.files.parsing import BadLine, chunks_of_lines, parse_lin
 from checkpoint_formats.files.source_files import SourceFiles, for_each
 from checkpoint_formats.files.texts import MARK_BYTES, TextStream, byte_order_mark, is_gzip
 from checkpoint_formats.port import Chunk, Described
-from checkpoint_formats.type_names import parse_type
-from checkpoint_protocol.positions import Range
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.type_names import parse_type
+from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.source import FilesSource
+from checkpoint_protocol.rows.positions import Range
 
 _BLOCK_BYTES: Final = 4 << 20
 _SAMPLE_BYTES: Final = 4 << 20

@@ -21,7 +21,7 @@ from checkpoint_formats.failures import explain, reading, unreadable
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.parquet.thrift import fields_of, list_header, varint
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.parquet_rows import INT96_UNIT, row_group_starts
+from checkpoint_formats.rows.parquet_rows import INT96_UNIT, row_group_starts
 
 PROBLEM: Final = "it cannot be read as Parquet"
 WAY_OUT: Final = "replace or remove it, or let the path match the Parquet files only (folder/*.parquet)"

@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkpoint_formats.batch_sizing import BatchSizing
 from checkpoint_formats.failures import changed, reading, unreadable
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.numbering import empty_chunk
 from checkpoint_formats.files.parquet.footers import PROBLEM, WAY_OUT, Footers
 from checkpoint_formats.files.parquet.tables import refuse_files_of_tables
 from checkpoint_formats.files.source_files import SourceFiles, streamed_each
-from checkpoint_formats.parquet_rows import nearest_start, open_parquet, row_batches
-from checkpoint_formats.plain_types import as_plain, plain_schema
 from checkpoint_formats.port import Chunk, Described, in_chunks
-from checkpoint_formats.uniting import UnitedColumns
-from checkpoint_formats.where import Filter
-from checkpoint_protocol.positions import Range
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.parquet_rows import nearest_start, open_parquet, row_batches
+from checkpoint_formats.rows.plain_types import as_plain, plain_schema
+from checkpoint_formats.rows.uniting import UnitedColumns
+from checkpoint_formats.rows.where import Filter
+from checkpoint_protocol.manifest.sources.source import FilesSource
+from checkpoint_protocol.manifest.where import Condition
 from checkpoint_protocol.records import SourceFile
-from checkpoint_protocol.source import FilesSource
-from checkpoint_protocol.where import Condition
+from checkpoint_protocol.rows.positions import Range
 
 
 class ParquetReader:

@@ -12,7 +12,7 @@ from checkpoint_formats.failures import unreadable
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.files.source_files import SourceFiles, for_each
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.source_paths import locate
+from checkpoint_protocol.places.source_paths import locate
 
 _ICEBERG_METADATA: Final = re.compile(r"(?:v[0-9]+|[0-9]{5,}-[0-9a-f-]{36})(?:\.gz)?\.metadata\.json(?:\.gz)?")
 

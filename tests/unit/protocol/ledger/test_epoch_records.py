@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from checkpoint_protocol import layout
 from checkpoint_protocol.errors import Corrupt
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
@@ -17,6 +16,7 @@ from checkpoint_protocol.records import (
     IcebergBase,
     Record,
 )
+from checkpoint_protocol.store import layout
 from tests.support.records import KEY, input_of, launch, ledger_over, plan, rows_file, seal
 from tests.support.stores import MemoryStore
 

@@ -14,7 +14,7 @@ from checkpoint_protocol.records import (
     Seal,
     encode,
 )
-from checkpoint_protocol.store import StoredObject
+from checkpoint_protocol.store.object_store import StoredObject
 from tests.support.records import ledger_over, plan, seal
 from tests.support.stores import LosesAnswers, MemoryStore, RetriesItsPuts, Wrapped
 

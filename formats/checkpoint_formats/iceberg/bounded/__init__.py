@@ -1,0 +1,1 @@
+"""Metadata of tables, read within bounds."""

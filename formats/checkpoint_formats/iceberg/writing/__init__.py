@@ -1,0 +1,1 @@
+"""How a data file of an Iceberg table is written."""

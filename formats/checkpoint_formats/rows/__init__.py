@@ -1,0 +1,1 @@
+"""What the readers and stagers of every format do with rows."""

@@ -1,0 +1,84 @@
+"""`source.where` and `source.columns` for every format: rows that are not taken, and columns that only `where` needs, go here.
+
+A row that is left out is covered all the same: its position belongs to the chunk, so that it is sealed as done, and is not read
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkpoint_formats.port import Chunk, Reader
+from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.where import Filter
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.manifest.where import Condition, columns_of, parse_where
+from checkpoint_protocol.records import SourceFile
+from checkpoint_protocol.rows.positions import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a source is taken: these columns (None: all) of the rows for which the condition is true."""
+
+    columns: tuple[str, ...] | None = None
+    condition: Condition | None = None
+
+    @property
+    def columns_to_read(self) -> tuple[str, ...] | None:
+        """The columns that are asked for, and after them those that only the condition needs. None: all."""
+        if self.columns is None or self.condition is None:
+            return self.columns
+        return tuple(dict.fromkeys((*self.columns, *columns_of(self.condition))))
+
+
+def selection_of(source: Source) -> Selection:
+    """Return what a source asks for. NeedsChange(ManifestInvalid) if `where` is no condition."""
+    return Selection(source.columns, None if source.where is None else parse_where(source.where))
+
+
+class SelectingReader:
+    """Gives what another reader reads without the rows that `where` does not take, and without columns nobody asked for.
+
+    The schema that `read` is given is the one under which the input is recorded: with the columns of `where`. The batches have
+    the columns of `given_schema`.
+    """
+
+    def __init__(self, selection: Selection, inner: Reader) -> None:
+        self._selection = selection
+        self._inner = inner
+
+    def given_schema(self, schema: pa.Schema) -> pa.Schema:
+        columns = self._selection.columns
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+    def align(self, file: SourceFile, position: int, slack: int) -> int:
+        return self._inner.align(file, position, slack)
+
+    def check_unchanged(self, file: SourceFile) -> None:
+        self._inner.check_unchanged(file)
+
+    def read(self, file: SourceFile, piece: Range, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
+        condition = self._selection.condition
+        rows = None if condition is None else Filter(condition, schema)
+        given = self.given_schema(schema)
+        for chunk in self._inner.read(file, piece, schema, sizing):
+            taken = chunk if rows is None else _take(chunk, rows)
+            if len(given) == len(schema):
+                yield taken
+            else:
+                yield replace(taken, batch=taken.batch.select(given.names))
+
+
+def _take(chunk: Chunk, rows: Filter) -> Chunk:
+    if chunk.failed is not None:
+        return chunk  # nobody can say whether it would be taken
+    taken = rows.take(chunk.batch)
+    if len(taken) == chunk.batch.num_rows:
+        return chunk
+    kept = taken if chunk.kept is None else pc.take(chunk.kept, taken)
+    return replace(chunk, batch=chunk.batch.take(taken), kept=kept)

@@ -1,0 +1,1 @@
+"""Iceberg catalogs, and what they say of tables."""

@@ -1,0 +1,113 @@
+"""The source table as its catalog shows it, for the record of an attempt: drivers have no catalog, and must not need one.
+
+Only Iceberg has catalogs. A Lance dataset is opened by the driver, with its storage settings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from checkpoint_operator.catalogs.table_places import check_table
+from checkpoint_operator.ports import PinSource
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest.sources.source import IcebergSource, Source
+from checkpoint_protocol.manifest.where import parse_where
+from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.records import PinnedIceberg
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from checkpoint_operator.catalogs.named import CatalogBook
+
+
+def open_source(source: Source, settings: Settings, catalogs: CatalogBook | None = None) -> PinSource:
+    """Return what pins the tables of a manifest's source. The table library is imported only where it is needed.
+
+    It raises NeedsChange if `where` cannot be understood, or the table or its snapshot does not exist; Retryable where the
+    catalog does not answer.
+    """
+
+    def pin_all() -> tuple[PinnedIceberg | None, ...]:
+        if source.where is not None:
+            parse_where(source.where)
+        pinned = [pin(member, settings, catalogs) if isinstance(member, IcebergSource) else None for member in source.members]
+        return tuple(pinned) if any(pinned) else ()
+
+    return pin_all
+
+
+def pin(source: IcebergSource, settings: Settings, catalogs: CatalogBook | None = None) -> PinnedIceberg:
+    """Return the table at the snapshot that the manifest means, as readers without a catalog need to know it."""
+    return describe(source, load_source(source, settings, catalogs))
+
+
+def load_source(source: IcebergSource, settings: Settings, catalogs: CatalogBook | None = None) -> Table:
+    """Load the source table anew. NeedsChange(SourceMissing) if it does not exist."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    from checkpoint_operator.catalogs.named import CatalogBook, refuse_unknown_type, translate_catalog_error
+
+    settings.check_grant(source.catalog, source.table)
+    catalog = (catalogs or CatalogBook(settings)).open(source.catalog)
+    try:
+        table = catalog.load_table(source.table)
+    except NoSuchTableError as error:
+        raise NeedsChange(
+            reasons.SOURCE_MISSING,
+            f"source: the catalog {source.catalog!r} has no table {source.table}; correct source.iceberg, or make the table",
+        ) from error
+    except Exception as error:
+        refuse_unknown_type(error, f"{source.catalog}.{source.table}")
+        raise translate_catalog_error(error, source.catalog, settings.place) from error
+    check_table(table, settings, f"{source.catalog}.{source.table}")
+    return table
+
+
+def describe(source: IcebergSource, table: Table) -> PinnedIceberg:
+    """Return what readers need to know of a loaded table. NeedsChange(SourceMissing) if it has not that snapshot or branch."""
+    metadata = table.metadata
+    snapshot = _snapshot(source, table)
+    is_old = source.snapshot_id is not None or _is_tag(source, table)
+    schemas = {schema.schema_id: schema for schema in metadata.schemas}
+    # A snapshot that is named is read as it was; a branch moves, and is read under the table's current names and types.
+    schema = schemas.get(snapshot.schema_id) if is_old and snapshot is not None and snapshot.schema_id is not None else None
+    mapping = metadata.properties.get("schema.name-mapping.default")
+    return PinnedIceberg(
+        table=f"{source.catalog}.{source.table}",
+        table_uuid=str(metadata.table_uuid),
+        location=metadata.location,
+        metadata_location=table.metadata_location,
+        snapshot_id=snapshot.snapshot_id if snapshot is not None else None,
+        format_version=metadata.format_version,
+        table_schema_json=(schema or metadata.schema()).model_dump_json(),
+        partition_specs_json=tuple(spec.model_dump_json() for spec in metadata.partition_specs),
+        name_mapping_json=mapping,
+    )
+
+
+def _is_tag(source: IcebergSource, table: Table) -> bool:
+    ref = table.metadata.refs.get(source.branch) if source.branch is not None else None
+    return ref is not None and ref.snapshot_ref_type == "tag"
+
+
+def _snapshot(source: IcebergSource, table: Table) -> Snapshot | None:
+    metadata, title = table.metadata, f"{source.catalog}.{source.table}"
+    if source.snapshot_id is not None:
+        if (found := metadata.snapshot_by_id(source.snapshot_id)) is None:
+            raise NeedsChange(
+                reasons.SOURCE_MISSING,
+                f"source: the table {title} has no snapshot {source.snapshot_id} (any more); correct source.iceberg.snapshotId",
+            )
+        return found
+    if source.branch is None or source.branch == "main":
+        return metadata.current_snapshot()
+    if (found := metadata.snapshot_by_name(source.branch)) is None:
+        known = ", ".join(sorted(metadata.refs)) or "none"
+        raise NeedsChange(
+            reasons.SOURCE_MISSING,
+            f"source: the table {title} has no branch or tag {source.branch!r} (it has: {known}); correct source.iceberg.branch",
+        )
+    return found

@@ -1,0 +1,1 @@
+"""What comes after a write's last epoch: retention, time to live, deletion."""

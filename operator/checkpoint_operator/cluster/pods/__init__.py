@@ -1,0 +1,1 @@
+"""Drivers as pods."""

@@ -1,0 +1,144 @@
+"""The driver port over pods: one pod an attempt, with a name that is the same whoever makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from checkpoint_operator.cluster.config import WorkloadDefaults
+from checkpoint_operator.cluster.kube.api import KubeApi
+from checkpoint_operator.cluster.pods.driver_pod import (
+    ATTEMPT_LABEL,
+    EPOCH_LABEL,
+    STAGE_LABEL,
+    UID_LABEL,
+    Owner,
+    driver_pod,
+    executor_pod,
+    keys_secret,
+    pod_name,
+)
+from checkpoint_operator.cluster.pods.driver_status import observe_pod
+from checkpoint_operator.cluster.pods.executors import starvation_of
+from checkpoint_operator.cluster.pods.pod_policy import check_pods
+from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
+from checkpoint_operator.loop.driver_digest import digest_for_attempts
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.store.authenticated_store import KeySource
+
+_ENDED: Final = ("Succeeded", "Failed")
+
+#: Returns what the watch knows of a pod, or None if it knows none (yet).
+PodCache = Callable[[str, str], Mapping[str, Any] | None]
+
+
+@dataclass(slots=True)
+class PodDrivers:
+    """Implements Drivers for one write. `note` takes the pod that was made, before the watch tells of it."""
+
+    api: KubeApi
+    known_pod: PodCache
+    owner: Owner
+    spec: Spec
+    store_uri: str
+    workloads: WorkloadDefaults
+    note: Callable[[Mapping[str, Any]], None]
+    record_keys: KeySource | None = None
+    _not_started: set[tuple[EpochKey, int]] = field(default_factory=set)
+    _digest: str = field(init=False)
+    #: Attempts whose pod this process has made, or found: where there is none any more, it was deleted.
+    _made: set[tuple[EpochKey, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._digest = digest_for_attempts(self.spec)
+
+    def observe(self, key: EpochKey, attempt: int) -> DriverObservation:
+        observed = observe_pod(self._pod(key, attempt), self.owner.generation, self._digest)
+        if observed.state in (DriverState.RUNNING, DriverState.STARTING) or (key, attempt) in self._not_started:
+            return observed
+        # Before it counts that there is no pod, or that it has ended, the API server itself is asked: a watch lags.
+        observed = observe_pod(self._pod(key, attempt, is_fresh=True), self.owner.generation, self._digest)
+        if observed.state is DriverState.NOT_STARTED and (key, attempt) in self._made:
+            return DriverObservation(DriverState.GONE, observed.problem)
+        return observed
+
+    def expect(self, key: EpochKey, attempt: int) -> None:
+        """Nobody can have made the pod of an attempt that we have only just recorded. (If somebody has: we find it there.)"""
+        self._not_started.add((key, attempt))
+
+    def start(self, key: EpochKey, launch: LaunchRecord) -> None:
+        secret = keys_secret(self.owner, key.uid, self.record_keys.of(key.uid)) if self.record_keys is not None else None
+        secret_name = secret["metadata"]["name"] if secret is not None else None
+        pod = driver_pod(self.owner, self.spec, key, launch.attempt, self.store_uri, self.workloads, secret_name)
+        name = pod["metadata"]["name"]
+        self._refuse_wrong_template_of_executors()
+        check_pods(self.spec, self.workloads.allowed, self.workloads.service_account_name)
+        self._not_started.discard((key, launch.attempt))
+        if secret is not None:
+            # Before the pod, whose start waits for it. If we die in between, the next round finds it made.
+            self.api.create_secret(self.owner.namespace, secret)
+        if (made := self._make(pod)) is not None:
+            self._made.add((key, launch.attempt))
+            self.note(made)
+            return
+        existing = self.api.get_pod(self.owner.namespace, name)
+        if existing is not None and not _is_of(existing, key):
+            raise NeedsChange(
+                reasons.POD_REFUSED,
+                f"the pod {self.owner.namespace}/{name} is not one of this write, and stands where its driver would: remove it",
+            )
+
+    def _refuse_wrong_template_of_executors(self) -> None:
+        """Raise NeedsChange if it has a field that Kubernetes does not know: Spark would drop it without a word."""
+        if not self.spec.executor.template:
+            return
+        try:
+            # What a quota says against it is no matter of the template, and is told when there are no executors.
+            self.api.try_pod(self.owner.namespace, executor_pod(self.owner, self.spec, self.workloads))
+        except NeedsChange as error:
+            raise NeedsChange(error.reason, f"spec.executor.template: {error.message}") from error
+
+    def _make(self, pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        try:
+            return self.api.create_pod(self.owner.namespace, pod)
+        except NeedsChange as error:
+            raise NeedsChange(error.reason, f"spec.driver.template: {error.message}") from error
+
+    def stop(self, key: EpochKey, attempt: int) -> None:
+        """Delete the pod if its driver is at work. A pod that has ended stays, with its log, as long as the write does."""
+        pod = self._pod(key, attempt, is_fresh=True)
+        if pod is not None and (pod.get("status") or {}).get("phase") not in _ENDED:
+            self.api.delete_pod(self.owner.namespace, pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    def find_starvation(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
+        """Return why a driver at work has no executor that runs; None where nothing is known to keep them from it.
+
+        Before it has planned, a driver needs none, unless it has asked for some already.
+        """
+        if self.spec.executor.instances == 0:
+            return None
+        # A pod without the label is one of no stage.
+        labels = {UID_LABEL: key.uid, EPOCH_LABEL: str(key.epoch), ATTEMPT_LABEL: str(attempt), STAGE_LABEL: key.stage or None}
+        refusal = None
+        try:
+            pods = self.api.list_executor_pods(self.owner.namespace, labels)
+            if has_plan and not pods:
+                refusal = self.api.try_pod(self.owner.namespace, executor_pod(self.owner, self.spec, self.workloads))
+        except Retryable:
+            return None  # an API server that does not answer holds up nothing that the store knows
+        return starvation_of(pods, refusal)
+
+    def _pod(self, key: EpochKey, attempt: int, is_fresh: bool = False) -> Mapping[str, Any] | None:
+        name = pod_name(self.owner.name, key, attempt)
+        pod = self.api.get_pod(self.owner.namespace, name) if is_fresh else self.known_pod(self.owner.namespace, name)
+        return pod if pod is not None and _is_of(pod, key) else None
+
+
+def _is_of(pod: Mapping[str, Any], key: EpochKey) -> bool:
+    """Whether a pod is one of this write, made for this object of its name or an earlier one: no other is known or touched."""
+    return (pod["metadata"].get("labels") or {}).get(UID_LABEL) == key.uid

@@ -1,0 +1,1 @@
+"""What an object's status, conditions and events say."""

@@ -1,0 +1,1 @@
+"""Whose turn it is, where only so many may go at once."""

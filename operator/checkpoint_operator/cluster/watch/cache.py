@@ -1,0 +1,179 @@
+"""What is known of CheckpointedWrites and driver pods, from watches, lists and answers to our own requests, and what of the
+writes came from the watch. Only saves questions to the API server.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, WRITE_LABEL
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND
+
+
+class WriteName(NamedTuple):
+    """Where a CheckpointedWrite stands: the key of the work queue."""
+
+    namespace: str
+    name: str
+
+
+_MOST_GONE: Final = 1000
+_POD_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "deletionTimestamp",
+)
+
+
+@dataclass(slots=True)
+class Cache:
+    """Thread-safe. An object that is older than what is known is passed over: events may come after our own writes' answers."""
+
+    _writes: dict[WriteName, Mapping[str, Any]] = field(default_factory=dict)
+    _told: dict[WriteName, Mapping[str, Any]] = field(default_factory=dict)
+    _pods: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    #: The uids of the last pods that are gone: the answer to the request that made one may come after the end of it.
+    _gone: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_GONE))
+
+    def put_write(self, body: Mapping[str, Any]) -> bool:
+        """Take a write as it is now; return whether that is a reason to reconcile it.
+
+        It is not where only the status has changed: we have written it, or another operator has, whom we would answer for ever.
+        """
+        key = name_of(body)
+        kept = {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != "managedFields"}}
+        with self._lock:
+            known = self._writes.get(key)
+            is_news = _is_news(body, known)
+            if is_news:
+                self._writes[key] = kept
+        return is_news and (known is None or _wanted(known) != _wanted(body))
+
+    def hear_write(self, body: Mapping[str, Any]) -> bool:
+        """Take a write as the watch tells it; return whether that is a reason to reconcile it."""
+        key = name_of(body)
+        metadata = {name: body["metadata"].get(name) for name in ("uid", "resourceVersion")}
+        with self._lock:
+            if _is_news(body, self._told.get(key)):
+                self._told[key] = {"metadata": metadata}
+        return self.put_write(body)
+
+    def has_heard(self, body: Mapping[str, Any]) -> bool:
+        """Whether the watch has told of this object, or of a later state of it."""
+        with self._lock:
+            told = self._told.get(name_of(body))
+        return not _is_news(body, told)
+
+    def remove_write(self, body: Mapping[str, Any]) -> WriteName:
+        """Forget a write that is gone, unless another has taken its name since."""
+        key = name_of(body)
+        with self._lock:
+            known = self._writes.get(key)
+            if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
+                del self._writes[key]
+            told = self._told.get(key)
+            if told is not None and told["metadata"]["uid"] == body["metadata"]["uid"]:
+                del self._told[key]
+        return key
+
+    def write(self, key: WriteName) -> Mapping[str, Any] | None:
+        with self._lock:
+            return self._writes.get(key)
+
+    def is_behind(self, body: Mapping[str, Any]) -> bool:
+        """Whether this object is newer than what is known of it."""
+        with self._lock:
+            known = self._writes.get(name_of(body))
+        return _is_news(body, known)
+
+    def write_names(self) -> list[WriteName]:
+        with self._lock:
+            return list(self._writes)
+
+    def put_pod(self, body: Mapping[str, Any]) -> bool:
+        """The same for a pod, of which only what is read is kept: its spec is large."""
+        kept = {
+            "metadata": {name: body["metadata"][name] for name in _POD_METADATA if name in body["metadata"]},
+            "status": body.get("status") or {},
+        }
+        place = (body["metadata"]["namespace"], body["metadata"]["name"])
+        with self._lock:
+            is_news = _is_news(body, self._pods.get(place)) and body["metadata"]["uid"] not in self._gone
+            if is_news:
+                self._pods[place] = kept
+        return is_news
+
+    def remove_pod(self, body: Mapping[str, Any]) -> None:
+        place = (body["metadata"]["namespace"], body["metadata"]["name"])
+        with self._lock:
+            self._gone.append(body["metadata"]["uid"])
+            known = self._pods.get(place)
+            if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
+                del self._pods[place]
+
+    def pods_at_work(self, namespace: str | None) -> list[Mapping[str, Any]]:
+        """Return the pods of a namespace (None: of all) that have not ended, as far as is known."""
+        with self._lock:
+            pods = list(self._pods.values())
+        return [
+            pod
+            for pod in pods
+            if namespace in (None, pod["metadata"]["namespace"]) and pod["status"].get("phase") not in ("Succeeded", "Failed")
+        ]
+
+    def writes_at_work(self, namespace: str) -> set[WriteName]:
+        """Return the writes of a namespace that have a driver which has not ended, as far as is known.
+
+        A container beside it may go on, and with it the pod.
+        """
+        pods = [pod for pod in self.pods_at_work(namespace) if not _has_ended(pod)]
+        return {key for pod in pods if (key := write_of(pod)) is not None}
+
+    def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        with self._lock:
+            return self._pods.get((namespace, name))
+
+
+def name_of(body: Mapping[str, Any]) -> WriteName:
+    return WriteName(body["metadata"]["namespace"], body["metadata"]["name"])
+
+
+def write_of(pod: Mapping[str, Any]) -> WriteName | None:
+    """Return the write that a pod belongs to, by its owner; the label alone is anybody's to set."""
+    labels = pod["metadata"].get("labels") or {}
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if WRITE_LABEL in labels and (owner.get("apiVersion"), owner.get("kind")) == (API_VERSION, KIND):
+            return WriteName(pod["metadata"]["namespace"], owner["name"])
+    return None
+
+
+def _wanted(body: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what of a write a person, or another controller, has a say in."""
+    metadata = body["metadata"]
+    told = ("uid", "generation", "deletionTimestamp", "annotations", "finalizers")
+    return tuple(metadata.get(name) for name in told)
+
+
+def _is_news(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    """Whether an object is newer than what is known of it."""
+    if known is None or known["metadata"]["uid"] != body["metadata"]["uid"]:
+        return True
+    ours, theirs = known["metadata"].get("resourceVersion", ""), body["metadata"].get("resourceVersion", "")
+    # Versions of one resource can be compared as numbers (KEP-5504). What is no number is taken as it comes.
+    return int(theirs) > int(ours) if ours.isdigit() and theirs.isdigit() else ours != theirs
+
+
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether the driver's container has; it is never started again."""
+    containers = pod["status"].get("containerStatuses") or ()
+    return any(one.get("name") == DRIVER_CONTAINER and "terminated" in (one.get("state") or {}) for one in containers)

@@ -1,0 +1,1 @@
+"""The code of a write's steps: its digest, and its archive."""

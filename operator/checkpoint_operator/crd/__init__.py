@@ -1,0 +1,1 @@
+"""The CustomResourceDefinition, made of the models."""

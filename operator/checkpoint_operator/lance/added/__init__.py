@@ -1,0 +1,1 @@
+"""Columns for rows that a Lance dataset has."""

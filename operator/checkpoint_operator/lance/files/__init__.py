@@ -1,0 +1,1 @@
+"""What staged files of a Lance dataset say of themselves, and what may be said of them."""

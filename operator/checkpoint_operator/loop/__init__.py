@@ -1,0 +1,1 @@
+"""The loop over one write: observe, decide, act, again."""

@@ -1,0 +1,174 @@
+"""How far the write of a manifest is, told from its checkpoint store alone: its phase, and what that rests on.
+
+The store does not know whether a driver lives: an attempt that is not closed may be at work or may have been cut off. Called
+by the commands `status`, `forget` and `validate`; no rule rests on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from pydantic import Field
+
+from checkpoint_operator.commit.presence import Presence
+from checkpoint_operator.core.epochs import next_epoch
+from checkpoint_operator.core.phases import MEANINGS, Phase, phase_of
+from checkpoint_operator.pipelines.shown import ShownStage
+from checkpoint_operator.progress.activity import describe
+from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_operator.views.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
+from checkpoint_operator.views.inspection import Inspector
+from checkpoint_operator.views.shown_records import phase_in_store
+from checkpoint_operator.writes.registration import changed_parts
+from checkpoint_protocol import reasons, writes
+from checkpoint_protocol.errors import CheckpointError, Corrupt
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.store.object_store import ObjectStore
+
+
+class StoredStatus(Shown):
+    """One write in its current epoch."""
+
+    name: str
+    namespace: str
+    uid: str | None = Field(description="Null before its first run.")
+    checkpoint: str
+    phase: Phase
+    meaning: str
+    epoch: int
+    new_epoch_wanted: bool = Field(description="The manifest's runNonce is not that of the last epoch that was begun.")
+    identity_changed: tuple[str, ...] = Field(description="Of source, sink and checkpoint, what is not as the write began.")
+    attempt: int | None
+    tasks: int | None
+    tasks_done: int
+    row_identity: str = Field(description="By what a row is known from one attempt to the next: its position, or its key.")
+    activity: str | None = Field(
+        description="What the driver of an open attempt has told last: what it is at, and how far. Null: nothing is known."
+    )
+    input_files: int | None
+    input_bytes: int | None
+    input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
+    input_files_done: int | None = Field(description="Whole input files that the last attempt does not open: they are sealed.")
+    sealed: ShownSums
+    claims: int
+    failure: ShownFailure | None = Field(description="The last that a driver of this epoch has told.")
+    committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
+    commit: ShownCommit | None
+    table: Presence | None = Field(default=None, description="Whether the commit is still in the table; null: not read.")
+    stages: tuple[ShownStage, ...] = Field(
+        default=(),
+        description="With spec.stages, until the commit: what a run here would do with each. Empty where that cannot be told: "
+        "the code is not on this machine, or the write is one of a cluster.",
+    )
+    errors: tuple[ShownError, ...]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of the epoch was begun."""
+        return self.phase == "Pending" and self.attempt is None
+
+
+def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> StoredStatus:
+    """Return the status of a manifest's write. None for a store that does not exist: then nothing was begun.
+
+    Raises Corrupt if even the write's name or epochs cannot be read.
+    """
+    uid = None
+    if store is not None:
+        uid = writes.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
+    if store is None or uid is None:
+        return _status(manifest, None, _empty_epoch(1), None, False, (), ())
+    inspector = Inspector(store)
+    write = writes.read_write(store, uid)
+    changed: tuple[str, ...] = ()
+    if write is not None:
+        with contextlib.suppress(Corrupt):  # the record at fault is named among the epoch's
+            changed = changed_parts(store, write, manifest.spec)
+    last = writes.last_epoch(store, uid)
+    current = inspector.read_epoch(EpochKey(uid, last)) if last else _empty_epoch(1)
+    if current.epoch > 1 and current.attempts and _has_ended(current.attempts[-1]):
+        # Nothing has come since: what is told is the epoch that is committed.
+        current = inspector.read_epoch(EpochKey(uid, current.epoch - 1))
+    is_wanted = next_epoch(current.epoch, current.run_nonce, manifest.spec.run_nonce) is not None
+    committed = (current.epoch, current.commit) if current.commit else None
+    if committed is None and current.epoch > 1:
+        commit = inspector.read_commit(EpochKey(uid, current.epoch - 1))
+        committed = (current.epoch - 1, commit) if commit else None
+    if current.is_committed and is_wanted:
+        current = _empty_epoch(current.epoch + 1)
+    is_deleted = not inspector.errors and writes.read_deleted(store, uid) is not None
+    phase = phase_in_store(current, is_deleted=is_deleted, is_unreadable=bool(inspector.errors))
+    current = current.model_copy(update={"phase": phase})
+    status = _status(manifest, uid, current, committed, is_wanted, changed, inspector.errors)
+    return status.model_copy(update={"activity": _activity(store, uid, current)}) if status.phase == "Running" else status
+
+
+def _has_ended(attempt: ShownAttempt) -> bool:
+    """Whether the attempt ended as its stream had no more rows."""
+    return attempt.failure is not None and attempt.failure.reason == reasons.STREAM_ENDED
+
+
+def _activity(store: ObjectStore, uid: str, epoch: ShownEpoch) -> str | None:
+    try:
+        progress = measure(Tallies(Ledger(store, EpochKey(uid, epoch.epoch))))
+    except CheckpointError:
+        return None
+    return describe(progress) if progress.phase is not None else None
+
+
+def _status(
+    manifest: CheckpointedWrite,
+    uid: str | None,
+    current: ShownEpoch,
+    committed: tuple[int, ShownCommit] | None,
+    new_epoch_wanted: bool,
+    identity_changed: tuple[str, ...],
+    errors: tuple[ShownError, ...],
+) -> StoredStatus:
+    last = current.attempts[-1] if current.attempts else None
+    failures = [attempt.failure for attempt in current.attempts if attempt.failure is not None and not _has_ended(attempt)]
+    return StoredStatus(
+        name=manifest.metadata.name,
+        namespace=manifest.metadata.namespace,
+        uid=uid,
+        checkpoint=manifest.spec.checkpoint.uri,
+        phase=current.phase,
+        meaning=MEANINGS[current.phase],
+        epoch=current.epoch,
+        new_epoch_wanted=new_epoch_wanted,
+        identity_changed=identity_changed,
+        attempt=last.attempt if last else None,
+        tasks=last.tasks if last else None,
+        tasks_done=last.tasks_done if last else 0,
+        row_identity=manifest.spec.source.row_identity,
+        activity=None,
+        input_files=current.input_files,
+        input_bytes=current.input_bytes,
+        input_table=current.input_table,
+        input_files_done=last.input_files_done if last else None,
+        sealed=current.sealed,
+        claims=len(current.claims),
+        failure=failures[-1] if failures else None,
+        committed_epoch=committed[0] if committed else None,
+        commit=committed[1] if committed else None,
+        errors=errors,
+    )
+
+
+def _empty_epoch(number: int) -> ShownEpoch:
+    return ShownEpoch(
+        epoch=number,
+        phase=phase_of(None, is_committed=False),
+        run_nonce=None,
+        input_files=None,
+        input_bytes=None,
+        input_table=None,
+        attempts=(),
+        sealed=ShownSums(),
+        claims=(),
+        is_committed=False,
+        commit=None,
+    )

@@ -1,0 +1,1 @@
+"""A write from its first registration to its deletion, under a name that may be used again."""

@@ -1,0 +1,104 @@
+"""A write makes itself known to its store, once; whoever comes under its uid later must be the same write.
+
+It is recorded with its first attempt: what is refused before, a person may mend by whatever part of the manifest.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from checkpoint_protocol import reasons, writes
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.sources.source import without_reading
+from checkpoint_protocol.manifest.spec import Spec, validate_model
+from checkpoint_protocol.records import WriteRecord
+from checkpoint_protocol.store.object_store import ObjectStore
+
+
+def check_identity(store: ObjectStore, uid: str, spec: Spec, start_over: str = "") -> None:
+    """Compare with the write's record, if there is one. Puts nothing. NeedsChange if its identity has changed.
+
+    `start_over`: how a person makes this name mean a new write, where that is possible.
+    """
+    registered = writes.read_write(store, uid)
+    if registered is not None:
+        _compare(store, registered, spec, start_over)
+
+
+def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> None:
+    """Put the write's record, and compare with the one that is there. Idempotent. NeedsChange if its identity has changed.
+
+    Two that begin a write at once are told apart here: only the one whose record is there goes on.
+    """
+    registered = writes.put_write(
+        store,
+        WriteRecord(
+            token=new_token(),
+            uid=uid,
+            namespace=namespace,
+            name=name,
+            identity=spec.identity,
+            identity_digest=spec.identity_digest,
+        ),
+    )
+    _compare(store, registered, spec, start_over)
+
+
+def registering(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> Callable[[], None]:
+    """Return what registers the write when it is first called, and costs nothing later."""
+    return functools.cache(lambda: register(store, uid, namespace, name, spec, start_over))
+
+
+def _compare(store: ObjectStore, registered: WriteRecord, spec: Spec, start_over: str) -> None:
+    if changed := changed_parts(store, registered, spec):
+        raise NeedsChange(
+            reasons.IDENTITY_CHANGED,
+            f"spec.{changed[0]} is not what the write {registered.name!r} began with in {store.uri}; "
+            f"it is fixed for the life of a write: undo the change, or give the new write another metadata.name{start_over}",
+        )
+
+
+def sink_of(store: ObjectStore, uid: str) -> Sink | None:
+    """Return the sink that the write began with, which alone its commits went to. The manifest may name another one now."""
+    record = writes.read_write(store, uid)
+    return validate_model(Sink, record.identity["sink"]) if record is not None else None
+
+
+def changed_parts(store: ObjectStore, registered: WriteRecord, spec: Spec) -> tuple[str, ...]:
+    """Return which parts of a manifest may not be what they are: sink, checkpoint, or the source where rows of it are sealed.
+
+    What is sealed now counts, and may be more a moment later: the rules ask again before the next attempt is recorded.
+    """
+    identity = spec.identity
+    changed = [part for part in identity if part != "source" and identity[part] != registered.identity.get(part)]
+    if _source_is_another(store, registered, spec):
+        changed.insert(0, "source")
+    return tuple(changed)
+
+
+def _source_is_another(store: ObjectStore, registered: WriteRecord, spec: Spec) -> bool:
+    epoch = writes.last_epoch(store, registered.uid)
+    if not epoch:
+        return False  # nothing was ever recorded: what is read is still open
+    ledger = Ledger(store, EpochKey(registered.uid, epoch))
+    numbers = ledger.attempts.list_attempts()
+    last = ledger.attempts.read_launch(numbers[-1]) if numbers else None
+    if last is None:
+        began_with = registered.identity.get("source")
+        return not isinstance(began_with, dict) or without_reading(began_with) != spec.source.identity
+    if last.source.identity == spec.source.identity:
+        return False
+    return (
+        ledger.key.epoch > 1
+        or ledger.commits.read_commit() is not None
+        or any(_holds_seals(ledger, n) for n in (*last.counted, last.attempt))
+    )
+
+
+def _holds_seals(ledger: Ledger, attempt: int) -> bool:
+    closed = ledger.attempts.read_closed(attempt)
+    return any(closed.chain_lengths) if closed is not None else bool(ledger.seals.list_links(attempt))

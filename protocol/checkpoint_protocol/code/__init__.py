@@ -1,0 +1,1 @@
+"""The archives that carry steps' code."""

@@ -1,0 +1,1 @@
+"""The manifest: what a user applies, field for field the CRD's spec."""

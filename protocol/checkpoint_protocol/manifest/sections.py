@@ -1,0 +1,44 @@
+"""What every section of a manifest has in common: strictness, camelCase names in YAML, and the texts that Kubernetes bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from checkpoint_protocol.places.uris import UriPattern
+
+_DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+LABEL_PATTERN: Final = f"^{_DNS_LABEL}$"
+OBJECT_NAME_PATTERN: Final = rf"^{_DNS_LABEL}(\.{_DNS_LABEL})*$"
+MAX_OBJECT_NAME_LENGTH: Final = 253
+
+#: The name of a write or of a namespace: an RFC 1123 label.
+Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=MAX_OBJECT_NAME_LENGTH)]
+#: The name of another object in the write's namespace: an RFC 1123 subdomain.
+ObjectName = Annotated[str, Field(pattern=OBJECT_NAME_PATTERN, max_length=MAX_OBJECT_NAME_LENGTH)]
+#: What Spark opens itself, by whatever file systems it has.
+SparkPath = Annotated[str, Field(min_length=1, max_length=1024)]
+#: What we open; the manifest refuses what `uris.py` does not know.
+Uri = Annotated[str, Field(min_length=1, max_length=1024), UriPattern()]
+#: Whole seconds, as Kubernetes' own Job has them. The upper bound is 68 years.
+Seconds = Annotated[int, Field(le=(1 << 31) - 1)]
+
+
+class Section(BaseModel):
+    """A part of a manifest: frozen, without unknown fields, without conversions."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+
+def is_absent(value: object) -> bool:
+    """Say that a field is not written where it is None."""
+    return value is None

@@ -1,0 +1,1 @@
+"""The sources that a manifest can name."""

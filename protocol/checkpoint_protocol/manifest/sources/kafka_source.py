@@ -1,0 +1,105 @@
+"""The part of a manifest that names topics of Kafka. A row is identified by topic, partition and offset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field, model_validator
+
+from checkpoint_protocol.manifest.quantities import Size
+from checkpoint_protocol.manifest.sections import Section, is_absent
+from checkpoint_protocol.places.kafka_settings import BrokerAddress
+
+MAX_TOPICS: Final = 256
+#: What may be edited while a write runs: neither which rows there are, nor under which positions.
+EDITABLE_FIELDS: Final = ("bootstrapServers", "types", "onLost", "maxOffsets", "splitSize")
+#: What of it says how values are read.
+READING_FIELDS: Final = ("types",)
+DEFAULT_SPLIT_SIZE: Final = 128 << 20
+
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
+MetadataColumn = Literal["key", "headers", "timestamp", "partition", "offset", "topic"]
+
+
+class KafkaSource(Section):
+    """Topics of a Kafka cluster. Each epoch takes what came since the last one, up to the last stable offset."""
+
+    kind: ClassVar[str] = "kafka"
+
+    bootstrap_servers: Annotated[tuple[BrokerAddress, ...], Field(min_length=1, max_length=64)] = Field(
+        description="host:port of some brokers; credentials are in the settings, under kafka."
+    )
+    topics: Annotated[tuple[TopicName, ...], Field(min_length=1, max_length=MAX_TOPICS)] | None = Field(
+        default=None, exclude_if=is_absent, description="Names of topics."
+    )
+    pattern: Annotated[str, Field(min_length=1, max_length=249)] | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="Instead: a regular expression for whole names of topics, e.g. orders-.*; topics that come later join.",
+    )
+    starting_offsets: Literal["Earliest", "Latest"] = Field(
+        default="Earliest",
+        description="Where the first epoch begins. Partitions and topics that come later are read from their beginning.",
+    )
+    format: Literal["raw", "json"] = Field(
+        description="raw: key, value, headers, timestamp, partition, offset and topic are columns. json: the fields of each "
+        "value, which is one JSON object, are columns."
+    )
+    types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
+        default_factory=dict,
+        max_length=2048,
+        description="json: the type of a column where the inferred one is not right, e.g. int64, string, timestamp[us].",
+    )
+    metadata: Annotated[tuple[MetadataColumn, ...], Field(max_length=6)] = Field(
+        default=(), description="json: columns beside those of the value, named kafka_key, kafka_offset and so on."
+    )
+    max_offsets: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="The most offsets that one epoch takes, shared out to the partitions by what each has.",
+    )
+    on_lost: Literal["Stall", "Skip"] = Field(
+        default="Stall",
+        description="Offsets that are to be read are below the beginning of the log, as retention has removed them: stop, or set "
+        "them apart as rows that failed, which takes onRowError: Quarantine.",
+    )
+    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split, as estimated.")
+
+    @model_validator(mode="after")
+    def _names_topics(self) -> KafkaSource:
+        if (self.topics is None) == (self.pattern is None):
+            raise ValueError("exactly one of topics and pattern is expected")
+        if self.topics is not None and (twice := next((name for name in self.topics if self.topics.count(name) > 1), None)):
+            raise ValueError(f"topics: {twice} is named twice, so that its rows would come twice; name it once")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except (re.error, OverflowError, RecursionError) as error:
+                raise ValueError(f"pattern: it is no regular expression: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _says_of_json_what_is_of_json(self) -> KafkaSource:
+        if self.format != "json" and self.types:
+            raise ValueError("types belong to format: json; leave them out, or cast in a step")
+        if self.format != "json" and self.metadata:
+            raise ValueError("metadata belongs to format: json: raw has these columns; leave it out")
+        return self
+
+    @property
+    def title(self) -> None:
+        """No table."""
+        return None
+
+    @property
+    def uris(self) -> Mapping[str, str]:
+        return {}
+
+    def with_uris(self, change: Callable[[str], str]) -> KafkaSource:
+        return self
+
+    @property
+    def is_text(self) -> bool:
+        return self.format == "json"

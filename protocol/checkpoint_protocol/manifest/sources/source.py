@@ -1,0 +1,398 @@
+"""The part of a manifest that says where the rows come from: exactly one of seven, as with the volumes of a pod.
+
+Rows of files, Iceberg tables and Lance datasets (and of a union of these), and of Kafka topics, are identified by their position;
+rows that Spark or a program of the user's reads, by the values of their keyColumns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from checkpoint_protocol.manifest.quantities import Size
+from checkpoint_protocol.manifest.sections import Section, SparkPath, Uri, is_absent
+from checkpoint_protocol.manifest.sources.kafka_source import EDITABLE_FIELDS as EDITABLE_KAFKA_FIELDS
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
+from checkpoint_protocol.tables.iceberg import IcebergTableName
+from checkpoint_protocol.tables.lance import LanceDatasetPlace
+
+#: In an option's name these say that its value is a secret, ...
+SECRET_WORDS: Final = ("password", "passwd", "passphrase", "pwd", "secret", "token", "credential", "apikey", "api_key", "api.key")
+#: ... which is then the name of a variable of the driver's environment, and stands in no manifest and no record.
+VARIABLE_PATTERN: Final = r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"
+#: Texts that other systems write for NULL. CSV takes none of them for NULL unless the manifest says so.
+WORDS_FOR_NULL: Final = ("", "NA", "null", "NULL")
+#: What of files may be edited while a write runs: none of it says which rows there are, or where.
+READING_FIELDS: Final = ("types", "schema")
+READING_CSV_FIELDS: Final = ("nullValues", "delimiter", "quote")
+DEFAULT_SPLIT_SIZE: Final = 128 << 20
+MOST_MEMBERS: Final = 16
+#: user:password@host
+_USER_INFO: Final = r"://[^/@:$]*:[^/@$]+@"
+
+ColumnName = Annotated[str, Field(max_length=512)]
+KeyColumns = Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)]
+
+
+class CsvOptions(Section):
+    """How to read CSV."""
+
+    header: bool = Field(default=True, description="The first line of each file names the columns.")
+    delimiter: str = Field(default=",", min_length=1, max_length=1, description="The character between fields.")
+    quote: str = Field(default='"', max_length=1, description="The character around fields; empty for none.")
+    escape: str = Field(default="", max_length=1, description="The character before a special one; empty for none.")
+    null_values: tuple[Annotated[str, Field(max_length=256)], ...] = Field(
+        default=("",),
+        max_length=64,
+        description="Texts that mean NULL when not quoted: the empty field. NA, null and NULL are texts unless named.",
+    )
+    multi_line: bool = Field(
+        default=False,
+        description="Fields may contain line breaks. Such files are read from their start by one task each.",
+    )
+
+    def problems(self) -> dict[str, str]:
+        """Return what is wrong with a character, by the name of its field. Objects of a cluster, and records, may hold it."""
+        found = {}
+        for name in ("delimiter", "quote", "escape"):
+            text = getattr(self, name)
+            if not text.isascii() or text in ("\r", "\n"):
+                found[name] = "one ASCII character is expected, and no line break"
+            elif name != "delimiter" and text == self.delimiter:
+                found[name] = f"{text!r} is the delimiter too; correct one of them, or set {name}: '' if there is none"
+        return found
+
+
+class FilesSource(Section):
+    """Files on this machine or in an object store. A row is identified by its file and its position in it."""
+
+    kind: ClassVar[str] = "files"
+
+    format: Literal["parquet", "csv", "json", "binary"] = Field(
+        description="json is one JSON object a line; binary makes one row of each file: path, size, etag, modified, content."
+    )
+    paths: Annotated[tuple[Uri, ...], Field(min_length=1, max_length=1024)] = Field(
+        description="Files, folders and patterns with *: s3://, gs://, az://, or on this machine."
+    )
+    csv: CsvOptions | None = Field(default=None, exclude_if=is_absent, description="How to read CSV.")
+    compression: Literal["Auto", "None", "Gzip"] = Field(
+        default="Auto", description="CSV and JSON: Auto takes .gz as gzip. Compressed files are read by one task each."
+    )
+    types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
+        default_factory=dict,
+        max_length=2048,
+        description="CSV and JSON, and columns of folders: the type of a column where the inferred one is not right, e.g. int64, "
+        "string, timestamp[us], decimal(10,2).",
+    )
+    schema_rule: Literal["Unite", "Same"] = Field(
+        default="Unite",
+        alias="schema",
+        description="Files with different columns: Unite them by name, as Spark's mergeSchema does (a column that a file does "
+        "not have is NULL there, and a narrower type becomes the wider one), or refuse what is not the Same.",
+    )
+    partitions: Literal["Auto", "Ignore"] = Field(
+        default="Auto",
+        description="Folders key=value on the path of a file: Auto makes columns of them, of the types that CSV would infer; "
+        "Ignore does not.",
+    )
+    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split.")
+
+    @model_validator(mode="after")
+    def _says_of_text_what_is_of_text(self) -> FilesSource:
+        if self.csv is not None and self.format != "csv":
+            raise ValueError(f"csv belongs to format: csv, and the format is {self.format}; leave it out")
+        if not self.is_text and self.types and self.partitions == "Ignore":
+            raise ValueError(
+                "types belong to CSV and JSON: Parquet files have types of their own, and so have the columns of binary files; "
+                "leave them out, or cast in a step"
+            )
+        if not self.is_text and self.compression != "Auto":
+            raise ValueError(
+                "compression belongs to CSV and JSON: a Parquet file says how it is compressed, and the content of binary files "
+                "is taken as it is; leave it out"
+            )
+        return self
+
+    @property
+    def title(self) -> None:
+        """No table."""
+        return None
+
+    @property
+    def uris(self) -> Mapping[str, str]:
+        return {f"paths.{number}": path for number, path in enumerate(self.paths)}
+
+    def with_uris(self, change: Callable[[str], str]) -> FilesSource:
+        return self.model_copy(update={"paths": tuple(change(path) for path in self.paths)})
+
+    @property
+    def csv_options(self) -> CsvOptions:
+        return self.csv or CsvOptions()
+
+    @property
+    def is_text(self) -> bool:
+        return self.format in ("csv", "json")
+
+
+class IcebergSource(IcebergTableName):
+    """An Iceberg table as it is when the epoch's first attempt is recorded."""
+
+    snapshot_id: int | None = Field(
+        default=None, ge=0, exclude_if=is_absent, description="This snapshot, whatever came after it."
+    )
+    branch: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        default=None, exclude_if=is_absent, description="The head of this branch or tag, instead of main's."
+    )
+    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split.")
+
+    @model_validator(mode="after")
+    def _names_one_snapshot(self) -> IcebergSource:
+        if self.snapshot_id is not None and self.branch is not None:
+            raise ValueError("at most one of snapshotId and branch is expected")
+        return self
+
+
+class LanceSource(LanceDatasetPlace):
+    """A Lance dataset as it is when the epoch's first driver lists its fragments."""
+
+    version: int | None = Field(default=None, ge=1, exclude_if=is_absent, description="This version, whatever came after it.")
+    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split.")
+
+
+class SparkSource(Section):
+    """Anything that Spark reads. A row is identified by the values of keyColumns."""
+
+    format: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$", max_length=128)] | None = Field(
+        default=None, exclude_if=is_absent, description="A format of Spark's: jdbc, orc, avro, text, delta, parquet, ..."
+    )
+    table: Annotated[str, Field(pattern=r"^\S+$", max_length=512)] | None = Field(
+        default=None, exclude_if=is_absent, description="A table of one of Spark's catalogs instead: catalog.namespace.table."
+    )
+    paths: tuple[SparkPath, ...] = Field(
+        default=(), max_length=1024, description="What the format is to load, where it has paths."
+    )
+    options: dict[str, Annotated[str, Field(max_length=4096)]] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Options of Spark's reader, e.g. url, dbtable and partitionColumn of jdbc. ${env:NAME} stands for a variable "
+        "of the driver's environment; secrets are given in no other way.",
+    )
+    sql: Annotated[str, Field(min_length=1, max_length=32768)] | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="Spark SQL between the source and the steps, e.g. SELECT id, upper(a) AS a FROM input.",
+    )
+    key_columns: KeyColumns = Field(description="Columns that identify a row: unique, never NULL.")
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> SparkSource:
+        if (self.format is None) == (self.table is None):
+            raise ValueError("exactly one of format and table is expected")
+        if self.table is not None and self.paths:
+            raise ValueError("a table has no paths; leave them out, or name a format instead of the table")
+        return self
+
+    @model_validator(mode="after")
+    def _holds_no_secret(self) -> SparkSource:
+        for name, value in self.options.items():
+            lower = name.lower()
+            if any(word in lower for word in SECRET_WORDS) and not re.fullmatch(VARIABLE_PATTERN, value):
+                raise ValueError(f"options.{name} is a secret; say ${{env:NAME}}, a variable of the driver's environment")
+            text = value.lower()
+            if ("password=" in text and "password=${env:" not in text) or re.search(_USER_INFO, value):
+                raise ValueError(
+                    f"options.{name} has a password in it; say ${{env:NAME}} in its place, a variable of the driver's environment"
+                )
+        return self
+
+
+class ProgramSource(Section):
+    """What a program of the user's reads with Spark. A row is identified by the values of keyColumns, or it is of a stream."""
+
+    call: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=512)] = Field(
+        description="module:function; it is given a job with spark, read(dataframe) and write(dataframe), or stream(dataframe)."
+    )
+    key_columns: KeyColumns | None = Field(
+        default=None, exclude_if=is_absent, description="Columns that identify a row: unique, never NULL. Not of a stream."
+    )
+    stream: ProgramStream | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="On one machine: the program hands a query of Spark's Structured Streaming to job.stream.",
+    )
+
+    @model_validator(mode="after")
+    def _knows_its_rows(self) -> ProgramSource:
+        if (self.key_columns is None) == (self.stream is None):
+            raise ValueError("exactly one of keyColumns and stream is expected")
+        return self
+
+
+Positional = FilesSource | IcebergSource | LanceSource | KafkaSource
+#: What may be text, whose types the manifest may name.
+Text = FilesSource | KafkaSource
+Keyed = SparkSource | ProgramSource
+
+
+class UnionMember(Section):
+    """One source of a union. Exactly one of files, iceberg and lance."""
+
+    files: FilesSource | None = Field(default=None, exclude_if=is_absent)
+    iceberg: IcebergSource | None = Field(default=None, exclude_if=is_absent)
+    lance: LanceSource | None = Field(default=None, exclude_if=is_absent)
+
+    @model_validator(mode="after")
+    def _is_one(self) -> UnionMember:
+        if sum(given is not None for given in (self.files, self.iceberg, self.lance)) != 1:
+            raise ValueError("exactly one of files, iceberg and lance is expected")
+        return self
+
+    @property
+    def named(self) -> FilesSource | IcebergSource | LanceSource:
+        given = self.files or self.iceberg or self.lance
+        assert given is not None, "the validator has seen one"
+        return given
+
+
+class Source(Section):
+    """Where the rows come from. Immutable once rows of it are sealed, but for how text is read."""
+
+    files: FilesSource | None = Field(default=None, exclude_if=is_absent)
+    iceberg: IcebergSource | None = Field(default=None, exclude_if=is_absent)
+    lance: LanceSource | None = Field(default=None, exclude_if=is_absent)
+    kafka: KafkaSource | None = Field(default=None, exclude_if=is_absent)
+    spark: SparkSource | None = Field(default=None, exclude_if=is_absent)
+    program: ProgramSource | None = Field(default=None, exclude_if=is_absent)
+    union: Annotated[tuple[UnionMember, ...], Field(min_length=2, max_length=MOST_MEMBERS)] | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="Several of files, iceberg and lance, one after the other. Their columns are united by name; a row of one is "
+        "never taken for a row of another.",
+    )
+    columns: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=2048)] | None = Field(
+        default=None, exclude_if=is_absent, description="Read these columns only."
+    )
+    where: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="Take only the rows for which this is true, e.g. day >= '2026-01-01' and not (code in (3, 4) or x is null)",
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Source:
+        given = (self.files, self.iceberg, self.lance, self.kafka, self.spark, self.program, self.union)
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("exactly one of files, iceberg, lance, kafka, spark, program and union is expected")
+        if self.where is not None and (self.keyed is not None or self.stream is not None):
+            raise ValueError("where does not go with spark and program; say it in sql, or in the program")
+        if self.columns is not None and self.program is not None:
+            raise ValueError("columns do not go with program: it selects by itself")
+        return self
+
+    @property
+    def members(self) -> tuple[Positional, ...]:
+        """The sources whose rows are identified by position: one, or those of a union; none where rows are identified by key."""
+        if self.union is not None:
+            return tuple(member.named for member in self.union)
+        one = self.files or self.iceberg or self.lance or self.kafka
+        return () if one is None else (one,)
+
+    @property
+    def keyed(self) -> Keyed | None:
+        """The source whose rows are identified by key, if it is one."""
+        return self.spark or (self.program if self.stream is None else None)
+
+    @property
+    def stream(self) -> ProgramStream | None:
+        """What is said of the stream, if it is one: its rows are known by nothing, and each micro-batch is done as a whole."""
+        return self.program.stream if self.program is not None else None
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        return () if self.keyed is None else self.keyed.key_columns or ()
+
+    @property
+    def row_identity(self) -> str:
+        """By what a row is known from one attempt to the next, as people read it."""
+        if self.keyed is not None:
+            return f"key ({', '.join(self.key_columns)})"
+        if self.stream is not None:
+            return "micro-batch, which is done as a whole"
+        return "position in its file" if self.kafka is None else "offset in its partition"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All paths that are read as files."""
+        spark = () if self.spark is None else self.spark.paths
+        return (*spark, *(path for member in self.members if isinstance(member, FilesSource) for path in member.paths))
+
+    @property
+    def split_size(self) -> int:
+        """The most bytes of one split; of a union, the smallest of its members' counts."""
+        return min((member.split_size for member in self.members), default=DEFAULT_SPLIT_SIZE)
+
+    @property
+    def identity(self) -> dict[str, JsonValue]:
+        """What says which rows there are, and where: all but how text is read. Defaults are left out."""
+        return without_reading(self._plain())
+
+    @property
+    def read_digest(self) -> str | None:
+        """The digest of how text is read; None where there is no text."""
+        if not any(isinstance(member, Text) and member.is_text for member in self.members):
+            return None
+        plain = [_reading(member) if isinstance(member, Text) else None for member in self.members]
+        return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def is_read_as(self, other: Source) -> bool:
+        """Whether it is the same source, read in the same way, in splits of whatever size."""
+        return self._plain() == other._plain()
+
+    def _plain(self) -> dict[str, JsonValue]:
+        plain = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        for member in _plain_members(plain):
+            for section in member.values():
+                if isinstance(section, dict):
+                    section.pop("splitSize", None)
+                    if section.get("csv") == {}:  # spelled out, and nothing but defaults
+                        section.pop("csv")
+        return plain
+
+
+def without_reading(plain: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a source, as plain data by which a write is known, without how text is read."""
+    found: dict[str, JsonValue] = json.loads(json.dumps(plain))
+    for member in _plain_members(found):
+        kafka = member.get("kafka")
+        if isinstance(kafka, dict):
+            for field in EDITABLE_KAFKA_FIELDS:
+                kafka.pop(field, None)
+        files = member.get("files")
+        if not isinstance(files, dict):
+            continue
+        for field in READING_FIELDS:
+            files.pop(field, None)
+        csv = files.get("csv")
+        if isinstance(csv, dict):
+            kept = {name: value for name, value in csv.items() if name not in READING_CSV_FIELDS}
+            files.pop("csv")
+            if kept:
+                files["csv"] = kept
+    return found
+
+
+def _plain_members(plain: dict[str, JsonValue]) -> list[dict[str, JsonValue]]:
+    union = plain.get("union")
+    members = union if isinstance(union, list) else []
+    return [plain, *(member for member in members if isinstance(member, dict))]
+
+
+def _reading(text: FilesSource | KafkaSource) -> JsonValue:
+    plain = text.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return {name: plain[name] for name in ("types", "csv", "compression") if plain.get(name)}

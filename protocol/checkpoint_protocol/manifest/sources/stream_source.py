@@ -1,0 +1,100 @@
+"""A source that never ends: the part of a manifest that says what its program hands to `job.stream`, and what goes with it.
+
+Each micro-batch of Spark's Structured Streaming is an epoch, and is staged whole by one attempt. So what goes by single rows of
+the source, or begins epochs by itself, does not go with a stream; what is not built yet is refused here, too, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+from pydantic import Field
+
+from checkpoint_protocol.manifest.sections import Section, is_absent
+from checkpoint_protocol.places.uris import local_path
+
+if TYPE_CHECKING:
+    from checkpoint_protocol.manifest.spec import Spec
+
+#: Properties of Spark that say where a query keeps its place, or what that looks like: the place is ours.
+_PLACE_PROPERTIES: Final = ("spark.sql.streaming.checkpointLocation", "spark.sql.streaming.checkpointFileManagerClass")
+#: The mode that a sink has for each output mode.
+SINK_MODES: Final = {"Append": "Append", "Complete": "OverwriteAll", "Update": "Upsert"}
+
+
+class ProgramStream(Section):
+    """The program hands a streaming DataFrame to job.stream. Each of its micro-batches is an epoch, and one commit."""
+
+    output_mode: Literal["Append", "Complete", "Update"] = Field(
+        default="Append",
+        description="Spark's output mode. Append: new rows, with sink.mode Append. Complete: the whole result, with sink.mode "
+        "OverwriteAll. Update: with updateAs.",
+    )
+    update_as: Literal["Append"] | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="Update: rows of the result that have changed are appended, so that the table has each of their versions.",
+    )
+
+    @property
+    def sink_mode(self) -> str:
+        """What a commit does to the table."""
+        return self.update_as or SINK_MODES[self.output_mode]
+
+
+def why_no_stream(spec: Spec) -> Iterator[tuple[str, str]]:
+    """Give the fields of a manifest that do not go with its stream, each with the reason and the way out."""
+    stream = spec.source.stream
+    if stream is None:
+        return
+    if stream.update_as is not None and stream.output_mode != "Update":
+        yield "source.program.stream.updateAs", "it is for outputMode: Update; leave it out"
+    if stream.sink_mode == "Upsert":
+        yield (
+            "source.program.stream.outputMode",
+            (
+                "Update is not taken into an upsert yet; say updateAs: Append, so that the table has each version of a row, or "
+                "outputMode: Complete with sink.mode: OverwriteAll"
+            ),
+        )
+    elif spec.sink.mode != stream.sink_mode:
+        yield (
+            "sink.mode",
+            (
+                f"{spec.sink.mode} does not go with source.program.stream.outputMode: {stream.output_mode}, which needs "
+                f"{stream.sink_mode}; change one of them"
+            ),
+        )
+    if spec.on_row_error == "Quarantine":
+        yield "onRowError", "rows of a stream have no name by which they could be taken again; say Fail, and drop rows in a step"
+    yield from ((f"{place}.memo", _NO_NAME) for place, step in spec.placed_steps() if step.memo)
+    for field, given in (
+        ("stages", bool(spec.stages)),
+        ("trigger", spec.trigger is not None),
+        ("runNonce", bool(spec.run_nonce)),
+    ):
+        if given:
+            yield field, f"{_BY_ITSELF[field]}; leave it out"
+    if spec.sink.audit is not None:
+        yield "sink.audit", "epochs of a stream are not audited yet; leave it out, and check rows in a step"
+    if local_path(spec.checkpoint.uri) is None:
+        yield (
+            "checkpoint.uri",
+            "a stream keeps Spark's own checkpoint below it, for which Spark needs a disk so far; name a folder on one",
+        )
+    yield from ((f"sparkConf.{name}", why) for name, why in _properties(spec.spark_conf))
+
+
+_NO_NAME: Final = "results are kept under the name of their row, and rows of a stream have none; leave it out"
+_BY_ITSELF: Final = {
+    "stages": "the micro-batches of a stream are staged in one go: put the steps into one list",
+    "trigger": "a stream begins its epochs itself, by what job.stream is told (processingTime, availableNow)",
+    "runNonce": "a stream begins its epochs itself: each run goes on where the last one ended",
+}
+
+
+def _properties(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for name in _PLACE_PROPERTIES:
+        if name in names:
+            yield name, "where a stream keeps its place is below checkpoint.uri; leave it out"

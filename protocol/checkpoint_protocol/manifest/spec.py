@@ -1,0 +1,477 @@
+"""The CheckpointedWrite manifest: what a user applies, field for field the CRD's spec (which is generated from these models).
+
+Strict: an unknown field or a wrong type is an error that names the field's path and, where one is close, the field that was
+meant. Identity (source, sink, checkpoint) is immutable for the life of a write; code, arguments, sizes and how text is read are
+not, and the source itself is only once rows of it are sealed. What only a cluster can do (images, pod templates, Secrets) is
+accepted and passed over on one machine. `description` and the first line of a docstring are what `kubectl explain` shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from checkpoint_protocol import reasons
+from checkpoint_protocol.deadlines import derived_progress_deadline_s, least_progress_deadline_s
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.identity import row_keys_of
+from checkpoint_protocol.manifest.pipelines import (
+    MOST_STAGES,
+    ResetSpec,
+    StagePart,
+    StageSpec,
+    done_together,
+    parts_of,
+    why_no_stages,
+)
+from checkpoint_protocol.manifest.problems import AT_FIELD, explain
+from checkpoint_protocol.manifest.quantities import Duration, Size, format_duration
+from checkpoint_protocol.manifest.row_errors import Quarantine as Quarantine
+from checkpoint_protocol.manifest.sections import Label, ObjectName, Seconds, Section, Uri
+from checkpoint_protocol.manifest.sink import Sink
+from checkpoint_protocol.manifest.sources.source import Source
+from checkpoint_protocol.manifest.sources.stream_source import why_no_stream
+from checkpoint_protocol.manifest.spark_properties import why_refused
+from checkpoint_protocol.manifest.steps import Step
+from checkpoint_protocol.manifest.trigger import Trigger
+from checkpoint_protocol.manifest.workloads import Code as Code
+from checkpoint_protocol.manifest.workloads import DriverSpec as DriverSpec
+from checkpoint_protocol.manifest.workloads import ExecutorSpec as ExecutorSpec
+from checkpoint_protocol.places.uris import why_not_opened
+from checkpoint_protocol.tables.modes import OVERWRITING
+
+API_VERSION: Final = "checkpointed.dev/v1alpha1"
+KIND: Final = "CheckpointedWrite"
+#: The name of a driver's pod is <write>-<8 hex digits>-<epoch>-<attempt>, and a pod's host name has 63 characters at most.
+MAX_NAME_LENGTH: Final = 45
+#: How deep lists and mappings may stand in one another. What reads them is recursive, and must not be what decides.
+MOST_DEPTH: Final = 32
+#: With what anchors and aliases of YAML stand for: a few lines may mean billions of values.
+MOST_VALUES: Final = 1_000_000
+_BATCHES_BEFORE: Final = (
+    "a batch step comes before, so that nobody knows of which source row a result is; move this step before it"
+)
+#: Of a step's arguments, and of a pod template, as JSON. Kubernetes refuses a whole object above about 1.5 million bytes.
+MAX_FREE_FORM_LENGTH: Final = 256 << 10
+#: Of the path to a value that is too deep.
+_NAMES_SHOWN: Final = 5
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class CheckpointSpec(Section):
+    """Where finished work is sealed, and how often. The uri is immutable."""
+
+    uri: Uri = Field(description="A folder in an object store (s3://, gs://, az://) or on disk.")
+    interval: Duration = Field(
+        default=60.0,
+        gt=0,
+        description="A task seals what it has after this long (90s, 5m) and minimumBytes of output.",
+    )
+    minimum_bytes: Size = Field(
+        default=8 << 20,
+        description="A task seals what it has after interval and this much output, counted in memory; or after ten intervals.",
+    )
+    maximum_rows: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="A task seals before it has more source rows than this, whatever their size: a crash costs no more. A "
+        "batch of batchSize stays whole. By default only time and size count.",
+    )
+    retention: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="What an epoch has staged, and no later one needs, is removed so long after its commit (168h). By default "
+        "what the operator's retentionDays says; on one machine checkpointed-write clean removes it.",
+    )
+
+
+class Spec(Section):
+    """What a CheckpointedWrite asks for."""
+
+    source: Source
+    steps: tuple[Step, ...] = Field(
+        default=(), max_length=64, description="What is done with each row, in this order. Without steps, rows are copied."
+    )
+    stages: tuple[StageSpec, ...] = Field(
+        default=(),
+        max_length=MOST_STAGES,
+        description="Instead of steps: groups of steps, each of which keeps its result until the commit. An edit of one has it "
+        "and those after it done anew; the ones before it stay.",
+    )
+    reset: ResetSpec | None = Field(default=None, description="Stages that are to be done anew.")
+    code: Code = Field(default_factory=Code)
+    sink: Sink
+    checkpoint: CheckpointSpec
+    on_code_change: Literal["Continue", "Restart", "Ask"] = Field(
+        default="Continue",
+        description="What becomes of sealed results when the code changes: they stay, are dropped, or nothing begins until a "
+        "person has said which (annotation checkpointed.dev/approve; run --approve). Ask also waits where an edit has stages "
+        "done anew.",
+    )
+    on_replaced: Literal["Fail", "Process", "Skip"] = Field(
+        default="Fail",
+        description="A later epoch meets a known file with new content, or under a new name: stop, take it as new, or pass it "
+        "over.",
+    )
+    on_row_error: Literal["Fail", "Quarantine"] = Field(
+        default="Fail",
+        description="A line of text cannot be read, a step raises on a row, or makes something of it that the table cannot hold: "
+        "the attempt fails, or the row is set apart and the others go on. `checkpointed-write inspect` shows those that were.",
+    )
+    quarantine: Quarantine = Field(default_factory=Quarantine)
+    run_nonce: str = Field(default="", max_length=128, description="Change it to take the files that came since the last run.")
+    trigger: Trigger | None = Field(
+        default=None,
+        description="When the next epoch begins by itself, with what no epoch has taken. Absent: one epoch, and another for each "
+        "runNonce.",
+    )
+    suspend: bool = Field(
+        default=False, description="Cluster: end the driver and start none. What is sealed stays; false goes on from there."
+    )
+    backoff_limit: int = Field(
+        default=3, ge=0, le=1000, description="Attempts in a row that may fail and seal nothing, beyond the first."
+    )
+    active_deadline_seconds: Annotated[Seconds, Field(ge=1)] | None = Field(
+        default=None, description="Cluster: an epoch that has taken longer gets no more drivers, and waits for a person."
+    )
+    progress_deadline_seconds: Annotated[Seconds, Field(ge=10)] | None = Field(
+        default=None,
+        description="An attempt without a new seal for this long is given up for the next one. By default 20 times "
+        "checkpoint.interval (a segment may take ten of them), and 600 at least; less than 20 times is refused (2 times where "
+        "minimumBytes is 0).",
+    )
+    ttl_seconds_after_finished: Annotated[Seconds, Field(ge=0)] | None = Field(
+        default=None, description="Cluster: the object is deleted this long after its commit. The table keeps the rows."
+    )
+    on_recreate: Literal["Attach", "New"] = Field(
+        default="Attach",
+        description="Cluster: what an object is whose name an earlier one had. Attach: the same write, which goes on; what it "
+        "has committed is not done again. New: a new write, which does everything anew and appends all rows once more.",
+    )
+    deletion_policy: Literal["Retain", "Forget"] = Field(
+        default="Retain",
+        description="Cluster: what becomes of the records of a write that has committed something when its object is deleted. "
+        "Retain: they stay, so that an object of the same name goes on from them. Forget: they go, and the same name is a new "
+        "write. What is not committed goes in any case.",
+    )
+    image: Annotated[str, Field(pattern=r"^\S+$", max_length=512)] | None = Field(
+        default=None, description="Cluster: the image of driver and executors; the operator's default if absent."
+    )
+    service_account_name: ObjectName | None = Field(
+        default=None, description="Cluster: the driver's ServiceAccount; the operator's default if absent."
+    )
+    storage_secret_name: ObjectName | None = Field(
+        default=None,
+        description="Cluster: a Secret in this namespace whose key storage.json has the storage settings of driver and "
+        "executors; the operator's default if absent.",
+    )
+    driver: DriverSpec = Field(default_factory=DriverSpec)
+    executor: ExecutorSpec = Field(default_factory=ExecutorSpec)
+    spark_conf: dict[str, Annotated[str, Field(max_length=8192)]] = Field(
+        default_factory=dict,
+        max_length=256,
+        description="Properties of Spark; their names start with 'spark.'. ${env:NAME} stands for a variable of the driver's "
+        "environment; secrets are given in no other way.",
+    )
+
+    @model_validator(mode="after")
+    def _leaves_the_plan_of_spark_alone(self) -> Spec:
+        for name in self.spark_conf:
+            if not name.startswith("spark."):
+                raise ValueError(f"sparkConf: {name!r} is not a Spark property (they start with 'spark.')")
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_secrets_and_pods_out_of_spark_conf(self) -> Spec:
+        for name, value in self.spark_conf.items():
+            if (why := why_refused(name, value)) is not None:
+                raise ValueError(f"sparkConf: {why}")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_results_of_rows_that_have_a_name(self) -> Spec:
+        for together in done_together(self.placed_steps(), self.stages):
+            after_batches = False
+            for place, step in together:
+                if step.memo and after_batches:
+                    why = _BATCHES_BEFORE
+                    raise PydanticCustomError(AT_FIELD, "{error}", {"field": f"{place}.memo", "error": why})
+                after_batches = after_batches or step.input != "row"
+        return self
+
+    @model_validator(mode="after")
+    def _has_stages_of_its_own(self) -> Spec:
+        if (why := why_no_stages(self.stages, self.reset, has_steps=bool(self.steps), retry=self.quarantine.retry)) is not None:
+            raise ValueError(why)
+        if self.stages and self.sink.mode == "AddColumns":
+            raise ValueError(
+                "sink.mode: AddColumns gives columns to the rows that are read, and with stages these are others; use steps"
+            )
+        if self.stages and self.trigger is not None:
+            raise ValueError("trigger: stages do not go with it; begin epochs by runNonce, or put the steps into one list")
+        return self
+
+    def placed_steps(self) -> Iterator[tuple[str, Step]]:
+        """Give all steps, those of stages too, with their fields' paths."""
+        yield from ((f"steps.{number}", step) for number, step in enumerate(self.steps))
+        for at, stage in enumerate(self.stages):
+            yield from ((f"stages.{at}.steps.{number}", step) for number, step in enumerate(stage.steps))
+
+    @property
+    def last_part(self) -> StagePart:
+        """What is done last, whose result is committed: all of the steps, or the last stage and what is done together with it."""
+        return parts_of(self.stages, self.reset)[-1] if self.stages else StagePart("", self.steps)
+
+    @property
+    def last_step(self) -> tuple[str, Step] | None:
+        """The step that gives the table its rows, with its field's path; None where rows are copied."""
+        steps = list(self.placed_steps())
+        return steps[-1] if steps else None
+
+    @model_validator(mode="after")
+    def _opens_no_foreign_scheme(self) -> Spec:
+        # Here and not in the sections, so that a record that has one stays readable.
+        for place, uri in self._uris():
+            if (why := why_not_opened(uri)) is not None:
+                raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
+        return self
+
+    def _uris(self) -> Iterator[tuple[str, str]]:
+        """Give all that we open ourselves, with the field's path; paths of Spark's own formats are Spark's."""
+        yield "checkpoint.uri", self.checkpoint.uri
+        if self.code.path is not None:
+            yield "code.path", self.code.path
+        yield from ((f"sink.{self.sink.format}.{field}", uri) for field, uri in self.sink.named.uris.items())
+        of_union = self.source.union is not None
+        for number, member in enumerate(self.source.members):
+            place = f"source.union.{number}" if of_union else "source"
+            yield from ((f"{place}.{member.kind}.{field}", uri) for field, uri in member.uris.items())
+
+    @model_validator(mode="after")
+    def _bounds_what_has_no_form(self) -> Spec:
+        # Here and not in the sections, so that a record that has more stays readable.
+        for place, value in self._free_forms():
+            if (length := len(json.dumps(value))) > MAX_FREE_FORM_LENGTH:
+                why = f"it has {length:,} characters as JSON, and {MAX_FREE_FORM_LENGTH:,} at most; put more into a file"
+                raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
+        return self
+
+    def _free_forms(self) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+        yield from ((f"{place}.arguments", step.arguments) for place, step in self.placed_steps())
+        yield "driver.template", self.driver.template
+        yield "executor.template", self.executor.template
+
+    @model_validator(mode="after")
+    def _names_each_column_once(self) -> Spec:
+        # Here and not in Source, so that a record that has one stays readable.
+        keyed = "spark" if self.source.spark is not None else "program"
+        for field, names in (("columns", self.source.columns or ()), (f"{keyed}.keyColumns", self.source.key_columns)):
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise ValueError(f"source.{field}: the column {twice!r} is named twice; name it once")
+        return self
+
+    @property
+    def _source_tables(self) -> list[str]:
+        return [member.title for member in self.source.members if member.title is not None]
+
+    @model_validator(mode="after")
+    def _reads_each_table_once(self) -> Spec:
+        tables = self._source_tables
+        if twice := next((table for table in tables if tables.count(table) > 1), None):
+            raise ValueError(f"source.union: {twice} is named twice, so that its rows would come twice; name it once")
+        return self
+
+    @model_validator(mode="after")
+    def _does_not_feed_itself(self) -> Spec:
+        if self.sink.mode == "AddColumns":
+            return self
+        if self.sink.named.title in self._source_tables:
+            raise ValueError(
+                "source and sink are one table: what a run appends would be the next one's input; use another table, or add "
+                "columns to its rows (sink.mode: AddColumns)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adds_columns_to_what_it_reads(self) -> Spec:
+        if self.sink.mode != "AddColumns":
+            return self
+        lance, uri = self.source.lance, self.sink.named.uris.get("uri", "")
+        if lance is None or lance.uri.rstrip("/") != uri.rstrip("/"):
+            raise ValueError(
+                f"source: sink.mode: AddColumns adds columns to the rows that are read; name the dataset of the sink as the "
+                f"source, too (source.lance.uri: {uri})"
+            )
+        if lance.version is not None:
+            raise ValueError("source.lance.version: sink.mode: AddColumns reads the dataset as it is; leave it out")
+        if not self.steps:
+            raise ValueError(f"steps: nothing makes the columns of sink.columns ({', '.join(self.sink.columns)}); add a step")
+        return self
+
+    @model_validator(mode="after")
+    def _takes_quarantined_rows_again_once(self) -> Spec:
+        if self.sink.mode == "AddColumns" and self.quarantine.retry != "Never":
+            raise ValueError(
+                "quarantine.retry: with sink.mode: AddColumns rows that failed are NULL in its columns: a write of another name "
+                "takes them again; leave it out"
+            )
+        if self.sink.mode in OVERWRITING and self.quarantine.retry != "Never":
+            raise ValueError(
+                f"quarantine.retry: with sink.mode: {self.sink.mode} each epoch reads the whole source, quarantined rows too; "
+                "leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sets_lost_records_apart(self) -> Spec:
+        kafka = self.source.kafka
+        if kafka is not None and kafka.on_lost == "Skip" and self.on_row_error != "Quarantine":
+            raise ValueError(
+                "source.kafka.onLost: Skip goes with onRowError: Quarantine: what is passed over is set apart, so that it is told"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _streams_what_can_be_streamed(self) -> Spec:
+        for field, why in why_no_stream(self):
+            raise PydanticCustomError(AT_FIELD, "{error}", {"field": field, "error": why})
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_time_for_a_seal(self) -> Spec:
+        given, interval_s, minimum_bytes = self.progress_deadline_seconds, self.checkpoint.interval, self.checkpoint.minimum_bytes
+        least_s = least_progress_deadline_s(interval_s, minimum_bytes)
+        if given is not None and given < least_s:
+            raise ValueError(
+                f"progressDeadlineSeconds: {given} is less than {math.ceil(least_s)}, twice what a seal may take at "
+                f"checkpoint.interval: {format_duration(interval_s)}: attempts at work would be given up; leave it out, or raise "
+                "it, or lower the interval"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _goes_on_by_its_trigger(self) -> Spec:
+        if self.trigger is None:
+            return self
+        if self.ttl_seconds_after_finished is not None:
+            raise ValueError("ttlSecondsAfterFinished: a write with a trigger never finishes; leave one of them out")
+        if self.sink.mode in OVERWRITING:
+            raise ValueError(
+                f"trigger: with sink.mode: {self.sink.mode} each epoch reads the whole source, so that none of it is new; leave "
+                "it out, and set another runNonce for another epoch"
+            )
+        is_counted = self.source.keyed is None and all(member.kind != "kafka" for member in self.source.members)
+        limits = [name for name, given in (("atMost", self.trigger.at_most), ("atLeast", self.trigger.at_least)) if given]
+        if limits and not is_counted:
+            raise ValueError(f"trigger.{limits[0]} counts files, and this source has none that can be counted; leave it out")
+        if self.trigger.at_most is not None and any(member.kind != "files" for member in self.source.members):
+            raise ValueError("trigger.atMost is for files; of a table an epoch takes all that is new: leave it out")
+        return self
+
+    @property
+    def progress_deadline_s(self) -> float:
+        """After how long without a new seal an attempt is given up."""
+        if self.progress_deadline_seconds is not None:
+            return float(self.progress_deadline_seconds)
+        return derived_progress_deadline_s(self.checkpoint.interval, self.checkpoint.minimum_bytes)
+
+    @property
+    def identity(self) -> dict[str, JsonValue]:
+        """What may not change under one name: source (but for how text is read), sink and checkpoint as plain data.
+
+        The source may, while no row of it is sealed.
+
+        Defaults are left out, so that a field that a later version adds does not change the identity of an older write.
+        """
+        return {
+            "source": self.source.identity,
+            "sink": self.sink.identity,
+            "checkpoint": {"uri": self.checkpoint.uri},
+        }
+
+    @property
+    def identity_digest(self) -> str:
+        text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Metadata(Section):
+    """The part of Kubernetes' object metadata that we read; the rest is passed over, as kubectl does."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Annotated[Label, Field(max_length=MAX_NAME_LENGTH)]
+    namespace: Label = "default"
+
+
+class CheckpointedWrite(Section):
+    """A whole manifest."""
+
+    api_version: Literal["checkpointed.dev/v1alpha1"]
+    kind: Literal["CheckpointedWrite"]
+    metadata: Metadata
+    spec: Spec
+
+    @property
+    def row_keys(self) -> str:
+        """What the keys of its rows are made of, on one machine."""
+        return row_keys_of(self.spec.checkpoint.uri, self.metadata.namespace, self.metadata.name)
+
+
+class ManifestInvalid(NeedsChange):
+    """The manifest is wrong; `problems` has one line a problem, each starting with the field's path."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__(reasons.MANIFEST_INVALID, "; ".join(problems))
+        self.problems = problems
+
+
+def parse_manifest(document: Any) -> CheckpointedWrite:
+    """Return the manifest in a parsed YAML or JSON document; ManifestInvalid lists all that is wrong with it."""
+    if not isinstance(document, dict):
+        raise ManifestInvalid((f"a {KIND} manifest is expected (a mapping), not {type(document).__name__}",))
+    if document.get("kind") != KIND or document.get("apiVersion") != API_VERSION:
+        found = f"{document.get('apiVersion')!r} {document.get('kind')!r}"
+        raise ManifestInvalid((f"apiVersion: {API_VERSION} and kind: {KIND} are expected, not {found}",))
+    return validate_model(CheckpointedWrite, document)
+
+
+def validate_model(model: type[_Model], document: Any) -> _Model:
+    """Validate plain data from YAML against a strict model; ManifestInvalid lists each problem with its field path."""
+    _refuse_what_is_too_deep(document)
+    try:
+        # Through JSON, so that lists serve as tuples while numbers in quotes stay errors.
+        text = json.dumps(document, default=_refuse_yaml_type, allow_nan=False)
+    except (TypeError, ValueError) as error:  # .nan and .inf, a list as a key, an anchor inside itself
+        raise ManifestInvalid((f"(top level): a value cannot be written as JSON: {error}",)) from None
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise ManifestInvalid(tuple(explain(model, problem) for problem in error.errors(include_url=False))) from None
+
+
+def _refuse_what_is_too_deep(document: Any) -> None:
+    """Check before anything recursive does: each value, once for each place where it stands."""
+    level, depth, values = [("", document)], 0, 0
+    while level:
+        below: list[tuple[str, Any]] = []
+        for place, value in level:
+            items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            if items and depth == MOST_DEPTH:
+                raise ManifestInvalid((f"{place}: it is nested more than {MOST_DEPTH} deep",))
+            # A few names tell the place; the whole path would be most of the message.
+            below += [(place if depth >= _NAMES_SHOWN else f"{place}.{str(name)[:64]}".lstrip("."), one) for name, one in items]
+            if values + len(below) > MOST_VALUES:
+                raise ManifestInvalid((f"(top level): it has more than {MOST_VALUES:,} values, with what aliases stand for",))
+        level, depth, values = below, depth + 1, values + len(below)
+
+
+def _refuse_yaml_type(value: object) -> str:
+    # YAML turns 2024-01-01 into a date; the user meant text, and JSON has no dates.
+    return str(value)

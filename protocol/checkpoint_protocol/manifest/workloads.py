@@ -1,0 +1,194 @@
+"""The manifest's sections about what runs: the steps' code, and the driver and executors that run it.
+
+One machine uses `code.path`, `code.uri` and the driver's memory; the rest is for pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, JsonValue, model_validator
+
+from checkpoint_protocol.manifest.quantities import Size
+from checkpoint_protocol.manifest.sections import ObjectName, Section, Uri
+
+_CODE_URI_PATTERN: Final = r"^([^:]+|(s3|s3a|gs|gcs|az|abfs|abfss)://[^/]+/.*)\.(py|zip|whl)$"
+
+#: <domain>/<name>. The name is also that of Spark's resource, which is part of names of properties.
+_GPU_RESOURCE_PATTERN: Final = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+#: What a pod template has. Kubernetes checks what is inside when the pod is made.
+POD_TEMPLATE_KEYS: Final = ("metadata", "spec")
+#: Lists in a pod whose items are merged with ours one by one, and the field that tells items apart.
+MERGED_LISTS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "imagePullSecrets": "name",
+    "ports": "name",
+}
+#: Those whose items may lack it.
+_MAY_LACK_IT: Final = frozenset({"ports"})
+_MAPPINGS: Final = frozenset({"labels", "annotations", "resources", "limits", "requests", "securityContext", "nodeSelector"})
+
+
+def check_pod_template(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Refuse what cannot be merged with the pods that we make. ValueError names the field."""
+    for key, value in template.items():
+        if key not in POD_TEMPLATE_KEYS:
+            raise ValueError(f"unknown field {key!r}; known here: {', '.join(POD_TEMPLATE_KEYS)}")
+        if not isinstance(value, dict):
+            raise ValueError(f"{key}: a mapping is expected")
+        _check_fields(value, key)
+    return template
+
+
+def _check_fields(fields: Mapping[str, JsonValue], where: str) -> None:
+    for name, value in fields.items():
+        place = f"{where}.{name}"
+        if name in _MAPPINGS and not isinstance(value, dict | None):
+            raise ValueError(f"{place}: a mapping is expected")
+        if name in MERGED_LISTS and value is not None:
+            _check_items(value, place, MERGED_LISTS[name], must_have_it=name not in _MAY_LACK_IT)
+        elif isinstance(value, dict):
+            _check_fields(value, place)
+
+
+def _check_items(value: JsonValue, place: str, key: str, *, must_have_it: bool) -> None:
+    if not isinstance(value, list):
+        raise ValueError(f"{place}: a list is expected")
+    for number, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise ValueError(f"{place}.{number}: a mapping is expected")
+        if not isinstance(item.get(key), str) and (must_have_it or key in item):
+            raise ValueError(f"{place}.{number}: the field {key} is missing, or no text")
+        _check_fields(item, f"{place}.{number}")
+
+
+PodTemplate = Annotated[dict[str, JsonValue], AfterValidator(check_pod_template)]
+
+
+class ConfigMapRef(Section):
+    """A ConfigMap in the write's namespace."""
+
+    name: ObjectName = Field(description="Its name.")
+
+
+class Code(Section):
+    """Where the steps' code lies: at most one of path, configMap and uri. Without it, installed packages are used."""
+
+    path: Uri | None = Field(
+        default=None,
+        description="A folder that is put on the import path: on this machine, or in the pods' image.",
+    )
+    config_map: ConfigMapRef | None = Field(
+        default=None, description="Cluster: a ConfigMap whose keys are Python files, e.g. flights.py. It has 1 MiB at most."
+    )
+    uri: Annotated[str, Field(pattern=_CODE_URI_PATTERN, max_length=1024)] | None = Field(
+        default=None,
+        description="A .py, .zip or .whl file in an object store (s3://, gs://, az://), or on one machine on its disk.",
+    )
+
+    @model_validator(mode="after")
+    def _has_at_most_one_place(self) -> Code:
+        if sum(place is not None for place in (self.path, self.config_map, self.uri)) > 1:
+            raise ValueError("at most one of path, configMap and uri is expected")
+        return self
+
+
+class _PodSpec(Section):
+    memory: Size
+
+    memory_overhead: Size | None = Field(
+        default=None,
+        description="Cluster: memory beside the JVM's heap, for Python above all. By default 40 % of memory, at least 384Mi.",
+    )
+    template: PodTemplate = Field(
+        default_factory=dict,
+        description="Cluster: metadata and spec of a pod (as in a PodTemplateSpec), merged into the pod that is made: volumes, "
+        "node selectors, tolerations, annotations.",
+    )
+
+
+class DriverSpec(_PodSpec):
+    """The process that plans. It reads no rows."""
+
+    cores: int = Field(default=1, ge=1, le=1024, description="Cluster: CPUs of its pod.")
+    memory: Size = Field(default=1 << 30, gt=0, description="The heap of its JVM.")
+
+
+class ExecutorSpec(_PodSpec):
+    """The processes that read, run the steps, and stage. One machine has none: there the driver's process does it."""
+
+    instances: int | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        description="Cluster: how many pods, or with minInstances how many at the most; 0: none, and the driver's own pod runs "
+        "the tasks, driver.cores at once. By default 1, or none for the first attempt at small input (below 64 MiB, read in "
+        "splits, without gpus).",
+    )
+    min_instances: Annotated[int, Field(ge=0, le=10_000)] | None = Field(
+        default=None,
+        description="Cluster: only as many pods as there are tasks for, but these at the least and instances at the most "
+        "(Spark's dynamic allocation). By default there are always as many as instances says.",
+    )
+    cores: int = Field(
+        default=2, ge=1, le=1024, description="Cluster: CPUs of each pod, and tasks that it runs at once unless others are said."
+    )
+    gpus: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Cluster: GPUs of each pod. A task sees those that it was assigned, in CUDA_VISIBLE_DEVICES, before setup() "
+        "of its steps.",
+    )
+    gpu_resource: str = Field(
+        default="nvidia.com/gpu",
+        pattern=_GPU_RESOURCE_PATTERN,
+        max_length=128,
+        description="Cluster: the resource of the nodes that gpus counts, as the device plugin names it: amd.com/gpu. There is "
+        "no dot after the slash, as Spark's names of resources have none.",
+    )
+    tasks_per_executor: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None,
+        description="Cluster: tasks that each pod runs at once, each in a process with its own copy of the steps. By default one "
+        "for each GPU, or without gpus one for each of cores.",
+    )
+    memory: Size = Field(default=2 << 30, gt=0, description="The heap of each JVM.")
+
+    @property
+    def tasks_at_once(self) -> int:
+        """How many tasks a pod runs at once."""
+        return self.tasks_per_executor or self.gpus or self.cores
+
+    @model_validator(mode="after")
+    def _has_bounds_in_order(self) -> ExecutorSpec:
+        if self.min_instances is None:
+            return self
+        if self.instances is None:
+            raise ValueError("minInstances is the fewest pods that there are; say instances, too: the most")
+        if self.min_instances > self.instances:
+            raise ValueError(
+                f"minInstances: {self.min_instances} is more than instances: {self.instances}, which is the most; lower the "
+                "first, or raise the second"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _shares_gpus_evenly(self) -> ExecutorSpec:
+        if self.gpus and self.instances == 0:
+            raise ValueError(
+                f"gpus: {self.gpus} are those of executors, and instances: 0 has none (the driver's pod has no GPU); leave "
+                "instances out, or gpus"
+            )
+        tasks = self.tasks_at_once
+        if self.gpus and tasks % self.gpus and self.gpus % tasks:
+            raise ValueError(
+                f"tasksPerExecutor: {tasks} do not share gpus: {self.gpus} evenly: a task has whole GPUs, or shares one with as "
+                "many others as any; let one of the two numbers be a multiple of the other"
+            )
+        return self

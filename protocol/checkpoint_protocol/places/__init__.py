@@ -1,0 +1,1 @@
+"""Where things lie and how they are reached: settings, storage, URIs."""

@@ -1,0 +1,1 @@
+"""The formats: what records may hold of any of them."""

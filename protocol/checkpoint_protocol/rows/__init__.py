@@ -1,0 +1,1 @@
+"""Arithmetic of rows: positions, keys, and which rows were made of which."""

@@ -1,0 +1,1 @@
+"""The object store: put-if-absent, read, list."""

@@ -1,0 +1,1 @@
+"""The function that audits a table before its rows are published."""

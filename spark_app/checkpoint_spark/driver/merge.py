@@ -1,0 +1,95 @@
+"""A merge stage of an upsert, as its drivers and tasks do it: keys of the staged rows, files to read, rows to delete.
+
+The keys are those of the epoch, whose rows are all sealed; the first driver of the first merge puts them, and every other one
+finds them. Called by attempt.py and executor.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from checkpoint_formats.arrow_schema import encode_schema
+from checkpoint_formats.port import Reader, Stager
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.identity import EpochKey, new_token
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.records import InputRecord, LaunchRecord, Merge, MergeKeysRecord, PinnedIceberg, StagedFile
+from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.parts import Input
+
+if TYPE_CHECKING:
+    from checkpoint_formats.merges import MergeSource
+    from checkpoint_formats.merging.reading import MatchingReader
+
+
+def fix_merge_input(ledger: Ledger, launch: LaunchRecord, merge: Merge, storage: StorageSettings) -> Input:
+    """Return the files that the merge reads: those that stand, or what the table has now that may have one of the keys.
+
+    NeedsChange(OutputKeyRepeated) before anything is read of the table, if several staged rows have one key.
+    """
+    from checkpoint_formats.merges import merge_source_for
+
+    recorded = ledger.inputs.read_input(launch.input_since)
+    if recorded is not None:
+        return recorded
+    source = merge_source_for(launch.source, launch.source_tables, merge, storage)
+    epoch = Ledger(ledger.store, EpochKey(ledger.key.uid, ledger.key.epoch), ledger.pause, ledger.map_all)
+    staged = source.staged_of(file for seal in epoch.chains.counted_seals(merge.attempts) for file in seal.files)
+    keys = epoch.merges.read_keys() or _put_keys(epoch, merge, source, staged)
+    found = InputRecord(
+        token=new_token(),
+        files=source.files_to_merge(keys, staged),
+        arrow_schema=encode_schema(pa.schema([source.schema.field(name) for name in merge.keys])),
+        tables=(source.table,),
+    )
+    return ledger.inputs.put_input(found, launch.input_since)
+
+
+def matching(
+    ledger: Ledger, merge: Merge, schema: pa.Schema, reader: Reader, resources: ExitStack | None = None
+) -> MatchingReader:
+    """Return the reader of a merge's input. `resources`: what it opens is closed with these; None: it is not to read."""
+    from checkpoint_formats.merging.reading import MatchingReader
+
+    epoch = Ledger(ledger.store, EpochKey(ledger.key.uid, ledger.key.epoch), ledger.pause, ledger.map_all)
+    keys = epoch.merges.read_keys()
+    if keys is None:
+        raise Corrupt(reasons.RECORD_UNREADABLE, f"{ledger.store.uri}/{epoch.at.merge_keys} is gone; was the write deleted?")
+    return MatchingReader(reader, merge, keys, epoch.merges.read_part, schema, resources or ExitStack())
+
+
+def rewriting(reader: MatchingReader, stager: Stager, record: Input, pieces: Sequence[Range]) -> Reader:
+    """Return the reader of a merge that writes data files anew, and tell the stager which table and files these pieces are of."""
+    from checkpoint_formats.iceberg.rewrites import RewritesStager, columns_of_rewrites
+    from checkpoint_formats.merging.rewriting import RewritingReader
+
+    (table,) = record.tables
+    if not isinstance(table, PinnedIceberg) or not isinstance(stager, RewritesStager):
+        raise Corrupt(reasons.RECORD_UNREADABLE, "the input of a merge has no Iceberg table")
+    stager.begin(table, (record.files[piece.file] for piece in pieces if piece.file < len(record.files)))
+    return RewritingReader(reader, columns_of_rewrites(table))
+
+
+def _put_keys(epoch: Ledger, merge: Merge, source: MergeSource, staged: Sequence[StagedFile]) -> MergeKeysRecord:
+    from checkpoint_formats.merging.keys import Wanted
+
+    made = source.put_keys(staged, lambda rows, data: epoch.merges.put_part(new_token(), rows, data))
+    places = tuple(path for file in staged for path in file.paths) if Wanted.of(merge).places_are_asked_for else ()
+    return epoch.merges.put_keys(
+        MergeKeysRecord(
+            token=new_token(),
+            keys=merge.keys,
+            rows=made.rows,
+            parts=made.parts,
+            bounds=made.bounds,
+            where=made.where,
+            files=places,
+            repeated=made.repeated if merge.on_duplicate == "Last" else 0,
+        )
+    )

@@ -1,0 +1,1 @@
+"""What a process of Spark has, and what it tells."""

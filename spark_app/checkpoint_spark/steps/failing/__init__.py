@@ -1,0 +1,1 @@
+"""Rows on which steps raise."""

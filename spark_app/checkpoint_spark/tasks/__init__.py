@@ -1,0 +1,1 @@
+"""A task: rows through the steps, staged files, seals."""

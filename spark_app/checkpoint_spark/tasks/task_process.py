@@ -1,0 +1,140 @@
+"""What a process of Spark does around the segments of a task, however its rows are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from checkpoint_formats.port import Stager
+from checkpoint_formats.stagers import stager_for
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.records import LaunchRecord, Part, Target
+from checkpoint_protocol.store.macs import WriteKeys
+from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.process.advising import InHand, telling_of_task
+from checkpoint_spark.process.begun import open_note
+from checkpoint_spark.process.code import use_code
+from checkpoint_spark.process.record_keys import authenticated
+from checkpoint_spark.step_process.process import Opening
+from checkpoint_spark.steps.calling.calls import Surroundings
+from checkpoint_spark.steps.calling.memo_values import Memory
+from checkpoint_spark.steps.engine import Pipeline
+from checkpoint_spark.steps.loading import closing_steps
+from checkpoint_spark.steps.row_numbers import asking_for_numbers
+from checkpoint_spark.tasks.careful import CarefulSteps
+from checkpoint_spark.tasks.ending import Ending
+from checkpoint_spark.tasks.memos import Memos, MemosOf
+
+
+class Order(Part):
+    """What the driver sends to every task of an attempt.
+
+    `later`: columns that the table got after the write began. `at_once`: how many tasks run at once, at the most. `careful`: rows
+    that end their process are looked for (`careful.py`). `memos`: of which earlier tasks results of calls may be taken.
+    """
+
+    uri: str
+    uid: str
+    epoch: int
+    attempt: int
+    target: Target
+    stage: str = ""
+    later: tuple[str, ...] = ()
+    at_once: int = 1
+    careful: bool = False
+    memos: tuple[MemosOf, ...] = ()
+
+    @property
+    def key(self) -> EpochKey:
+        return EpochKey(self.uid, self.epoch, self.stage)
+
+    def launch(self, ledger: Ledger) -> LaunchRecord:
+        """Return what the attempt was told. Its driver has read it, so that it is there."""
+        launch = ledger.attempts.read_launch(self.attempt)
+        assert launch is not None
+        return launch
+
+
+def run_in_process(
+    order: Order,
+    number: int,
+    tries_before: int,
+    storage: StorageSettings,
+    keys: WriteKeys | None,
+    launch_of: Callable[[Ledger], LaunchRecord],
+    run: Callable[[LaunchRecord, Pipeline | CarefulSteps, Stager, Ledger, InHand, Ending], None],
+) -> None:
+    """Make ready what a task needs, run it, and tell meanwhile what it has in hand. Raises CheckpointError.
+
+    `tries_before`: how often Spark has begun the task in this attempt. The process of such a try may have ended on a row.
+    """
+    ending = Ending.of(os.environ, tries_before)
+    with ending.heeded():
+        _run(order, number, storage, keys, launch_of, run, ending)
+
+
+def _run(
+    order: Order,
+    number: int,
+    storage: StorageSettings,
+    keys: WriteKeys | None,
+    launch_of: Callable[[Ledger], LaunchRecord],
+    run: Callable[[LaunchRecord, Pipeline | CarefulSteps, Stager, Ledger, InHand, Ending], None],
+    ending: Ending,
+) -> None:
+    tries_before = ending.try_number
+    key = order.key
+    store, in_hand = open_store(order.uri, storage), InHand()
+    ledger = Ledger(authenticated(store, keys), key)
+    launch = launch_of(ledger)
+    use_code(store, order.uid, launch.code)
+    label = f"{order.attempt}-{number}"
+    stager = stager_for(launch.operation, order.target, key, label, launch.target_file_size_bytes, storage)
+    with (
+        telling_of_task(store.overwrite, store.delete, ledger.at.work(order.attempt, number), number, in_hand),
+        _memory(order, number, tries_before, launch, ledger, in_hand) as memory,
+        closing_steps(),
+    ):
+        is_suspect = tries_before > 0 and not was_left(ledger, order.attempt, number, tries_before - 1)
+        is_careful = order.careful or (is_suspect and not launch.keeps_groups)
+        steps = _careful_steps(order, launch, stager, memory) if is_careful else _pipeline(order, launch, memory)
+        in_hand.count_calls = steps.count_calls
+        run(launch, steps, stager, ledger, in_hand, ending)
+
+
+def was_left(ledger: Ledger, attempt: int, number: int, try_number: int) -> bool:
+    """Whether that try of a task ended with its executor, in good order, so that no row is suspected of it."""
+    chain = ledger.chains.read_chain(attempt, number)
+    return bool(chain) and chain[-1].left_by_try == try_number
+
+
+@contextmanager
+def _memory(
+    order: Order, number: int, tries_before: int, launch: LaunchRecord, ledger: Ledger, in_hand: InHand
+) -> Iterator[Memory | None]:
+    """Give where results of calls are kept and found, if a step asks for it."""
+    at_once = [step.concurrency or 1 for step in launch.steps if step.memo]
+    if not at_once:
+        yield None
+        return
+    memos = Memos(ledger, order.attempt, number, launch.code_digest, in_hand, max(at_once))
+    # Of a try before nobody has said here how far it came.
+    own = ((order.attempt, number, 0),) if tries_before else ()
+    memos.load((*own, *order.memos))
+    with memos.kept():
+        yield memos
+
+
+def _pipeline(order: Order, launch: LaunchRecord, memory: Memory | None) -> Pipeline:
+    around = Surroundings(order.at_once, launch.on_row_error == "Quarantine", launch.row_keys, memory)
+    return Pipeline(launch.steps, order.later, open_note(os.environ), around)
+
+
+def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> CarefulSteps:
+    sets_apart = launch.on_row_error == "Quarantine"
+    schema = asking_for_numbers(stager.arrow_schema)
+    opening = Opening(launch.steps, schema, sets_apart, order.later, order.at_once, launch.row_keys, memory)
+    return CarefulSteps(opening)

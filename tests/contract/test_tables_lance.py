@@ -800,9 +800,9 @@ def test_a_dataset_in_a_bucket_below_an_awkward_name_takes_our_files(s3_server: 
 
 def test_the_installed_lance_keeps_the_rules_and_says_nothing_of_the_trials() -> None:
     trials = (
-        "from checkpoint_operator.commit import lance_probe\n"
-        "lance_probe.refuse_lance_without_fences()\n"
-        "lance_probe.refuse_lance_that_replaces_twice()\n"
+        "from checkpoint_operator.lance import probe\n"
+        "probe.refuse_lance_without_fences()\n"
+        "probe.refuse_lance_that_replaces_twice()\n"
     )
 
     done = subprocess.run([sys.executable, "-c", trials], capture_output=True, text=True, timeout=120, check=False)

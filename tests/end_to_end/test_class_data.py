@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 DRIVER = """
 import os, sys
 from pyspark import SparkConf, SparkContext
-from checkpoint_spark import class_data
+from checkpoint_spark.process import class_data
 
 given = dict(option.split("=", 1) for option in sys.argv[1:])
 conf = class_data.driver_conf(given | {"spark.ui.enabled": "false"}, class_data.home_of_spark(os.environ))

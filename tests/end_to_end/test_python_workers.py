@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 DRIVER = """
 import json, os, sys
 from pyspark import SparkConf, SparkContext
-from checkpoint_spark import python_workers
+from checkpoint_spark.process import python_workers
 
 def look(numbers):
     watched = ("pandas", "pyiceberg.io.pyarrow", "checkpoint_spark.tasks.executor", "lance")

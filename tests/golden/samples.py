@@ -116,8 +116,6 @@ from checkpoint_protocol.records import (
 from checkpoint_protocol.rows.positions import Range
 
 FOLDER: Final = Path(__file__).with_name("records")
-#: What releases before stored of kinds that have another version by now.
-VERSION_1: Final = FOLDER / "version-1"
 
 _TOKEN = "00112233445566778899aabbccddeeff"
 _OTHER = "ffeeddccbbaa99887766554433221100"

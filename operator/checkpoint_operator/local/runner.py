@@ -106,10 +106,13 @@ def code_archive(spec: Spec, settings: Settings) -> CodeArchive | None:
     return fetch_uri(spec.code.uri, settings, may_be_local=True) if spec.code.uri is not None else None
 
 
-def digests_with(archive: CodeArchive | None) -> Callable[[Spec], str]:
-    """Return what gives the digest of a manifest's code, where `code_archive` has returned this."""
+def digests_with(archive: CodeArchive | None, image: str | None = None) -> Callable[[Spec], str]:
+    """Return what gives the digest of a manifest's code, where `code_archive` has returned this.
+
+    `image`: that of a cluster's drivers, where the write is one of a cluster.
+    """
     code = archive.digest if archive is not None else None
-    return lambda spec: code_digest(spec, code, open_archive=lambda: archive.data if archive is not None else b"")
+    return lambda spec: code_digest(spec, code, image, lambda: archive.data if archive is not None else b"")
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,14 +75,16 @@ def plan_from_here(manifest: CheckpointedWrite, store: ObjectStore | None, diges
     if not spec.stages or spec.code.config_map is not None:
         return ()
     try:
-        ledger = _current(store, manifest)[0] if store is not None else None
-        return () if ledger is not None and _is_of_a_cluster(ledger) else plan_stages(manifest, store, digest_of).stages
+        return () if is_of_a_cluster(manifest, store) else plan_stages(manifest, store, digest_of).stages
     except CheckpointError:
         return ()
 
 
-def _is_of_a_cluster(epoch: Ledger) -> bool:
-    """Whether attempts are recorded by no machine's name."""
+def is_of_a_cluster(manifest: CheckpointedWrite, store: ObjectStore | None) -> bool:
+    """Whether attempts of the epoch that a run would be at are recorded by no machine's name."""
+    epoch = _current(store, manifest)[0] if store is not None else None
+    if epoch is None:
+        return False
     ledgers = [epoch, *(replace(epoch, key=key) for key in writes.list_stages(epoch.store, epoch.key))]
     launches = (ledger.attempts.read_launch(1) for ledger in ledgers)
     return any(launch is not None and not launch.recorded_by for launch in launches)

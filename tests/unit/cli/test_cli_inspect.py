@@ -626,7 +626,6 @@ def test_of_many_rows_that_failed_the_first_are_listed_and_json_has_all(tmp_path
     ("source", "said"),
     [
         ({"files": {"format": "csv", "paths": ["/a", "/b"]}}, "csv /a, /b"),
-        ({"format": "csv", "path": "/of/the/first/release"}, "csv /of/the/first/release"),
         ({"iceberg": {"catalog": "lake", "table": "db.rows"}, "where": "id > 5"}, "iceberg lake.db.rows where id > 5"),
         ({"lance": {"uri": "/a.lance"}}, "lance /a.lance"),
         ({"spark": {"format": "jdbc", "keyColumns": ["id"]}}, "spark jdbc, by id"),

@@ -28,7 +28,7 @@ from checkpoint_protocol.records import (
     encode,
 )
 from checkpoint_protocol.rows.positions import Range
-from tests.golden.samples import FOLDER, SAMPLES, VERSION_1
+from tests.golden.samples import FOLDER, SAMPLES
 from tests.support.effort import examples
 from tests.support.records import TOKEN
 
@@ -80,14 +80,6 @@ def assert_says_all_of(before: object, now: object, where: str) -> None:
 
 def test_there_is_one_golden_file_for_each_sample_and_no_other() -> None:
     assert {path.name for path in FOLDER.glob("*.json")} == {f"{name}.json" for name in SAMPLES}
-
-
-@pytest.mark.parametrize("name", sorted(path.stem for path in VERSION_1.iterdir()))
-def test_a_record_of_version_1_is_read_as_what_it_says_today(name: str) -> None:
-    data = (VERSION_1 / f"{name}.json").read_bytes()
-    assert json.loads(data)["version"] == 1
-
-    assert decode(type(SAMPLES[name]), data, WHERE) == SAMPLES[name]
 
 
 def test_every_record_kind_has_a_golden_file() -> None:

@@ -87,7 +87,7 @@ def test_the_executors_template_becomes_a_file(tmp_path: Path, monkeypatch: pyte
 
 DEEP = """
 import hashlib, sys, time
-from checkpoint_spark import pod
+from checkpoint_spark.pods import pod
 from checkpoint_spark.tasks.ending import Ending
 from tests.support.waiting import patience
 pod._end_on_sigterm(Ending())
@@ -115,7 +115,7 @@ def test_a_driver_ends_promptly_at_sigterm(where: str) -> None:
 LAST = """
 import os, sys, time
 from pathlib import Path
-from checkpoint_spark import pod
+from checkpoint_spark.pods import pod
 from checkpoint_spark.tasks.ending import Ending
 folder = Path(sys.argv[1])
 (folder / f"task-{os.getppid()}").touch()

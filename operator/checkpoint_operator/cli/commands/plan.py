@@ -14,9 +14,10 @@ from checkpoint_operator.cli.printing import answers, counted, messages, plain_t
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.local.runner import code_archive, digests_with
 from checkpoint_operator.pipelines.decisions import IN_WORDS
-from checkpoint_operator.pipelines.shown import ShownPlan, ShownStage, plan_stages
+from checkpoint_operator.pipelines.shown import ShownPlan, ShownStage, is_of_a_cluster, plan_stages
 from checkpoint_operator.views.inspection import open_existing
-from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 
@@ -43,8 +44,18 @@ def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
 
 
 def _plan(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
-    digest_of = digests_with(code_archive(manifest.spec, settings))
-    return plan_stages(manifest, open_existing(manifest.spec.checkpoint.uri, settings), digest_of)
+    spec, store = manifest.spec, open_existing(manifest.spec.checkpoint.uri, settings)
+    if not is_of_a_cluster(manifest, store):
+        return plan_stages(manifest, store, digests_with(code_archive(spec, settings)))
+    if spec.image is None or spec.code.config_map is not None:
+        name, namespace = manifest.metadata.name, manifest.metadata.namespace
+        unknown = "the image of its drivers" if spec.image is None else "the ConfigMap of its code"
+        raise NeedsChange(
+            reasons.CODE_MISSING,
+            f"{namespace}/{name} is at work in a cluster, and {unknown} is known there only; its plan is in the object's status: "
+            f"kubectl get checkpointedwrite {name} -n {namespace} -o jsonpath='{{.status.stages}}'",
+        )
+    return plan_stages(manifest, store, digests_with(code_archive(spec, settings), spec.image))
 
 
 def _print(out: Console, plan: ShownPlan) -> None:

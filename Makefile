@@ -27,6 +27,8 @@ $(READY): pyproject.toml constraints.txt
 	@awk '/^[^ ]/ { is_uv = /^uv==/ } is_uv' constraints.txt > $(VENV)/uv.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
 	@$(BIN)/uv pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[dev]'
+	@# PySpark is built from source. Where the registry gives no ETag, uv keeps one more copy of it (1.4 GB) each time.
+	@$(BIN)/uv cache prune --quiet
 	@touch $@
 
 run: setup ## run the example: flights to an Iceberg table

@@ -223,6 +223,39 @@ def test_a_first_epoch_that_only_tries_again_takes_nothing_of_a_table_and_the_ne
     assert_exactly_once(disk_place, range(210))
 
 
+def test_rows_that_a_compaction_has_moved_since_an_epoch_that_only_tried_again_are_taken_by_the_next(
+    disk_place: Place, poison: Poisonous
+) -> None:
+    disk_place.create(SCHEMA)
+    source = source_beside(disk_place, "lance")
+    assert isinstance(source, LanceSourceTable)
+    source.has_stable_row_ids = True
+    fill(source, files=2)
+    assert counts(run(disk_place, source.section(), poison(3))) == (200, 199, 1)
+    fill(source, files=1, rows=10, first=200)
+    assert counts(run(disk_place, source.section(), poison(), runNonce="2", quarantine={"retry": "Only"})) == (1, 1, 0)
+    source.compact()
+
+    assert counts(run(disk_place, source.section(), poison(), runNonce="3")) == (10, 10, 0)
+    assert_exactly_once(disk_place, range(210))
+
+
+def test_rows_that_failed_are_tried_again_beside_what_a_compaction_has_put_together(disk_place: Place, poison: Poisonous) -> None:
+    disk_place.create(SCHEMA)
+    source = source_beside(disk_place, "lance")
+    assert isinstance(source, LanceSourceTable)
+    source.has_stable_row_ids = True
+    fill(source, files=1)
+    fill(source, files=2, rows=10, first=100)
+    assert counts(run(disk_place, source.section(), poison(3))) == (120, 119, 1)
+    fill(source, files=1, rows=10, first=120)
+    source.dataset().optimize.compact_files(target_rows_per_fragment=100)  # the fragment of the row is large enough
+    assert [fragment.physical_rows for fragment in source.dataset().get_fragments()] == [100, 30]
+
+    assert counts(run(disk_place, source.section(), poison(), runNonce="2", quarantine={"retry": "Also"})) == (11, 11, 0)
+    assert_exactly_once(disk_place, range(130))
+
+
 def rewrite(source: SourceTable) -> None:
     if isinstance(source, LanceSourceTable):
         source.dataset().optimize.compact_files()

@@ -85,6 +85,7 @@ class IcebergSourceTable(SourceTable):
 @dataclass
 class LanceSourceTable(SourceTable):
     name: str = ""
+    has_stable_row_ids: bool = False
 
     @property
     def uri(self) -> str:
@@ -101,7 +102,13 @@ class LanceSourceTable(SourceTable):
         return lance.dataset(self.uri, storage_options=self.options)
 
     def append(self, rows: pa.Table) -> None:
-        lance.write_dataset(rows, self.uri, mode="append", storage_options=self.options)
+        lance.write_dataset(
+            rows, self.uri, mode="append", storage_options=self.options, enable_stable_row_ids=self.has_stable_row_ids
+        )
+
+    def compact(self) -> None:
+        """Put all rows into one fragment, without those that were deleted."""
+        self.dataset().optimize.compact_files(materialize_deletions_threshold=0.0)
 
     def rows(self) -> list[dict[str, Any]]:
         return list(self.dataset().to_table().to_pylist())

@@ -774,6 +774,12 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "end_to_end/test_table_sources.py::test_with_skip_only_what_was_appended_is_taken_although_files_were_rewritten": (
         "set onReplaced: Skip to take only what was appended since",
     ),
+    "end_to_end/test_stable_row_ids.py::test_rows_that_were_taken_and_deleted_stop_the_next_epoch": (
+        "set onReplaced: Process to take all new fragments as new rows, or start a new write",
+    ),
+    "end_to_end/test_stable_row_ids.py::test_after_the_version_that_was_taken_was_cleaned_up_a_compaction_stops_the_next_epoch": (
+        "and keep versions until the next epoch has begun",
+    ),
     "end_to_end/test_table_sources.py::test_with_process_rows_of_rewritten_files_come_again": (
         "set onReplaced: Process to take all new fragments as new rows (Skip cannot tell them apart)",
     ),

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import lance
 import obstore
+import pyarrow as pa
 from obstore.exceptions import BaseError, NotFoundError
 
 from checkpoint_protocol import reasons
@@ -29,6 +30,10 @@ _VERSIONS: Final = "_versions"
 _SUFFIX: Final = ".manifest"
 _REVERSED_DIGITS: Final = 20
 _LAST: Final = 2**64 - 1
+
+#: A file that names rows of a fragment which are to be deleted: a column of their numbers, ascending or not. It is here for both
+#: who makes and who commits it: the latter needs none of what finds such rows.
+DELETED_ROW: Final = pa.schema([pa.field("row", pa.uint64(), nullable=False)])
 
 #: How Lance words it that a dataset, or a version of it, is not there; it has no exception of its own for that.
 _NOT_FOUND: Final = "not found"
@@ -116,6 +121,18 @@ def is_not_found(error: Exception) -> bool:
     return _NOT_FOUND in str(error).lower()
 
 
+def read_transaction(dataset: Any, version: int) -> Any | None:
+    """Return the transaction that made a version; None if the version is there no more, or does not say."""
+    try:
+        return dataset.read_transaction(version)
+    except (ValueError, OSError) as error:
+        if is_not_found(error):
+            return None
+        raise Retryable(
+            reasons.STORE_UNAVAILABLE, f"version {version} of {dataset.uri} cannot be read: {one_line(error)}"
+        ) from error
+
+
 def rows_refused(error: BaseException, where: str) -> NeedsChange | None:
     """Return what is said of rows that Lance does not write, with the column, which it names; None for any other error."""
     if not _ROWS_REFUSED.search(str(error)):
@@ -138,6 +155,12 @@ def identity_of(fragment: Any) -> str:
     deletes = plain["deletion_file"]
     paths = ",".join(file["path"] for file in plain["files"])
     return f"{paths}|{deletes['read_version']}-{deletes['id']}" if deletes else f"{paths}|"
+
+
+def is_as_it_was(identity: str, fragment: Any) -> bool:
+    """Whether the rows of a fragment are still those. Columns may have been added to it, in files of their own."""
+    before, now = identity.split("|"), identity_of(fragment).split("|")
+    return before[1] == now[1] and set(before[0].split(",")) <= set(now[0].split(","))
 
 
 def source_file_of(uri: str, fragment: Any) -> SourceFile:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from lance.file import LanceFileWriter
 
-from checkpoint_formats.lance.deleted_rows import ROW
+from checkpoint_formats.lance.datasets import DELETED_ROW
 from checkpoint_formats.merging.reading import DELETED_ROWS, by_path
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable, one_line
@@ -45,8 +45,8 @@ class LanceDeletesStager:
         name = f"{new_token()}.lance"
         whole = f"{self._uri}/data/{name}"
         try:
-            writer = LanceFileWriter(whole, ROW, storage_options=self._options or None)
-            writer.write_batch(pa.record_batch([rows.combine_chunks()], schema=ROW))
+            writer = LanceFileWriter(whole, DELETED_ROW, storage_options=self._options or None)
+            writer.write_batch(pa.record_batch([rows.combine_chunks()], schema=DELETED_ROW))
             writer.close()
         except (ValueError, OSError) as error:
             if disk_full(error, "") is not None:

@@ -15,10 +15,10 @@ from typing import Any, Final
 import lance
 import numpy as np
 
-from checkpoint_formats.lance.datasets import is_not_found, open_dataset
+from checkpoint_formats.lance.datasets import open_dataset, read_transaction
 from checkpoint_formats.rows.row_addresses import Addresses, addresses_of, places_of
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange, Retryable, one_line
+from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LanceOrigin
 
@@ -76,14 +76,7 @@ def _rewrite(dataset: Any, known: dict[int, LanceOrigin], group: Any, version: i
 
 
 def _operation(dataset: Any, version: int, since: int) -> Any:
-    try:
-        transaction = dataset.read_transaction(version)
-    except (ValueError, OSError) as error:
-        if not is_not_found(error):
-            raise Retryable(
-                reasons.STORE_UNAVAILABLE, f"version {version} of {dataset.uri} cannot be read: {one_line(error)}"
-            ) from error
-        transaction = None
+    transaction = read_transaction(dataset, version)
     if transaction is None:
         raise _lost(dataset, since, f"version {version} was cleaned up, so that nobody knows what it did")
     return transaction.operation

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkpoint_formats.files.numbering import empty_chunk
-from checkpoint_formats.lance.datasets import has_values, identity_of, is_not_found, open_dataset, source_file_of
+from checkpoint_formats.lance.datasets import (
+    has_values,
+    identity_of,
+    is_as_it_was,
+    is_not_found,
+    open_dataset,
+    source_file_of,
+)
+from checkpoint_formats.lance.made_since import MADE_AT, find_made_since, fragments_at, has_made_since, transaction_of
 from checkpoint_formats.port import Chunk, Described
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.plain_types import as_plain, plain_schema
@@ -69,8 +78,11 @@ class LanceReader:
             return
         there = set(self._dataset.schema.names)
         null_in = self._null_in(fragment)
+        # Rows that are tried again are of an earlier epoch.
+        after_version = self._table.after_version if file.only is None else None
+        read = [name for name in dict.fromkeys((*schema.names, *null_in)) if name in there]
         scanner = fragment.scanner(
-            columns=[name for name in dict.fromkeys((*schema.names, *null_in)) if name in there],
+            columns=read if after_version is None else [*read, MADE_AT],
             offset=offset,
             limit=count,
             batch_size=max(1, min(_DECODE_ROWS, _DECODE_BYTES * fragment.physical_rows // max(1, file.size_bytes))),
@@ -86,7 +98,7 @@ class LanceReader:
                 given += rows
                 end = piece.end if given == count else int(numbers[-1]) + 1
                 taken = batch.slice(first, rows)
-                if null_in and (kept := _null_rows(decoded.slice(first, rows), null_in)) is not None:
+                if (kept := _input_rows(decoded.slice(first, rows), null_in, after_version)) is not None:
                     taken, numbers = taken.take(pa.array(kept)), numbers[kept]
                 is_whole = end - at == taken.num_rows
                 yield Chunk(taken, at, end, None if is_whole else pa.array(numbers - at, pa.uint64()))
@@ -140,40 +152,74 @@ def find_fragments(
     earlier: Sequence[TakenFile],
     on_replaced: str,
     added: AddColumns | None = None,
+    before: PinnedLance | None = None,
 ) -> tuple[Described, PinnedLance]:
-    """Return all fragments of the dataset, with those of the columns that it has (None: all), and the version that they are of.
+    """Return the fragments of the dataset, with those of the columns that it has (None: all), and the version that they are of.
 
-    `earlier` are those that the epochs before have taken. If one of them is gone or has changed, its rows may be in a new one:
-    NeedsChange(SourceChanged), unless `on_replaced` is Process, which takes all fragments that are new as new rows. `added`:
-    columns that the rows get, which are not read unless they are asked for; where rows are known by being NULL there, nothing
-    else is in the way, and deletes never are.
+    `earlier` are those that the epochs before have taken, up to the version `before`. If one of them is gone or has changed, its
+    rows may be in a new one. Where rows have stable ids it is told which were made since, and fragments without such rows are
+    left out. Otherwise NeedsChange(SourceChanged), unless `on_replaced` is Process, which takes all fragments that are new as new
+    rows. `added`: columns that the rows get, which are not read unless they are asked for; where rows are known by being NULL
+    there, nothing else is in the way, and deletes never are.
     """
     dataset, at_version = _latest(source, storage)
     schema = plain_schema(dataset.schema)
     fragments = {fragment.fragment_id: fragment for fragment in dataset.get_fragments()}
     known = {file.fragment: file for file in earlier}
-    if on_replaced != "Process" and (added is None or added.only != "Null"):
+    taken = before if added is None and before is not None and before.transaction is not None else None
+    done: Iterable[int] = ()
+    after_version = None
+    if on_replaced == "Process":
+        done = (taken is not None and fragments_at(taken, dataset, storage)) or ()
+    elif added is None or added.only != "Null":
         for number, file in known.items():
-            if number is not None and not _is_as_it_was(file, fragments.get(number), but_for_deletes=added is not None):
+            if number is None or _is_as_it_was(file, fragments.get(number), but_for_deletes=added is not None):
+                continue
+            if taken is None:
                 raise moved(
                     f"fragment {number} of the Lance dataset {source.uri}, which an earlier epoch has taken, was rewritten or "
                     f"has lost rows by version {at_version} (a compaction, an update, a delete or an overwrite): new fragments "
                     "may hold rows that are done already",
                     "set onReplaced: Process to take all new fragments as new rows (Skip cannot tell them apart), or start a new "
-                    "write",
+                    "write; compactions pass where the dataset was made with enable_stable_row_ids=True",
                 )
+            done = fragments.keys() - find_made_since(taken, dataset, storage)
+            after_version = taken.at_version
+            break
+    for number in done:
+        if number not in known:
+            fragments.pop(number, None)
     files = tuple(source_file_of(source.uri, fragment) for _, fragment in sorted(fragments.items()))
     by_default = [name for name in schema.names if added is None or name not in added.columns]
     chosen = pa.schema([schema.field(name) for name in columns or by_default if name in schema.names])
     described = Described(files, chosen, f"source dataset {source.uri}", tuple(schema.names))
     null_in = added.columns if added is not None and added.only == "Null" else ()
-    return described, PinnedLance(uri=source.uri, at_version=at_version, null_in=null_in)
+    transaction = transaction_of(dataset) if added is None else None
+    table = PinnedLance(
+        uri=source.uri, at_version=at_version, null_in=null_in, transaction=transaction, after_version=after_version
+    )
+    return described, table
 
 
-def list_fragments(source: LanceSource, storage: StorageSettings) -> tuple[int, tuple[SourceFile, ...]]:
-    """Return the version of the dataset that is read now, and its fragments, for whoever looks what is new."""
+def list_fragments(source: LanceSource, storage: StorageSettings, before: PinnedLance | None) -> Iterator[SourceFile]:
+    """Give the fragments of the dataset, for whoever looks what is new: none if its version is `before`, which was taken.
+
+    Where rows have stable ids, only those that were changed since, or have rows which were made since.
+    """
     dataset, at_version = _latest(source, storage)
-    return at_version, tuple(source_file_of(source.uri, fragment) for fragment in dataset.get_fragments())
+    if before is not None and before.at_version == at_version:
+        return
+    then = None
+    if before is not None and before.transaction is not None:
+        with suppress(NeedsChange):  # whoever takes them says what is wrong
+            then = fragments_at(before, dataset, storage)
+    for fragment in dataset.get_fragments():
+        if before is not None and then is not None:
+            old = then.get(fragment.fragment_id)
+            is_done = identity_of(old) == identity_of(fragment) if old is not None else not has_made_since(before, fragment)
+            if is_done:
+                continue
+        yield source_file_of(source.uri, fragment)
 
 
 def _latest(source: LanceSource, storage: StorageSettings) -> tuple[Any, int]:
@@ -200,18 +246,20 @@ def _files_in(identity: str) -> frozenset[str]:
     return frozenset(identity.split("|")[0].split(","))
 
 
-def _null_rows(rows: pa.RecordBatch, columns: Sequence[str]) -> np.ndarray[Any, Any] | None:
-    """Return the numbers of the rows that are NULL in all columns; None: all are."""
-    is_null = functools.reduce(pc.and_, [rows.column(rows.schema.get_field_index(name)).is_null() for name in columns])
-    numbers = np.flatnonzero(is_null.to_numpy(zero_copy_only=False))
+def _input_rows(rows: pa.RecordBatch, null_in: Sequence[str], after_version: int | None) -> np.ndarray[Any, Any] | None:
+    """Return the numbers of the rows that are NULL in all columns and were made after the version; None: all are."""
+    conditions = [rows.column(rows.schema.get_field_index(name)).is_null() for name in null_in]
+    if after_version is not None:
+        conditions.append(pc.greater(rows.column(rows.schema.get_field_index(MADE_AT)), after_version))
+    if not conditions:
+        return None
+    numbers = np.flatnonzero(functools.reduce(pc.and_, conditions).to_numpy(zero_copy_only=False))
     return None if len(numbers) == rows.num_rows else numbers
 
 
 def _is_as_it_was(file: TakenFile, fragment: Any | None, *, but_for_deletes: bool = False) -> bool:
-    """Whether the rows of a known fragment are still those. Columns may have been added to it, in files of their own."""
     if fragment is None:
         return False
     if but_for_deletes:
         return not _files_in(file.etag).isdisjoint(_files_in(identity_of(fragment)))
-    before, now = file.etag.split("|"), identity_of(fragment).split("|")
-    return before[1] == now[1] and set(before[0].split(",")) <= set(now[0].split(","))
+    return is_as_it_was(file.etag, fragment)

@@ -105,9 +105,6 @@ def _fragments(source: LanceSource, settings: Settings, known: Known, before: Pi
     """Give the fragments that were not taken as they are now; none while the version is the one that was taken."""
     from checkpoint_formats.lance.reader import list_fragments
 
-    at_version, fragments = list_fragments(source, settings)
-    if isinstance(before, PinnedLance) and before.at_version == at_version:
-        return
-    for file in fragments:
+    for file in list_fragments(source, settings, before if isinstance(before, PinnedLance) else None):
         if not known.has(file.path, file.etag):
             yield FoundItem(file.path, file.etag, size_bytes=file.size_bytes)

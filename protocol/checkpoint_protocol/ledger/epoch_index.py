@@ -331,7 +331,9 @@ class _Draft:
             self.base = TakenRecord(token=new_token(), epoch=0, not_committed=self.base.not_committed)
             self.files, self.rows = [], {}
         in_table = (self.epoch, of_table.rows_written) if of_table.commit_id is not None else self.base.in_table
-        self.base = self.base.model_copy(update={"tables": record.tables, "in_table": in_table})
+        # What came to the tables of a source since is not taken by an epoch that only tries rows again.
+        tables = self.base.tables if launch.quarantine.retry == "Only" else record.tables
+        self.base = self.base.model_copy(update={"tables": tables, "in_table": in_table})
         if record.keys:
             self._add_keys(ledger, record, launch, commit)
             return

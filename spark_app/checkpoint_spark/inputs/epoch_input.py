@@ -254,7 +254,10 @@ def _take_of_lance(
     from checkpoint_formats.lance.reader import find_fragments, is_known
 
     added = launch.operation if isinstance(launch.operation, AddColumns) else None
-    described, table = find_fragments(source, selection.columns_to_read, storage, earlier.taken, launch.on_replaced, added)
+    before = earlier.table if isinstance(earlier.table, PinnedLance) else None
+    described, table = find_fragments(
+        source, selection.columns_to_read, storage, earlier.taken, launch.on_replaced, added, before
+    )
     known = earlier.files
 
     def is_new(file: SourceFile) -> bool:

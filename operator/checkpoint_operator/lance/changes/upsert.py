@@ -16,8 +16,7 @@ import numpy as np
 from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata
 
-from checkpoint_formats.lance.datasets import identity_of, is_not_found
-from checkpoint_formats.lance.deleted_rows import ROW
+from checkpoint_formats.lance.datasets import DELETED_ROW, identity_of, is_not_found
 from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_operator.commit.staged_files import Tails
 from checkpoint_operator.lance.changes.append import DATA_FILE_NAME, LanceAppend
@@ -142,8 +141,8 @@ class LanceUpsert:
         try:
             # Before Lance opens it: it has as many metadata, and as large values, as who made it has liked.
             footers = LanceFooters(uri.rstrip("/"), options, Tails(self.storage))
-            footers.expect_schema(ROW)
-            rows_there = footers.count_rows(deletes.path, range(len(ROW)))
+            footers.expect_schema(DELETED_ROW)
+            rows_there = footers.count_rows(deletes.path, range(len(DELETED_ROW)))
             if rows_there != deletes.rows or deletes.rows > most:
                 raise NeedsChange(
                     reasons.STAGED_RESULT_REFUSED,

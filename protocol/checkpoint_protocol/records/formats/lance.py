@@ -26,7 +26,9 @@ class PinnedLance(Part):
     """A Lance dataset at one version.
 
     `null_in`: of its rows, those are input that are NULL in all of these columns. `packed`: no rows are read, but what is staged
-    for these columns is put together, fragment by fragment.
+    for these columns is put together, fragment by fragment. `transaction`: the UUID of the one that made the version, where rows
+    have stable ids; it tells the version from that of another dataset. `after_version`: of whole fragments, those rows are
+    input that were made after this version; a compaction has put them together with others.
     """
 
     format: Literal["lance"] = "lance"
@@ -34,6 +36,8 @@ class PinnedLance(Part):
     at_version: Number
     null_in: tuple[str, ...] = later(())
     packed: PackedColumns | None = later(None)
+    transaction: str | None = later(None)
+    after_version: Number | None = later(None)
 
     @property
     def title(self) -> str:

@@ -43,6 +43,7 @@ _KAFKA: Final = {"bootstrapServers": ["broker-1:9092"], "topics": ["orders"], "f
 _ORC: Final = {"format": "orc", "paths": ["/in"], "keyColumns": ["id"]}
 _JDBC: Final = {"format": "jdbc", "keyColumns": ["id"]}
 _PROGRAM: Final = {"call": "jobs.nightly:main", "keyColumns": ["id", "day"]}
+_STREAM: Final = {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}
 _STEP: Final = {"call": "m:f"}
 _ROW: Final = {"call": "m:f", "input": "row"}
 _STAGES: Final = [{"name": "parse", "steps": [_STEP]}, {"name": "embed", "steps": [_STEP]}]
@@ -104,6 +105,13 @@ CORRECTIONS: Final = (
         "metadata belongs to format: json: raw has these columns; leave it out",
         [{"spec__source": {"kafka": _KAFKA}}],
         "metadata belongs to format: json: raw has these columns; leave it out",
+    ),
+    Correction(
+        "a stream without a volume",
+        "in a cluster name a PersistentVolumeClaim here (claimName), on one machine say a folder on a disk in checkpoint.uri",
+        [{"spec__source": {"program": _STREAM}}],
+        "in a cluster Spark needs a volume for its own checkpoint of a stream; add source.program.stream.checkpointVolume, with "
+        "the claimName of a PersistentVolumeClaim",
     ),
     Correction(
         {"spec__source__columns": ["a", "b", "a"]},

@@ -315,6 +315,8 @@ class FakeKubelet:
     threads: list[threading.Thread] = field(default_factory=list)
     #: Of the drivers, those that wait for the next stage, or epoch.
     waiting: set[str] = field(default_factory=set)
+    #: What drivers of a stream do, with their pod and their keys.
+    stream: Callable[[dict[str, Any], AtWork, WriteKeys | None], None] | None = None
 
     @property
     def only_waits(self) -> bool:
@@ -358,7 +360,13 @@ class FakeKubelet:
         code, reason = 0, "Completed"
         steps_code._in_use = None  # a pod is a new process, and these threads are one
         try:
-            run_attempt(*at_work.now, self.settings.for_drivers(), 2, partial(self._run_tasks, keys))
+            run_attempt(
+                *at_work.now,
+                self.settings.for_drivers(),
+                2,
+                partial(self._run_tasks, keys),
+                lambda ledger, launch, parallelism: self._stream(pod, at_work, keys),
+            )
             self.after_all()
             self._go_on(pod, at_work, keys)
         except Killed as killed:
@@ -375,6 +383,10 @@ class FakeKubelet:
             )
         ended = {"name": "driver", "state": {"terminated": {"exitCode": code, "reason": reason}}}
         self.api.set_pod_status(pod, {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [ended]})
+
+    def _stream(self, pod: dict[str, Any], at_work: AtWork, keys: WriteKeys | None) -> None:
+        assert self.stream is not None
+        self.stream(pod, at_work, keys)
 
     def _go_on(self, pod: dict[str, Any], at_work: AtWork, keys: WriteKeys | None) -> None:
         """Wait for the next stages and epochs, and do them, as a driver does that is told to; until its pod is deleted."""

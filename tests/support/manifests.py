@@ -53,6 +53,8 @@ _PATTERN: Final = {"bootstrapServers": ["b:1"], "pattern": "orders-.*", "format"
 _JDBC: Final = {"format": "jdbc", "keyColumns": ["id"]}
 _PROGRAM: Final = {"call": "jobs.nightly:main", "keyColumns": ["id", "day"]}
 
+_STREAM: Final = {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}
+
 _STAGES: Final = [{"name": "parse", "steps": [_STEP]}, {"name": "embed", "steps": [_STEP]}]
 _ALL: Final = {"name": "sum", "kind": "Aggregate", "steps": [{"call": "m:f", "input": "pandas"}]}
 _AGGREGATE: Final = {**_ALL, "keyBy": ["author", "year"], "buckets": 50}
@@ -134,6 +136,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     },
     "a table of Spark": {"spec__source": {"spark": {"table": "lake.db.rows", "keyColumns": ["id"]}}},
     "a program": {"spec__source": {"program": _PROGRAM}},
+    "a stream with a volume": {"spec__source": {"program": _STREAM}, "spec__checkpoint": {"uri": "s3://b/ck"}},
     "several sources": {
         "spec__source": {
             "union": [
@@ -547,6 +550,14 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a format in the wrong case": {"spec__source__files__format": "CSV"},
     "a format that is no word": {"spec__source": {"spark": {**_ORC, "format": "x ml"}}},
     "a program of rows by key and of a stream": {"spec__source": {"program": {**_PROGRAM, "stream": {}}}},
+    "a stream without a volume": {
+        "spec__source": {"program": {**_STREAM, "stream": {}}},
+        "spec__checkpoint": {"uri": "s3://b/ck"},
+    },
+    "a volume without a claim": {
+        "spec__source": {"program": {**_STREAM, "stream": {"checkpointVolume": {}}}},
+        "spec__checkpoint": {"uri": "s3://b/ck"},
+    },
     "a program without keys": {"spec__source": {"program": {"call": "jobs:main"}}},
     "neither format nor table": {"spec__source": {"spark": {"paths": ["/a"], "keyColumns": ["a"]}}},
     "both format and table": {"spec__source": {"spark": {**_JDBC, "table": "a.b"}}},
@@ -844,6 +855,7 @@ FORBIDDEN_EDITS: Final[dict[str, dict[str, Any]]] = {
     "a dataset instead of files": {"spec__source": {"lance": {"uri": "/a"}}},
     "files by keys": {"spec__source": {"spark": {"format": "csv", "paths": ["/in/*.csv"], "keyColumns": ["a"]}}},
     "a program instead of files": {"spec__source": {"program": _PROGRAM}},
+    "a stream instead of files": {"spec__source": {"program": _STREAM}},
     "a source more": {"spec__source": {"union": [{"files": {"format": "csv", "paths": ["/in/*.csv"]}}, _ICEBERG_SOURCE]}},
     "another catalog": {"spec__sink__iceberg__catalog": "other"},
     "another table": {"spec__sink__iceberg__table": "db.flights2"},

@@ -141,17 +141,22 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     # --- streams ----------------------------------------------------------------------------------------------------------
     "unit/protocol/test_stream_source.py::test_what_does_not_go_with_a_stream_is_refused_and_taken_when_it_is_corrected": (
         "Update is not taken into an upsert yet; say updateAs",
-        "a stream keeps Spark's own checkpoint below it",
         "epochs of a stream are not audited yet",
         "it is for outputMode: Update; leave it out",
         "results are kept under the name of their row",
         "rows of a stream have no name by which they could be taken again",
         "the micro-batches of a stream are staged in one go",
-        "where a stream keeps its place is below checkpoint.uri",
+        "where a stream keeps its place is below checkpoint.uri, or in checkpointVolume",
         "does not go with source.program.stream.outputMode",
     ),
     "unit/spark/test_stream_checkpoint.py::test_a_folder_that_is_not_the_one_of_the_table_is_lost_until_it_is_put_back": (
         "Put the folder back as it was when the write ran last",
+    ),
+    "unit/spark/test_stream_volume.py::test_a_volume_that_may_not_be_written_is_named_with_what_to_do_and_used_once_it_may": (
+        "let the group of the pods (fsGroup) read and write it",
+    ),
+    "unit/cli/test_cli_validate.py::test_the_volume_of_a_stream_is_a_problem_on_one_machine_until_its_checkpoint_is_on_a_disk": (
+        "one machine has no PersistentVolumeClaims; leave it out",
     ),
     "end_to_end/test_streams.py::test_what_cannot_be_replayed_or_is_the_writes_own_is_refused_by_name": (
         "job.stream was called a second time",

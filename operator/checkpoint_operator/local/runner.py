@@ -98,6 +98,13 @@ def refusals(spec: Spec) -> dict[str, NeedsChange]:
             reasons.MANIFEST_INVALID,
             "spec.code.configMap: one machine has no ConfigMaps; say code.path (a folder) or code.uri (a .py, .zip or .whl file)",
         )
+    if spec.checkpoint_volume is not None:
+        field = "spec.source.program.stream.checkpointVolume"
+        found[field] = NeedsChange(
+            reasons.MANIFEST_INVALID,
+            f"{field}: one machine has no PersistentVolumeClaims; leave it out, and say a folder on a disk in checkpoint.uri, "
+            "below which Spark's own checkpoint is then",
+        )
     return found
 
 

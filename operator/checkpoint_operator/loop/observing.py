@@ -21,7 +21,7 @@ from checkpoint_operator.core.rules import in_vain_in_a_row
 from checkpoint_operator.core.triggers import Between, News
 from checkpoint_operator.loop.driver_digest import code_of_session, keeps_for_epochs
 from checkpoint_operator.loop.driver_failures import failure_of
-from checkpoint_operator.loop.kept_drivers import KeptDrivers
+from checkpoint_operator.loop.kept_drivers import KeptDrivers, Place
 from checkpoint_operator.loop.looks import Looks
 from checkpoint_operator.loop.stages import NO_CODE, spec_of_stage
 from checkpoint_operator.loop.table_facts import observe_tables
@@ -374,7 +374,8 @@ class Observer:
             self._closed_at.setdefault(place, self.clock())
         is_sealed = is_open and self._is_sealed(ledger, number)
         is_at_work = is_open and not is_sealed and observed.state is DriverState.RUNNING
-        starved = self._starvation(ledger, number) if is_at_work else None
+        started_as = self._kept.place_of(*driver_of(ledger.key, launch))
+        starved = self._starvation(ledger, number, started_as) if is_at_work else None
         source = self.write.spec.source
         return Attempt(
             number=number,
@@ -401,17 +402,20 @@ class Observer:
             input_since=launch.input_since,
             is_of_other_source=launch.source.identity != source.identity,
             is_read_otherwise=not launch.reads_stage and not launch.source.is_read_as(source),
-            place=None if (known := self._kept.place_of(*place)) == place else known,
+            place=None if started_as == place else started_as,
             is_of_other_stage=not self.write.awaits_stages and not _is_same_stage(launch.stage, self.write.stage),
         )
 
-    def _starvation(self, ledger: Ledger, attempt: int) -> Failure | None:
-        """Ask for the executors of a driver that seals nothing. While it has none it is not idle: it could not do anything."""
+    def _starvation(self, ledger: Ledger, attempt: int, place: Place) -> Failure | None:
+        """Ask for the executors of a driver that seals nothing. While it has none it is not idle: it could not do anything.
+
+        `place`: what the driver was started for.
+        """
         if self._starved_since is None and self.clock() - self._progress[1] < _IDLE_BEFORE_STARVED_S:
             return None
         plan = ledger.plans.read_plan(attempt)
         in_driver = plan is not None and plan.in_driver
-        starved = None if in_driver else self.find_starvation(*self._kept.place_of(ledger.key, attempt), plan is not None)
+        starved = None if in_driver else self.find_starvation(*place, plan is not None)
         if starved is None:
             self._starved_since = None
             return None
@@ -424,8 +428,9 @@ class Observer:
         observed = self._kept.observe(ledger, launch, self.drivers.observe(*driver_of(ledger.key, launch)))
         if observed.state is DriverState.GONE and launch.recorded_by != self.recorder:
             return DriverObservation(DriverState.ELSEWHERE)
-        if observed.state is DriverState.NOT_STARTED and ledger.plans.read_plan(launch.attempt) is not None:
-            # Somebody has driven this attempt: another driver of it would end before any task.
+        has_had_one = launch.driven_by is not None or ledger.plans.read_plan(launch.attempt) is not None
+        if observed.state is DriverState.NOT_STARTED and has_had_one:
+            # Somebody has driven this attempt, or was at work when it was recorded: another driver of it would be one too many.
             return DriverObservation(DriverState.GONE, observed.problem)
         return observed
 

@@ -36,7 +36,7 @@ from checkpoint_protocol.manifest.row_errors import Quarantine as Quarantine
 from checkpoint_protocol.manifest.sections import Label, ObjectName, Seconds, Section, Uri
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import Source
-from checkpoint_protocol.manifest.sources.stream_source import why_no_stream
+from checkpoint_protocol.manifest.sources.stream_source import CheckpointVolume, why_no_stream
 from checkpoint_protocol.manifest.spark_properties import why_refused
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.manifest.trigger import Trigger
@@ -373,6 +373,11 @@ class Spec(Section):
         if self.trigger.at_most is not None and any(member.kind != "files" for member in self.source.members):
             raise ValueError("trigger.atMost is for files; of a table an epoch takes all that is new: leave it out")
         return self
+
+    @property
+    def checkpoint_volume(self) -> CheckpointVolume | None:
+        """Where Spark keeps its own checkpoint of a stream, in a cluster."""
+        return self.source.stream.checkpoint_volume if self.source.stream is not None else None
 
     @property
     def progress_deadline_s(self) -> float:

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from checkpoint_protocol import reasons
@@ -58,6 +59,7 @@ class Orders:
     small_input_bytes: int = 0
     small_input_cores: int = 1
     keep: Keep | None = None
+    checkpoint_volume: Path | None = None
 
 
 def main() -> int:
@@ -119,7 +121,7 @@ def _drive_attempt(
         application = f"checkpointed-write {orders.key}"
         run_tasks = run_tasks_with_spark(application, orders.master, spark, activity.enter)
         small = _for_small_input(orders, application, spark, activity)
-        frames = dataframes_by_spark(application, orders.master, spark, activity.enter, at_work)
+        frames = dataframes_by_spark(application, orders.master, spark, activity.enter, at_work, orders.checkpoint_volume)
         open_frames = frames_by_spark(application, orders.master, spark)
         with (
             ending_when_closed(at_work, lambda why: _give_up(why, tell)),
@@ -202,6 +204,7 @@ def parse(arguments: list[str], master: str | None = None) -> Orders:
     parser.add_argument("--keep", type=float, default=0.0, metavar="SECONDS", help="wait for the next epoch for so long")
     parser.add_argument("--keep-stages", type=float, default=0.0, metavar="SECONDS", help="wait for the next stage for so long")
     parser.add_argument("--driver-digest", default="", metavar="SHA256", help="go on with launches for such drivers only")
+    parser.add_argument("--checkpoint-volume", type=Path, metavar="FOLDER", help="keep Spark's own checkpoint of a stream there")
     parsed = parser.parse_args(arguments)
     return Orders(
         uri=parsed.uri,
@@ -214,6 +217,7 @@ def parse(arguments: list[str], master: str | None = None) -> Orders:
         small_input_bytes=parsed.small_input,
         small_input_cores=parsed.small_input_cores,
         keep=Keep(parsed.driver_digest, parsed.keep, parsed.keep_stages) if parsed.keep or parsed.keep_stages else None,
+        checkpoint_volume=parsed.checkpoint_volume,
     )
 
 

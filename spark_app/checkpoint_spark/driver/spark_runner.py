@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkpoint_protocol.advice import DriverPhase
@@ -119,11 +120,17 @@ def _execute(order: str) -> None:
 
 
 def dataframes_by_spark(
-    application: str, master: str, spark: KeptSpark, enter: Enter = _stay, at_work: AtWork | None = None
+    application: str,
+    master: str,
+    spark: KeptSpark,
+    enter: Enter = _stay,
+    at_work: AtWork | None = None,
+    checkpoint_volume: Path | None = None,
 ) -> RunDataFrames:
     """Return what runs an attempt on a source that Spark reads; Spark's SQL is loaded when it is called, and not before.
 
-    `at_work`: is told which attempt is at hand, where a stream goes on from epoch to epoch.
+    `at_work`: is told which attempt is at hand, where a stream goes on from epoch to epoch. `checkpoint_volume`: where Spark
+    keeps its checkpoint of a stream, if not below the checkpoint URI.
     """
 
     def run(ledger: Ledger, launch: LaunchRecord, parallelism: int) -> None:
@@ -140,7 +147,7 @@ def dataframes_by_spark(
             else:
                 from checkpoint_spark.streams.query import run_stream
 
-                run_stream(session, launch, parallelism, enter, at_work or AtWork((ledger, launch.attempt)))
+                run_stream(session, launch, parallelism, enter, at_work or AtWork((ledger, launch.attempt)), checkpoint_volume)
 
     return run
 

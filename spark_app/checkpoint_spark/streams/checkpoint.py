@@ -40,7 +40,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The folder of one write's query."""
+    """The folder of one write's query; in a volume that of one driver (`volume.py`)."""
 
     folder: Path
     uid: str
@@ -63,13 +63,18 @@ class Checkpoint:
 
     def prepare(self, known: Known) -> None:
         """Make the folder, or make sure that it is the one of the rows that are committed. NeedsChange(CheckpointLost) if not."""
+        if not self.check(known):
+            self._put_id()
+
+    def check(self, known: Known) -> bool:
+        """Return whether the folder is there, as the one of the rows that are committed. NeedsChange(CheckpointLost) if not."""
         logged, done = self._numbers("offsets"), self._numbers("commits")
         found = self._read_id()
         if found is None:
             if known.committed or known.planned or logged or done:
                 raise self.lost("has no metadata, by which Spark knows the query")
-            self._put_id()
-        elif found != self.query_id:
+            return False
+        if found != self.query_id:
             raise self.lost(f"is that of another query, {found}")
         last, next_batch = known.committed - 1, known.committed
         if max(logged, default=-1) < last:
@@ -83,6 +88,7 @@ class Checkpoint:
             self.compare(last, (known.offsets,))
         if known.planned:
             self.compare(next_batch, known.planned)
+        return True
 
     def compare(self, batch: int, recorded: Collection[str | None]) -> None:
         """Refuse a micro-batch whose offsets are not those that were recorded under its number."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,25 +27,36 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
 from checkpoint_protocol.records import DrivenBy, FailureRecord, LaunchRecord
+from checkpoint_protocol.store.object_store import local_path
 from checkpoint_spark.dataframes.programs import errors_of_spark, run_program
 from checkpoint_spark.dataframes.reading import Secrets
 from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.streams.batch import stage_batch
 from checkpoint_spark.streams.checkpoint import Checkpoint, Known
 from checkpoint_spark.streams.refusals import refuse_options, refuse_query
+from checkpoint_spark.streams.volume import StreamVolume
 
-#: Whoever commits is asked so often. On a disk a request is a system call or two.
-_POLL_S: Final = 0.05
+#: Whoever commits is asked so often. On a disk a request is a system call or two; of an object store it is paid for.
+_LOCAL_POLL_S: Final = 0.05
+_REMOTE_POLL_S: Final = 0.5
 
 
 def run_stream(
-    session: SparkSession, launch: LaunchRecord, parallelism: int, enter: Callable[[DriverPhase], None], at_work: AtWork
+    session: SparkSession,
+    launch: LaunchRecord,
+    parallelism: int,
+    enter: Callable[[DriverPhase], None],
+    at_work: AtWork,
+    mount: Path | None = None,
 ) -> None:
-    """Run the program, whose query stages and seals epochs, from the one of this attempt on. Returns when the query has ended."""
+    """Run the program, whose query stages and seals epochs, from the one of this attempt on. Returns when the query has ended.
+
+    `mount`: of the volume for Spark's own checkpoint; None: that is below the checkpoint URI.
+    """
     program = launch.source.program
     assert program is not None
     assert program.stream is not None
-    query = _Query(session, program.stream, parallelism, enter, at_work)
+    query = _Query(session, program.stream, parallelism, enter, at_work, mount)
     with errors_of_spark(Secrets()):
         try:
             run_program(program.call, StreamJob(query))
@@ -116,15 +128,18 @@ class _Query:
     parallelism: int
     enter: Callable[[DriverPhase], None]
     at_work: AtWork
+    mount: Path | None = None
     is_started: bool = False
     problem: BaseException | None = None
     _life: DrivenBy = field(init=False)
+    _volume: StreamVolume | None = None
     _checkpoint: Checkpoint = field(init=False)
 
     def __post_init__(self) -> None:
         ledger, attempt = self.at_work.now
         self._life = DrivenBy(epoch=ledger.key.epoch, attempt=attempt)
-        self._checkpoint = Checkpoint.below(ledger.store.uri, ledger.key.uid)
+        if self.mount is not None:
+            self._volume = StreamVolume.at(self.mount, ledger.key.uid, self._life)
 
     def run(self, frame: DataFrame, *, available_now: bool, processing_time: str | None) -> None:
         """Run the query to its end. What ended it is raised, and kept for who must know."""
@@ -132,7 +147,7 @@ class _Query:
             raise NeedsChange(reasons.CODE_FAILED, "job.stream was called a second time: a write has one query; use union")
         self.is_started = True
         try:
-            self._checkpoint.prepare(self._known())
+            self._checkpoint = self._open_checkpoint()
             writer = frame.writeStream.outputMode(self.stream.output_mode.lower()).foreachBatch(self._take)
             if available_now:
                 writer = writer.trigger(availableNow=True)
@@ -143,6 +158,15 @@ class _Query:
         except BaseException as error:
             self.problem = self.problem or error
             raise self.problem from None
+
+    def _open_checkpoint(self) -> Checkpoint:
+        known = self._known()
+        if self._volume is not None:
+            return self._volume.begin(known)
+        ledger, _ = self.at_work.now
+        found = Checkpoint.below(ledger.store.uri, ledger.key.uid)
+        found.prepare(known)
+        return found
 
     def _known(self) -> Known:
         ledger, attempt = self.at_work.now
@@ -159,9 +183,17 @@ class _Query:
         return commit.offsets
 
     def _planned(self, ledger: Ledger, attempt: int) -> tuple[str, ...]:
-        """Return with which offsets attempts of the epoch have planned so far."""
-        plans = (ledger.plans.read_plan(number) for number in range(1, attempt))
-        return tuple(dict.fromkeys(plan.offsets for plan in plans if plan is not None and plan.offsets is not None))
+        """Return with which offsets attempts of the epoch had planned when they were closed.
+
+        A driver that goes on may plan after that, and nobody counts what it stages.
+        """
+        found: dict[str, None] = {}
+        for number in range(1, attempt):
+            closed, plan = ledger.attempts.read_closed(number), ledger.plans.read_plan(number)
+            is_closed_with_it = closed is not None and plan is not None and closed.plan_token == plan.token
+            if is_closed_with_it and plan is not None and plan.offsets is not None:
+                found[plan.offsets] = None
+        return tuple(found)
 
     def _take(self, frame: DataFrame, number: int) -> None:
         """Spark's function for each micro-batch. What it raises ends the query."""
@@ -192,14 +224,20 @@ class _Query:
             closed = ledger.attempts.read_closed(attempt)
             if closed is not None and not closed.complete:
                 raise Superseded("AttemptClosed", f"attempt {attempt} of {ledger.key} was closed: another one does it anew")
-            time.sleep(_POLL_S)
+            time.sleep(_poll_s(ledger))
 
     def _go_on(self, ledger: Ledger) -> None:
         """Take the next epoch up, as soon as it is recorded: what becomes of this driver from here on is said there."""
         self.enter("AwaitingRows")
         following = Ledger(ledger.store, EpochKey(ledger.key.uid, ledger.key.epoch + 1))
         while (launch := following.attempts.read_launch(1)) is None:
-            time.sleep(_POLL_S)
+            time.sleep(_poll_s(ledger))
         if launch.driven_by != self._life:
             raise Superseded("SecondDriver", f"{following.key} has another driver; this one ends")
+        if self._volume is not None and ledger.key.epoch == self._life.epoch:
+            self._volume.remove_older(self._checkpoint)
         self.at_work.now = (following, 1)
+
+
+def _poll_s(ledger: Ledger) -> float:
+    return _LOCAL_POLL_S if local_path(ledger.store.uri) is not None else _REMOTE_POLL_S

@@ -143,7 +143,7 @@ def test_the_examples_are_taken(api: Api, path: Path) -> None:
         ({"spec__checkpoint__interval": "0s"}, "more than 0s is expected, e.g. 90s, 500ms or 5m"),
         (
             {"spec__source": {"program": {"call": "jobs:main", "stream": {}}}},
-            "spec.source.program: Invalid value: a stream is run on one machine so far, by checkpointed-write run",
+            "spec.source.program.stream.checkpointVolume: Invalid value: in a cluster Spark needs a volume",
         ),
         ({"spec__backoffLimt": 3}, 'unknown field "spec.backoffLimt"'),
     ],

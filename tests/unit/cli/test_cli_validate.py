@@ -1361,6 +1361,19 @@ def test_what_only_a_cluster_has_is_a_problem_with_a_way_out(ground: Ground) -> 
     assert "take it out" in problems["spec.suspend"]
 
 
+def test_the_volume_of_a_stream_is_a_problem_on_one_machine_until_its_checkpoint_is_on_a_disk(ground: Ground) -> None:
+    (ground.folder / "jobs.py").write_text("def main(job): ...")
+    program = {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}
+    ground.spec["source"] = {"program": program}
+
+    problems = dict(ground.problems())
+
+    assert problems.keys() == {"spec.source.program.stream.checkpointVolume"}
+    assert "one machine has no PersistentVolumeClaims; leave it out" in problems["spec.source.program.stream.checkpointVolume"]
+    ground.spec["source"] = {"program": {"call": "jobs:main", "stream": {}}}
+    assert dict(ground.problems()) == {}
+
+
 # --- rows known by keys ---------------------------------------------------------------------------------------------------
 
 

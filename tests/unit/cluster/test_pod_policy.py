@@ -155,3 +155,15 @@ def test_the_charts_values_allow_what_the_program_does_by_default() -> None:
 
     assert validate_model(PodPolicy, allowed) == PodPolicy()
     assert tuple(sorted(DEFAULT_FIELDS)) == DEFAULT_FIELDS
+
+
+def test_the_volume_of_a_stream_is_refused_where_templates_may_name_no_claims() -> None:
+    stream = {"program": {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}}
+    spec, claim = spec_of(source=stream), "spec.volumes[].persistentVolumeClaim"
+    fields = tuple(field for field in DEFAULT_FIELDS if field != claim)
+
+    with pytest.raises(NeedsChange, match=r"spec\.source\.program\.stream\.checkpointVolume") as refused:
+        check_pods(spec, PodPolicy(template_fields=fields), OWN)
+    assert claim in refused.value.message
+    for allowed in ((*fields, claim), ("*",), DEFAULT_FIELDS):
+        check_pods(spec, PodPolicy(template_fields=allowed), OWN)

@@ -75,6 +75,52 @@ def test_driver_and_executors_get_the_keys_for_records_by_reference_whatever_tem
     assert RECORD_KEYS_VARIABLE not in json.dumps(unsigned)
 
 
+STREAM: dict[str, Any] = {
+    "source": {"program": {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}}
+}
+MOUNT = "/var/lib/checkpointed-write"
+
+
+@pytest.mark.parametrize(
+    "templates",
+    [
+        {},
+        {
+            role: {
+                "template": {
+                    "spec": {
+                        "volumes": [{"name": "spark-checkpoint", "emptyDir": {}}, {"name": "mine", "emptyDir": {}}],
+                        "containers": [{"name": role, "volumeMounts": [{"name": "mine", "mountPath": f"{MOUNT}/"}]}],
+                    }
+                }
+            }
+            for role in ("driver", "executor")
+        },
+    ],
+)
+def test_driver_and_executors_have_the_volume_of_a_stream_at_one_path_whatever_templates_say(templates: dict[str, Any]) -> None:
+    pod = pod_of(**STREAM, **templates)
+
+    for made in (pod, executor_template_of(pod)):
+        (container,) = made["spec"]["containers"]
+        claims = [one for one in made["spec"]["volumes"] if one["name"] == "spark-checkpoint"]
+        mounts = [one for one in container["volumeMounts"] if one["mountPath"].rstrip("/") == MOUNT]
+        assert claims == [{"name": "spark-checkpoint", "persistentVolumeClaim": {"claimName": "spark-state"}}]
+        assert mounts == [{"name": "spark-checkpoint", "mountPath": MOUNT}]
+        assert made["spec"]["securityContext"]["fsGroup"] == 10001
+    arguments = driver_of(pod)["args"]
+    assert arguments[arguments.index("--checkpoint-volume") + 1] == MOUNT
+
+
+def test_a_write_that_is_no_stream_has_no_such_volume() -> None:
+    pod = pod_of()
+
+    for made in (pod, executor_template_of(pod)):
+        assert [one["name"] for one in made["spec"]["volumes"]] == ["scratch"]
+        assert "fsGroup" not in made["spec"]["securityContext"]
+    assert "--checkpoint-volume" not in driver_of(pod)["args"]
+
+
 def test_the_secret_has_what_drivers_may_have_and_goes_with_the_object() -> None:
     secret = keys_secret(OWNER, KEY.uid, KEYS)
 

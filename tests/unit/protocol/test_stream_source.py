@@ -41,6 +41,7 @@ def test_an_output_mode_goes_with_what_a_commit_does(stream: dict[str, Any], sin
 
 STEP: dict[str, Any] = {"call": "a:b", "input": "row"}
 PLACE = "spark.sql.streaming.checkpointLocation"
+IN_S3: dict[str, Any] = {"checkpoint": {"uri": "s3://b/ck"}}
 COMPLETE: dict[str, Any] = {"sink": {**LANCE, "mode": "OverwriteAll"}}
 
 
@@ -64,7 +65,16 @@ COMPLETE: dict[str, Any] = {"sink": {**LANCE, "mode": "OverwriteAll"}}
             "sink.audit: epochs of a stream are not audited yet",
             [({}, {"sink": ICEBERG, "steps": [STEP]})],
         ),
-        (({}, {"checkpoint": {"uri": "s3://b/ck"}}), "checkpoint.uri: a stream keeps", [({}, {"checkpoint": {"uri": "/ck"}})]),
+        (
+            ({}, IN_S3),
+            "source.program.stream.checkpointVolume: Spark cannot keep its own checkpoint of a stream in an object store",
+            [({"checkpointVolume": {"claimName": "spark-state"}}, IN_S3), ({}, {"checkpoint": {"uri": "/ck"}})],
+        ),
+        (
+            ({"checkpointVolume": {"claimName": "Spark_State"}}, IN_S3),
+            "source.program.stream.checkpointVolume.claimName:",
+            [({"checkpointVolume": {"claimName": "spark-state"}}, IN_S3)],
+        ),
         (({}, {"sparkConf": {PLACE: "/x"}}), f"sparkConf.{PLACE}: where a stream keeps its place", [({}, {"sparkConf": {}})]),
         (({}, {"stages": [{"name": "one", "steps": [STEP]}]}), "stages: the micro-batches", [({}, {"steps": [STEP]})]),
         (({"uncommittedEpochs": 2}, {}), "source.program.stream.uncommittedEpochs: unknown field", [({}, {})]),

@@ -49,6 +49,11 @@ _RECORD_KEYS_VARIABLE: Final = "CHECKPOINTED_WRITE_RECORD_KEYS"
 _CODE_FOLDER_VARIABLE: Final = "CHECKPOINTED_WRITE_CODE_FOLDER"
 _TEMPLATE_VARIABLE: Final = "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE"
 _SCRATCH: Final = "/tmp"  # an emptyDir of the pod's own # noqa: S108
+#: Where driver and executors have the volume for Spark's own checkpoint of a stream: at one path, as Spark names files by it.
+CHECKPOINT_MOUNT: Final = "/var/lib/checkpointed-write"
+_CHECKPOINT_VOLUME: Final = "spark-checkpoint"
+#: The group of our images. A volume that is new belongs to root.
+_GROUP: Final = 10001
 
 #: Less input than this is not worth the seconds in which an executor starts, unless the manifest asks for executors.
 _SMALL_INPUT_BYTES: Final = 64 << 20
@@ -164,6 +169,7 @@ def driver_pod(
     container.pop("command", None)
     _set_variable(container, _TEMPLATE_VARIABLE, {"value": json.dumps(executor_template, sort_keys=True)})
     _set_variable(container, _RECORD_KEYS_VARIABLE, _keys_in(keys_secret_name))
+    _mount_checkpoint(pod, container, spec)
     container["args"] = _driver_arguments(spec, key, attempt, store_uri, name, labels, workloads)
     return pod
 
@@ -219,6 +225,8 @@ def _driver_arguments(
     arguments = ["driver", "--uri", store_uri, "--uid", key.uid, "--epoch", str(key.epoch)]
     arguments += [*(["--stage", key.stage] if key.stage else []), "--attempt", str(attempt)]
     arguments += keep_arguments(spec, key.stage, workloads.model_dump_json())
+    if spec.checkpoint_volume is not None:
+        arguments += ["--checkpoint-volume", CHECKPOINT_MOUNT]
     arguments += ["--parallelism", str(instances * executor.tasks_at_once or spec.driver.cores)]
     if instances == 0:
         arguments += ["--in-driver", str(spec.driver.cores)]
@@ -257,7 +265,22 @@ def _executor_template(spec: Spec, workloads: WorkloadDefaults, keys_secret_name
     template: dict[str, Any] = merge(ours, copy.deepcopy(spec.executor.template))
     container = next(item for item in template["spec"]["containers"] if item["name"] == EXECUTOR_CONTAINER)
     _set_variable(container, _RECORD_KEYS_VARIABLE, _keys_in(keys_secret_name))
+    _mount_checkpoint(template, container, spec)
     return template
+
+
+def _mount_checkpoint(pod: dict[str, Any], container: dict[str, Any], spec: Spec) -> None:
+    """Give a container the volume for Spark's own checkpoint, if the write is a stream, whatever a template says of its place."""
+    if spec.checkpoint_volume is None:
+        return
+    claim = {"name": _CHECKPOINT_VOLUME, "persistentVolumeClaim": {"claimName": spec.checkpoint_volume.claim_name}}
+    mount = {"name": _CHECKPOINT_VOLUME, "mountPath": CHECKPOINT_MOUNT}
+    pod["spec"]["volumes"] = [*(one for one in pod["spec"]["volumes"] if one["name"] != _CHECKPOINT_VOLUME), claim]
+    others = (
+        one for one in container["volumeMounts"] if CHECKPOINT_MOUNT not in (one["mountPath"], one["mountPath"].rstrip("/"))
+    )
+    container["volumeMounts"] = [*(one for one in others if one["name"] != _CHECKPOINT_VOLUME), mount]
+    pod["spec"]["securityContext"].setdefault("fsGroup", _GROUP)
 
 
 def _keys_in(secret_name: str | None) -> dict[str, Any] | None:

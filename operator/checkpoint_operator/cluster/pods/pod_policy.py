@@ -51,6 +51,8 @@ _SECRETS: Final = {
     "spec.volumes[].projected.sources[].secret": "name",
     "spec.imagePullSecrets[]": "name",
 }
+#: What a template names a claim by. Who may not name one there may not name one elsewhere.
+_CLAIM: Final = "spec.volumes[].persistentVolumeClaim"
 #: How the names of variables begin by which the operator tells its pods what to do.
 _OWN_VARIABLES: Final = "CHECKPOINTED_WRITE_"
 _MOST_TOLD: Final = 5
@@ -79,6 +81,9 @@ def check_pods(spec: Spec, policy: PodPolicy, own_account: str) -> None:
         for role, template in (("driver", spec.driver.template), ("executor", spec.executor.template))
         for field in (*_refused(template, policy), *_own_variables(template))
     ]
+    may_name_claims = "*" in policy.template_fields or _is_allowed(_CLAIM, None, policy)
+    if spec.checkpoint_volume is not None and not may_name_claims:
+        refused.append(f"spec.source.program.stream.checkpointVolume (a volume as in {_CLAIM})")
     account = spec.service_account_name
     if account is not None and account not in (own_account, *policy.service_accounts):
         refused.append(f"spec.serviceAccountName: {account}")

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from checkpoint_operator.cluster.pods.driver_pod import Owner, pod_name
 from checkpoint_operator.cluster.status.attempt_status import attempts_shown
 from checkpoint_operator.cluster.status.conditions import Conditions
-from checkpoint_operator.core.actions import Commit, Stall, StartDriver, Wait
+from checkpoint_operator.core.actions import Commit, Finish, Stall, StartDriver, Wait
 from checkpoint_operator.core.code_changes import Approval
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.observation import DriverState
@@ -129,6 +129,7 @@ def is_finished(status: Status, owner: Owner, spec: Spec) -> bool:
         and status.epoch is not None
         and status.run_nonce is not None
         and spec.trigger is None
+        and spec.source.stream is None
         and next_epoch(status.epoch, status.run_nonce, spec.run_nonce) is None
         and status.commit.key == f"{status.write_uid}/{status.epoch}"
     )
@@ -166,7 +167,7 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
     pod = _pod(frame, done)
     phase = phase_of(
         last,
-        is_committed=seen.is_committed,
+        is_committed=seen.is_committed or _is_up_to_date(done),
         is_suspended=seen.is_suspended,
         is_of_stage=bool(done.key.stage),
         decided=done.actions[-1],
@@ -192,7 +193,7 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
             "commit": _commit(frame, done) or previous.commit,
             "epochs": _epochs(frame, done),
             "stages": _stages(frame, done),
-            "rows_committed": done.commit.rows_written if done.commit else previous.rows_committed,
+            "rows_committed": done.last_commit[1].rows_written if done.last_commit else previous.rows_committed,
             "queue_position": None if seen.queued is None else seen.queued + 1,
             "failed_before": seen.first_counted_failure - 1,
             "failed_before_generation": frame.owner.generation,
@@ -201,6 +202,11 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
         }
     )
     return status.model_copy(update={"conditions": _conditions(frame, done, status)})
+
+
+def _is_up_to_date(done: Round) -> bool:
+    """Whether the query of a stream has ended, and all that it had is in the table."""
+    return done.seen.before is not None and isinstance(done.outcome, Finish)
 
 
 def _run_nonce(spec: Spec, previous: Status, done: Round) -> str | None:
@@ -267,15 +273,16 @@ def _is_starting(done: Round) -> bool:
 
 
 def _commit(frame: Frame, done: Round) -> CommitStatus | None:
-    if done.commit is None or frame.spec is None:
+    if done.last_commit is None or frame.spec is None:
         return None
+    key, commit = done.last_commit
     before = frame.previous.commit
     return CommitStatus(
         format=frame.spec.sink.format,
-        target=done.commit.target[:1024],
-        id=None if done.commit.commit_id is None else str(done.commit.commit_id)[:20],
-        key=done.commit.key[:128],
-        committed_at=before.committed_at if before is not None and before.key == str(done.key) else frame.now,
+        target=commit.target[:1024],
+        id=None if commit.commit_id is None else str(commit.commit_id)[:20],
+        key=commit.key[:128],
+        committed_at=before.committed_at if before is not None and before.key == str(key) else frame.now,
     )
 
 

@@ -96,10 +96,11 @@ SOURCE_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "columns",
         ),
         Rule(
-            f"!{is_given('program')} || !{is_given('stream', 'self.program')}",
-            "a stream is run on one machine so far, by checkpointed-write run; in a cluster name its input by kafka or files, "
-            "with trigger",
-            "program",
+            f"!{is_given('program')} || !{is_given('stream', 'self.program')} || "
+            f"{is_given('checkpointVolume', 'self.program.stream')}",
+            "in a cluster Spark needs a volume for its own checkpoint of a stream; add source.program.stream.checkpointVolume, "
+            "with the claimName of a PersistentVolumeClaim",
+            "program.stream.checkpointVolume",
         ),
         Rule(
             f"!{is_given('union')} || ({_is_named_once('iceberg', 'catalog', 'table')} && {_is_named_once('lance', 'uri')})",

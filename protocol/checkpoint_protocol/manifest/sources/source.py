@@ -224,7 +224,7 @@ class ProgramSource(Section):
     stream: ProgramStream | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="On one machine: the program hands a query of Spark's Structured Streaming to job.stream.",
+        description="The program hands a query of Spark's Structured Streaming to job.stream.",
     )
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import Field
 
-from checkpoint_protocol.manifest.sections import Section, is_absent
+from checkpoint_protocol.manifest.sections import ObjectName, Section, is_absent
 from checkpoint_protocol.places.uris import local_path
 
 if TYPE_CHECKING:
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 _PLACE_PROPERTIES: Final = ("spark.sql.streaming.checkpointLocation", "spark.sql.streaming.checkpointFileManagerClass")
 #: The mode that a sink has for each output mode.
 SINK_MODES: Final = {"Append": "Append", "Complete": "OverwriteAll", "Update": "Upsert"}
+
+
+class CheckpointVolume(Section):
+    """Cluster: the volume for Spark's own checkpoint of the stream, which Spark cannot keep in an object store."""
+
+    claim_name: ObjectName = Field(
+        description="A PersistentVolumeClaim of the write's namespace, which is mounted into the pods of driver and executors: "
+        "ReadWriteMany, or ReadWriteOnce where all of them are on one node.",
+    )
 
 
 class ProgramStream(Section):
@@ -35,6 +44,12 @@ class ProgramStream(Section):
         default=None,
         exclude_if=is_absent,
         description="Update: rows of the result that have changed are appended, so that the table has each of their versions.",
+    )
+
+    checkpoint_volume: CheckpointVolume | None = Field(
+        default=None,
+        exclude_if=is_absent,
+        description="Cluster: the volume for Spark's own checkpoint. On one machine that is below checkpoint.uri, on a disk.",
     )
 
     @property
@@ -78,10 +93,13 @@ def why_no_stream(spec: Spec) -> Iterator[tuple[str, str]]:
             yield field, f"{_BY_ITSELF[field]}; leave it out"
     if spec.sink.audit is not None:
         yield "sink.audit", "epochs of a stream are not audited yet; leave it out, and check rows in a step"
-    if local_path(spec.checkpoint.uri) is None:
+    if local_path(spec.checkpoint.uri) is None and stream.checkpoint_volume is None:
         yield (
-            "checkpoint.uri",
-            "a stream keeps Spark's own checkpoint below it, for which Spark needs a disk so far; name a folder on one",
+            "source.program.stream.checkpointVolume",
+            (
+                "Spark cannot keep its own checkpoint of a stream in an object store, as checkpoint.uri is; in a cluster name "
+                "a PersistentVolumeClaim here (claimName), on one machine say a folder on a disk in checkpoint.uri"
+            ),
         )
     yield from ((f"sparkConf.{name}", why) for name, why in _properties(spec.spark_conf))
 
@@ -97,4 +115,4 @@ _BY_ITSELF: Final = {
 def _properties(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     for name in _PLACE_PROPERTIES:
         if name in names:
-            yield name, "where a stream keeps its place is below checkpoint.uri; leave it out"
+            yield name, "where a stream keeps its place is below checkpoint.uri, or in checkpointVolume; leave it out"

@@ -46,6 +46,8 @@ class StreamedWrite:
     #: The machine that runs it.
     recorder: str = ""
     name: str = "write"
+    #: Where a cluster would have mounted the volume for Spark's own checkpoint.
+    mount: Path | None = None
 
     @property
     def manifest(self) -> CheckpointedWrite:
@@ -110,7 +112,7 @@ class StreamedWrite:
 
         at_work = AtWork((Ledger(self.of_driver(ledger.store), ledger.key), launch.attempt))
         try:
-            run_stream(self.session, launch, parallelism, lambda phase: None, at_work)
+            run_stream(self.session, launch, parallelism, lambda phase: None, at_work, self.mount)
         except Superseded:
             raise
         except CheckpointError as error:

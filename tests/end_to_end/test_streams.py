@@ -11,6 +11,7 @@ import pytest
 from checkpoint_operator.views.stored_status import read_status
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store.object_store import open_store
+from checkpoint_spark.streams.checkpoint import Checkpoint
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, session
 from tests.end_to_end.streamed_writes import StreamedWrite
 from tests.support import streams
@@ -82,6 +83,30 @@ def test_a_complete_result_takes_the_place_of_the_one_before_and_goes_on_over_a_
     write.finish(10)
     assert {row["id"]: row["text"] for row in disk_place.rows()} == {0: "20", 1: "20", 2: "20"}
     assert disk_place.keys() == [f"{write.uid}/{epoch}" for epoch in (3, 2, 1)]
+
+
+def test_in_a_volume_each_driver_goes_on_from_a_copy_with_the_offsets_and_the_state(
+    session: Any, disk_place: Place, tmp_path: Path
+) -> None:
+    disk_place.create(TEXTS)
+    sink = {**disk_place.sink(), "mode": "OverwriteAll"}
+    stream, mount = {"outputMode": "Complete"}, tmp_path / "volume"
+    mount.mkdir()
+    write = StreamedWrite(session, disk_place, tmp_path / "in", "count", stream, more={"sink": sink}, mount=mount)
+
+    write.finish(30)
+    write.finish(20)
+    last = write.finish(10)
+
+    assert {row["id"]: row["text"] for row in disk_place.rows()} == {0: "20", 1: "20", 2: "20"}
+    folders = {path.name.rpartition("-")[0]: path for path in (mount / "streams" / write.uid).iterdir()}
+    assert sorted(folders) == ["3-2"], "that of the driver that has committed last"
+    assert last is not None
+    assert Checkpoint(folders["3-2"], write.uid).digest_of(2) == last.offsets
+    assert not write.checkpoint.folder.exists()
+    mount.rename(tmp_path / "another")
+    mount.mkdir()
+    write.stall(reasons.CHECKPOINT_LOST, "has no folder of a driver")
 
 
 def test_a_micro_batch_without_rows_makes_no_version_and_an_empty_result_takes_the_place_of_all(

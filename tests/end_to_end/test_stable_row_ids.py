@@ -283,3 +283,14 @@ def test_with_process_fragments_that_came_since_are_taken_whole_and_older_ones_n
 
     assert rows_taken(source, 3, onReplaced="Process") == 50
     assert_exactly_once(source.place, range(250))
+
+
+def test_rows_that_a_restore_brings_back_stop_the_next_epoch(source: LanceSourceTable) -> None:
+    append(source, range(100))
+    before = source.dataset()
+    source.delete("id < 3")
+    assert rows_taken(source, 1) == 97
+    before.restore()
+
+    assert_stopped(take(source, 2), "3 rows that had been deleted before an earlier epoch came back")
+    assert_exactly_once(source.place, range(3, 100))

@@ -335,6 +335,18 @@ SAMPLES: Final[dict[str, Record]] = {
         arrow_schema=_SCHEMA,
         tables=(PinnedLance(uri="s3://lake/in.lance", at_version=4),),
     ),
+    "input-lance-compacted": InputRecord(
+        token=_TOKEN,
+        files=(
+            SourceFile(path="s3://lake/in.lance fragment 2", etag="11ff.lance|", size_bytes=99, unit="rows", end=9, fragment=2),
+        ),
+        arrow_schema=_SCHEMA,
+        tables=(
+            PinnedLance(
+                uri="s3://lake/in.lance", at_version=8, transaction="0c6357f4-3d55-4a8d-99a3-eba3ed4a3f16", after_version=4
+            ),
+        ),
+    ),
     "launch-from-iceberg": _LAUNCH.model_copy(
         update={
             "source": Source(

@@ -2,7 +2,7 @@
 
 Of such a dataset each row says at which version it was made and changed last, wherever a compaction has put it; an append that is
 staged at one version and lands at another counts by the latter. Whether all rows of the former version are still there is told by
-their number, as a row that was made never comes back under a version that has passed.
+their number: later versions only lose rows of it, and a restore that brings others back makes them more.
 """
 
 from __future__ import annotations
@@ -73,11 +73,15 @@ def find_made_since(taken: PinnedLance, dataset: Any, storage: StorageSettings) 
             if not is_old.all():
                 found.add(fragment.fragment_id)
     deleted = sum(fragment.count_rows() for fragment in then.values()) - left
-    if deleted or updated:
-        what = f"{deleted:,} rows that an earlier epoch has taken were deleted" if deleted > 0 else ""
-        what = what or f"{updated:,} rows that an earlier epoch has taken were updated, or got a column,"
-        raise moved(f"{what} between versions {taken.at_version} and {dataset.version} of the Lance dataset {taken.uri}", _REMEDY)
-    return frozenset(found)
+    if deleted > 0:
+        what = f"{deleted:,} rows that an earlier epoch has taken were deleted"
+    elif deleted < 0:
+        what = f"{-deleted:,} rows that had been deleted before an earlier epoch came back"
+    elif updated:
+        what = f"{updated:,} rows that an earlier epoch has taken were updated, or got a column,"
+    else:
+        return frozenset(found)
+    raise moved(f"{what} between versions {taken.at_version} and {dataset.version} of the Lance dataset {taken.uri}", _REMEDY)
 
 
 def has_made_since(taken: PinnedLance, fragment: Any) -> bool:

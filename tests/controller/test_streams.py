@@ -13,12 +13,13 @@ from checkpoint_operator.cluster.status.round_status import RETRY_ANNOTATION
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.writes import list_stages
 from tests.controller.harness import World
 from tests.controller.test_triggers import drivers_of, ids
 from tests.support.fake_cluster import Killed
 from tests.support.fake_streams import FakeStream, hold
 from tests.support.places import on_disk
-from tests.support.writes import SCHEMA
+from tests.support.writes import SCHEMA, rows_of
 
 SOURCE: dict[str, Any] = {"program": {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}}
 
@@ -207,3 +208,107 @@ def test_an_edit_of_the_claim_stops_a_write_of_which_rows_are_committed_until_it
     stream.offer(5)
     world.until(lambda: is_committed(world, 3))
     finish(world, stream, 20)
+
+
+UPSERT: dict[str, Any] = {"mode": "Upsert", "upsertKeys": ["id"]}
+
+
+def begin_upserts(world: World, stream: FakeStream) -> None:
+    """Begin with rows in the table whose keys come again, and expect them to be replaced: those that follow are so, too."""
+    world.place.append(rows_of(range(25)).set_column(1, "text", [["alt"] * 25]))
+    begin(world, stream, sink={**world.place.sink(), **UPSERT})
+    assert texts(world) == {**{number: f"zeile {number}" for number in range(15)}, **dict.fromkeys(range(15, 25), "alt")}
+
+
+def texts(world: World) -> dict[int, str]:
+    rows = world.place.rows()
+    assert len(rows) == len({row["id"] for row in rows})
+    return {row["id"]: row["text"] for row in rows}
+
+
+def merge_of(world: World, epoch: int) -> Ledger:
+    (key,) = list_stages(world.store(), EpochKey(world.status.write_uid or "", epoch))
+    return Ledger(world.store(), key)
+
+
+def test_the_pod_of_a_stream_does_the_merges_of_its_upserts_while_no_other_may_start(world: World, stream: FakeStream) -> None:
+    world.config = world.config.model_copy(update={"drivers_per_namespace": 1})
+    world.restart_operator()
+    at_work: list[tuple[str | None, str | None]] = []
+    stream.before_merge = lambda pod, number: at_work.append((pod["metadata"]["name"], pod["metadata"]["labels"][EPOCH_LABEL]))
+
+    begin_upserts(world, stream)
+    finish(world, stream, 25)
+
+    assert at_work == [(next(iter(world.api.pods))[1], "1")] * 2
+    assert drivers_of(world) == ["1-1"]
+    assert [merge_of(world, epoch).attempts.list_attempts() for epoch in (1, 2)] == [[1], [1]]
+
+
+def test_a_merge_whose_pod_of_the_stream_dies_has_its_own_and_the_next_pod_begins_with_the_next_micro_batch(
+    world: World, stream: FakeStream
+) -> None:
+    def die(pod: dict[str, Any], number: int) -> None:
+        if pod["metadata"]["labels"][EPOCH_LABEL] == "1" and number == 2:
+            raise Killed
+
+    stream.before_merge = die
+    begin_upserts(world, stream)
+    stream.offer(5)
+    world.until(lambda: is_committed(world, 3))
+
+    assert ledger_of(world, 3).attempts.list_attempts() == [1]
+    assert merge_of(world, 3).attempts.list_attempts() == [1, 2]
+    stream.offer(5)
+    world.until(lambda: is_committed(world, 4))
+    finish(world, stream, 25)
+    assert set(texts(world).values()) == {f"zeile {number}" for number in range(25)}
+
+
+def test_an_operator_that_starts_anew_among_merges_waits_for_the_pod_of_the_stream_and_names_it(
+    world: World, stream: FakeStream
+) -> None:
+    reached, released = threading.Event(), threading.Event()
+
+    def stop(pod: dict[str, Any], number: int) -> None:
+        if number == 2:
+            hold(reached, released)
+
+    stream.before_merge = stop
+    begin_upserts(world, stream)
+    stream.offer(5)
+    world.until(reached.is_set)
+    (pod,) = world.api.pods.values()
+    world.restart_operator()
+    world.pass_time(5)
+
+    assert (world.status.epoch, world.status.stage) == (3, merge_of(world, 3).key.stage)
+    assert world.status.driver_pod == pod["metadata"]["name"]
+    released.set()
+    world.until(lambda: is_committed(world, 3))
+    assert drivers_of(world) == ["1-1"]
+    finish(world, stream, 25)
+
+
+def test_a_write_that_is_suspended_in_a_merge_stops_the_pod_and_goes_on_with_the_merge(world: World, stream: FakeStream) -> None:
+    reached, released = threading.Event(), threading.Event()
+
+    def stop(pod: dict[str, Any], number: int) -> None:
+        if number == 2 and not released.is_set():
+            hold(reached, released)
+            stream.is_gone(pod)
+
+    stream.before_merge = stop
+    begin_upserts(world, stream)
+    stream.offer(5)
+    world.until(reached.is_set)
+
+    world.edit(suspend=True)
+    world.until(lambda: not world.api.pods)
+    released.set()
+    world.edit(suspend=False)
+    world.until(lambda: is_committed(world, 3))
+
+    assert merge_of(world, 3).attempts.list_attempts() == [1, 2]
+    assert ledger_of(world, 3).attempts.list_attempts() == [1]
+    finish(world, stream, 25)

@@ -21,6 +21,7 @@ from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import FailureRecord, InputRecord, LaunchRecord, PlanRecord
 from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_spark.driver.at_work import AtWork
+from checkpoint_spark.driver.attempt import run_attempt
 from checkpoint_spark.driver.main import parse
 from checkpoint_spark.process.advising import InHand
 from checkpoint_spark.steps.engine import Pipeline
@@ -29,6 +30,7 @@ from checkpoint_spark.streams.checkpoint import Checkpoint
 from checkpoint_spark.streams.query import _Query
 from checkpoint_spark.tasks.careful import CarefulSteps
 from checkpoint_spark.tasks.ending import Ending
+from checkpoint_spark.tasks.executor import execute_order
 from checkpoint_spark.tasks.segments import Task, run_task
 from checkpoint_spark.tasks.task_process import Order, run_in_process
 from tests.support.waiting import wait
@@ -39,8 +41,9 @@ from tests.support.writes import SCHEMA, rows_of
 class FakeStream:
     """A source whose micro-batch takes what is offered when it begins. `volume`: what the claim is bound to.
 
-    Called with a driver's pod and the number of a micro-batch, `before_offsets`, `before_tasks` and `after_tasks` may raise
-    Killed. A driver ends where nothing is offered, unless the stream `lasts`; then `is_gone` ends it, which gets its pod.
+    Called with a driver's pod and the number of a micro-batch, `before_offsets`, `before_tasks`, `after_tasks` and
+    `before_merge` may raise Killed. A driver ends where nothing is offered, unless the stream `lasts`; then `is_gone` ends it,
+    which gets its pod.
     """
 
     settings: Settings
@@ -50,6 +53,7 @@ class FakeStream:
     before_offsets: Callable[[dict[str, Any], int], object] = lambda pod, number: None
     before_tasks: Callable[[dict[str, Any], int], object] = lambda pod, number: None
     after_tasks: Callable[[dict[str, Any], int], object] = lambda pod, number: None
+    before_merge: Callable[[dict[str, Any], int], object] = lambda pod, number: None
     is_gone: Callable[[dict[str, Any]], object] = lambda pod: None
     more: threading.Event = field(default_factory=threading.Event)
 
@@ -62,7 +66,16 @@ class FakeStream:
         mount = parse(pod["spec"]["containers"][0]["args"][1:], master="fake").checkpoint_volume
         assert mount == Path(CHECKPOINT_MOUNT)
         session: Any = None
-        query = _Query(session, ProgramStream(), 1, lambda phase: None, at_work, self.volume)
+
+        def run_tasks(orders: Sequence[str]) -> None:
+            for order in orders:
+                execute_order(order, self.settings.for_drivers(), keys)
+
+        def run_stage(ledger: Ledger) -> None:
+            self.before_merge(pod, ledger.key.epoch - 1)
+            run_attempt(ledger, 1, self.settings.for_drivers(), 1, run_tasks)
+
+        query = _Query(session, ProgramStream(), 1, lambda phase: None, at_work, run_stage, self.volume)
         query._checkpoint = query._open_checkpoint()
         for number in self._numbers(pod, query._checkpoint):
             ledger, attempt = at_work.now

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 #: The variable with the folder.
 FOLDER: Final = "STREAM_OF_THE_TEST"
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 def _rate(job: Any) -> Any:
@@ -27,13 +28,27 @@ def _rate(job: Any) -> Any:
 
 
 def append(job: Any) -> None:
-    job.stream(_rate(job), "append", availableNow=not (Path(os.environ[FOLDER]) / "for ever").exists())
+    job.stream(_rate(job), "append", availableNow=not _goes_on())
 
 
 def count(job: Any) -> None:
     """How many rows have a number that is 0, 1 or 2 beyond a multiple of 3."""
     found = _rate(job).selectExpr("id % 3 AS id").groupBy("id").count()
     job.stream(found.selectExpr("id", "CAST(count AS string) AS text"), availableNow=True)
+
+
+def count_by_15(job: Any) -> None:
+    """How many rows there are of each 15 numbers in a row: a micro-batch changes the last group, and begins others."""
+    found = _rate(job).selectExpr("id DIV 15 AS id").groupBy("id").count()
+    job.spark.conf.set(_PARTITIONS, "2")
+    try:
+        job.stream(found.selectExpr("id", "CAST(count AS string) AS text"), availableNow=not _goes_on())
+    finally:
+        job.spark.conf.unset(_PARTITIONS)
+
+
+def _goes_on() -> bool:
+    return (Path(os.environ[FOLDER]) / "for ever").exists()
 
 
 def _refused(job: Any) -> Iterator[Callable[[], None]]:

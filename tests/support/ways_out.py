@@ -140,14 +140,14 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     # --- streams ----------------------------------------------------------------------------------------------------------
     "unit/protocol/test_stream_source.py::test_what_does_not_go_with_a_stream_is_refused_and_taken_when_it_is_corrected": (
-        "Update is not taken into an upsert yet; say updateAs",
+        "or say updateAs: Append, so that the table has each version of a row",
         "epochs of a stream are not audited yet",
         "it is for outputMode: Update; leave it out",
         "results are kept under the name of their row",
         "rows of a stream have no name by which they could be taken again",
         "the micro-batches of a stream are staged in one go",
         "where a stream keeps its place is below checkpoint.uri, or in checkpointVolume",
-        "does not go with source.program.stream.outputMode",
+        "does not go with source.program.stream.{}, which needs {}",
     ),
     "unit/spark/test_stream_checkpoint.py::test_a_folder_that_is_not_the_one_of_the_table_is_lost_until_it_is_put_back": (
         "Put the folder back as it was when the write ran last",

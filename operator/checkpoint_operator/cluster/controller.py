@@ -317,8 +317,9 @@ def _due_s(done: Round) -> float:
     """Return after how many seconds a write that waits is due again, where no event comes before."""
     last = done.seen.last
     if last is not None and not last.is_closed:
-        # The pod of a driver that goes on from epoch to epoch does not end with one, so that no event tells that all is sealed.
-        first_s = _KEPT_POLL_S if done.seen.keeps_drivers or done.seen.is_stream else _FIRST_POLL_S
+        # The pod of a driver that goes on does not end with its epoch, or stage, so that no event tells that all is sealed.
+        goes_on = done.seen.keeps_drivers or done.seen.is_stream or last.place is not None
+        first_s = _KEPT_POLL_S if goes_on else _FIRST_POLL_S
         return min(_MOST_POLL_S, max(first_s, (last.idle_s + last.starved_s) / 10))
     return max(1.0, min(done.seen.pause_left_s, _MOST_POLL_S)) if done.seen.pause_left_s > 0 else _MOST_POLL_S
 

@@ -52,7 +52,7 @@ _MOST_SPREAD: Final = 0.5
 
 
 def driver_of(key: EpochKey, launch: LaunchRecord) -> tuple[EpochKey, int]:
-    """Return for which attempt the driver was started that does this one: itself, but where a stream's driver has gone on."""
+    """Return for which attempt the driver was started that does this one: itself, but where a stream's driver goes on with it."""
     by = launch.driven_by
     return (key, launch.attempt) if by is None else (EpochKey(key.uid, by.epoch), by.attempt)
 
@@ -107,6 +107,8 @@ class Observer:
     approval: Approval | None = None
     #: Returns what an approval of this epoch names. None: this observes no stage.
     digest_to_approve_of_epoch: Callable[[], str] | None = None
+    #: Of a stage: its epoch is a micro-batch of a stream, whose driver waits for the commit, and does the stage meanwhile.
+    is_in_stream: bool = False
     #: Why the epoch was opened that has no attempt yet.
     _began: Began | None = None
     #: The drivers that were started from here, and not seen to have ended. Another runner may close their attempts.
@@ -197,6 +199,7 @@ class Observer:
             session_code_of_epoch=self.session_code,
             digest_to_approve_of_epoch=self.digest_to_approve,
             looks=None,
+            is_in_stream=self.write.spec.source.stream is not None,
             _began=None,
         )
 

@@ -261,7 +261,8 @@ class Reconciler:
         if action.attempt == 1 and (reads_source or not ledger.key.stage):
             # What the driver goes by, made before anything says that this epoch has begun.
             index_of(ledger, compacting(ledger.store, write.uid)).ensure(ledger.key.epoch - 1)
-        driven_by = self._driver_that_goes_on(ledger) if seen.is_stream and action.attempt == 1 else None
+        is_of_stream = seen.is_stream or self.observer.is_in_stream
+        driven_by = self._driver_that_goes_on(ledger) if is_of_stream and action.attempt == 1 else None
         launch = LaunchRecord(
             token=new_token(),
             attempt=action.attempt,
@@ -298,12 +299,22 @@ class Reconciler:
             self.observer.drivers.expect(ledger.key, action.attempt)
 
     def _driver_that_goes_on(self, ledger: Ledger) -> DrivenBy | None:
-        """Return whose driver goes on with this epoch of a stream: that of the epoch before, if it is at work."""
-        if ledger.key.epoch == 1:
+        """Return whose driver goes on with this epoch of a stream: that of the epoch before, if it is at work.
+
+        Or with this stage, which the commit of an epoch needs: that of the epoch.
+        """
+        key = ledger.key
+        if key.stage:
+            before = self.observer.open_ledger(ledger.store, key.of_stage(""))
+            # The last attempt is the one that is complete.
+            number = max(before.attempts.list_attempts(), default=None)
+        elif key.epoch > 1:
+            before = self.observer.open_ledger(ledger.store, EpochKey(key.uid, key.epoch - 1))
+            commit = before.commits.read_commit()
+            number = commit.attempts if commit is not None else None
+        else:
             return None
-        before = self.observer.open_ledger(ledger.store, EpochKey(ledger.key.uid, ledger.key.epoch - 1))
-        commit = before.commits.read_commit()
-        launch = before.attempts.read_launch(commit.attempts) if commit is not None else None
+        launch = before.attempts.read_launch(number) if number is not None else None
         if launch is None:
             return None
         key, attempt = driver_of(before.key, launch)

@@ -67,7 +67,8 @@ class LaunchRecord(Record):
     `driver_digest`: of what drivers are started with; one that has waited for this epoch, or this stage, does it if it was
     started with the same. `session_code`: of the code of all stages of the write as it was when this was recorded; None where no
     driver goes on from stage to stage.
-    `driven_by`: of a stream, the attempt of an earlier epoch whose driver goes on with this one; None: it has its own driver.
+    `driven_by`: of a stream, the attempt of an earlier epoch whose driver goes on with this one, or of the epoch whose driver
+    does this stage; None: it has its own driver.
     `row_keys`: what the keys that steps ask for are made of beside the row: the same in all attempts and epochs of the write.
     """
 

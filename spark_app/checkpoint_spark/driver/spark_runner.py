@@ -89,19 +89,24 @@ def run_tasks_with_spark(application: str, master: str, spark: KeptSpark, enter:
     """Return what runs tasks, which starts Spark when it is called, and not before: a plan without tasks needs none."""
 
     def run_tasks(orders: Sequence[str]) -> None:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         enter("StartingSpark")
         with spark.opened(application, master) as context:
             enter("RunningTasks")
-            try:
-                # The orders keep their place: partition n is task n of the plan. The seals of a try that fails stand.
-                context.parallelize(orders, len(orders)).foreach(_execute)
-            except (Py4JError, PySparkException) as error:
-                raise of_spark(error) from error
+            run_tasks_in(context, orders)
 
     return run_tasks
+
+
+def run_tasks_in(context: SparkContext, orders: Sequence[str]) -> None:
+    """Run tasks in a Spark that is there."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        # The orders keep their place: partition n is task n of the plan. The seals of a try that fails stand.
+        context.parallelize(orders, len(orders)).foreach(_execute)
+    except (Py4JError, PySparkException) as error:
+        raise of_spark(error) from error
 
 
 def _execute(order: str) -> None:

@@ -13,7 +13,7 @@ An epoch is one behind the other, as each is recorded after the commit of the on
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -26,15 +26,19 @@ from checkpoint_protocol.errors import Corrupt, NeedsChange, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
-from checkpoint_protocol.records import DrivenBy, FailureRecord, LaunchRecord
+from checkpoint_protocol.records import DrivenBy, FailureRecord, LaunchRecord, Upsert
 from checkpoint_protocol.store.object_store import local_path
 from checkpoint_spark.dataframes.programs import errors_of_spark, run_program
 from checkpoint_spark.dataframes.reading import Secrets
 from checkpoint_spark.driver.at_work import AtWork
+from checkpoint_spark.driver.attempt import run_attempt
+from checkpoint_spark.driver.spark_runner import run_tasks_in
 from checkpoint_spark.streams.batch import stage_batch
 from checkpoint_spark.streams.checkpoint import Checkpoint, Known
+from checkpoint_spark.streams.merges import StagesOfCommit
 from checkpoint_spark.streams.refusals import refuse_options, refuse_query
 from checkpoint_spark.streams.volume import StreamVolume
+from checkpoint_spark.tasks.executor import storage_settings
 
 #: Whoever commits is asked so often. On a disk a request is a system call or two; of an object store it is paid for.
 _LOCAL_POLL_S: Final = 0.05
@@ -56,7 +60,16 @@ def run_stream(
     program = launch.source.program
     assert program is not None
     assert program.stream is not None
-    query = _Query(session, program.stream, parallelism, enter, at_work, mount)
+
+    def run_tasks(orders: Sequence[str]) -> None:
+        enter("RunningTasks")
+        run_tasks_in(session.sparkContext, orders)
+
+    def run_stage(ledger: Ledger) -> None:
+        enter("Planning")
+        run_attempt(ledger, 1, storage_settings(), parallelism, run_tasks)
+
+    query = _Query(session, program.stream, parallelism, enter, at_work, run_stage, mount)
     with errors_of_spark(Secrets()):
         try:
             run_program(program.call, StreamJob(query))
@@ -121,13 +134,17 @@ class StreamJob:
 
 @dataclass(slots=True)
 class _Query:
-    """One life of the query, by one driver. `at_work` has the epoch that is open: the one of the next micro-batch."""
+    """One life of the query, by one driver. `at_work` has the epoch that is open: the one of the next micro-batch.
+
+    `run_stage`: does the first attempt of a stage that a commit needs.
+    """
 
     session: SparkSession
     stream: ProgramStream
     parallelism: int
     enter: Callable[[DriverPhase], None]
     at_work: AtWork
+    run_stage: Callable[[Ledger], None]
     mount: Path | None = None
     is_started: bool = False
     problem: BaseException | None = None
@@ -219,11 +236,19 @@ class _Query:
         self._go_on(ledger)
 
     def _await_commit(self, ledger: Ledger, attempt: int) -> None:
-        """Wait until the epoch is committed: before, Spark must not note that its micro-batch is done."""
+        """Wait until the epoch is committed: before, Spark must not note that its micro-batch is done.
+
+        Does the merges that an upsert needs meanwhile.
+        """
+        launch = ledger.attempts.read_launch(attempt)
+        has_stages = launch is not None and isinstance(launch.operation, Upsert)
+        stages = StagesOfCommit(self.at_work, self._life, self.run_stage)
         while ledger.commits.read_commit() is None:
             closed = ledger.attempts.read_closed(attempt)
             if closed is not None and not closed.complete:
                 raise Superseded("AttemptClosed", f"attempt {attempt} of {ledger.key} was closed: another one does it anew")
+            if closed is not None and has_stages:
+                stages.do_recorded()
             time.sleep(_poll_s(ledger))
 
     def _go_on(self, ledger: Ledger) -> None:

@@ -21,6 +21,7 @@ def document(stream: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any
 
 LANCE: dict[str, Any] = {"lance": {"uri": "/t.lance"}}
 ICEBERG: dict[str, Any] = {"iceberg": {"catalog": "c", "table": "a.b"}}
+UPSERT: dict[str, Any] = {"mode": "Upsert", "upsertKeys": ["id"]}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,9 @@ ICEBERG: dict[str, Any] = {"iceberg": {"catalog": "c", "table": "a.b"}}
         ({"outputMode": "Append"}, ICEBERG),
         ({"outputMode": "Complete"}, {**LANCE, "mode": "OverwriteAll"}),
         ({"outputMode": "Update", "updateAs": "Append"}, LANCE),
+        ({"outputMode": "Update"}, {**LANCE, **UPSERT}),
+        ({"outputMode": "Update"}, {**ICEBERG, **UPSERT, "onDuplicate": "Last", "orderBy": "at"}),
+        ({}, {**ICEBERG, **UPSERT}),
     ],
 )
 def test_an_output_mode_goes_with_what_a_commit_does(stream: dict[str, Any], sink: dict[str, Any]) -> None:
@@ -43,6 +47,7 @@ STEP: dict[str, Any] = {"call": "a:b", "input": "row"}
 PLACE = "spark.sql.streaming.checkpointLocation"
 IN_S3: dict[str, Any] = {"checkpoint": {"uri": "s3://b/ck"}}
 COMPLETE: dict[str, Any] = {"sink": {**LANCE, "mode": "OverwriteAll"}}
+INTO_KEYS: dict[str, Any] = {"sink": {**LANCE, **UPSERT}}
 
 
 @pytest.mark.parametrize(
@@ -52,8 +57,18 @@ COMPLETE: dict[str, Any] = {"sink": {**LANCE, "mode": "OverwriteAll"}}
         (({"outputMode": "Complete"}, {}), "sink.mode: Append does not go with", [({"outputMode": "Complete"}, COMPLETE)]),
         (
             ({"outputMode": "Update"}, {}),
-            "source.program.stream.outputMode: Update is not taken into an upsert yet; say updateAs",
-            [({"outputMode": "Update", "updateAs": "Append"}, {}), ({"outputMode": "Complete"}, COMPLETE)],
+            "sink.mode: Append does not go with source.program.stream.outputMode: Update, which needs Upsert; change one of them",
+            [({"outputMode": "Update", "updateAs": "Append"}, {}), ({"outputMode": "Update"}, INTO_KEYS)],
+        ),
+        (
+            ({"outputMode": "Update", "updateAs": "Append"}, INTO_KEYS),
+            "sink.mode: Upsert does not go with source.program.stream.outputMode: Update, updateAs: Append, which needs Append",
+            [({"outputMode": "Update", "updateAs": "Append"}, {}), ({"outputMode": "Update"}, INTO_KEYS)],
+        ),
+        (
+            ({"outputMode": "Complete"}, INTO_KEYS),
+            "sink.mode: Upsert does not go with source.program.stream.outputMode: Complete, which needs OverwriteAll",
+            [({"outputMode": "Complete"}, COMPLETE), ({"outputMode": "Update"}, INTO_KEYS)],
         ),
         (({"updateAs": "Append"}, {}), "source.program.stream.updateAs: it is for outputMode: Update", [({}, {})]),
         (({}, {"onRowError": "Quarantine"}), "onRowError: rows of a stream have no name", [({}, {"onRowError": "Fail"})]),

@@ -206,14 +206,14 @@ class Display:
         self._tell_of_another_machine(done)
         for action in done.actions:
             match action:
+                case BeginStage() | Commit() if self.manifest.spec.source.stream is not None:
+                    pass  # there are many: the round after its commit says it of each micro-batch
                 case BeginStage(name, is_before=True):
                     self.console.print(f"the stage {name} is at work")
                 case BeginStage(name):
                     self.console.print(f"all rows are sealed; the commit needs the stage {name}")
                 case Commit() if done.key.stage:
                     self.console.print(f"the stage {done.key.stage} is done")
-                case Commit() if done.seen.is_stream:
-                    pass  # there are many: the next round says it of each
                 case Close(attempt, why, _) if "sealed" not in why:
                     self.console.print(f"attempt {attempt} is closed: {why}")
                 case RecordAttempt() if (last := done.seen.last) is not None and last.failure is not None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 #: Properties of Spark that say where a query keeps its place, or what that looks like: the place is ours.
 _PLACE_PROPERTIES: Final = ("spark.sql.streaming.checkpointLocation", "spark.sql.streaming.checkpointFileManagerClass")
-#: The mode that a sink has for each output mode.
-SINK_MODES: Final = {"Append": "Append", "Complete": "OverwriteAll", "Update": "Upsert"}
+#: The modes that a sink may have for each output mode.
+_SINK_MODES: Final = {"Append": ("Append", "Upsert"), "Complete": ("OverwriteAll",), "Update": ("Upsert",)}
 
 
 class CheckpointVolume(Section):
@@ -37,13 +37,14 @@ class ProgramStream(Section):
 
     output_mode: Literal["Append", "Complete", "Update"] = Field(
         default="Append",
-        description="Spark's output mode. Append: new rows, with sink.mode Append. Complete: the whole result, with sink.mode "
-        "OverwriteAll. Update: with updateAs.",
+        description="Spark's output mode. Append: new rows, with sink.mode Append or Upsert. Complete: the whole result, with "
+        "sink.mode OverwriteAll. Update: rows of the result that have changed, with sink.mode Upsert, or with updateAs.",
     )
     update_as: Literal["Append"] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Update: rows of the result that have changed are appended, so that the table has each of their versions.",
+        description="Update: rows of the result that have changed are appended, with sink.mode Append, so that the table has "
+        "each of their versions.",
     )
 
     checkpoint_volume: CheckpointVolume | None = Field(
@@ -53,9 +54,9 @@ class ProgramStream(Section):
     )
 
     @property
-    def sink_mode(self) -> str:
-        """What a commit does to the table."""
-        return self.update_as or SINK_MODES[self.output_mode]
+    def sink_modes(self) -> tuple[str, ...]:
+        """What a commit may do to the table."""
+        return (self.update_as,) if self.update_as is not None else _SINK_MODES[self.output_mode]
 
 
 def why_no_stream(spec: Spec) -> Iterator[tuple[str, str]]:
@@ -65,20 +66,13 @@ def why_no_stream(spec: Spec) -> Iterator[tuple[str, str]]:
         return
     if stream.update_as is not None and stream.output_mode != "Update":
         yield "source.program.stream.updateAs", "it is for outputMode: Update; leave it out"
-    if stream.sink_mode == "Upsert":
-        yield (
-            "source.program.stream.outputMode",
-            (
-                "Update is not taken into an upsert yet; say updateAs: Append, so that the table has each version of a row, or "
-                "outputMode: Complete with sink.mode: OverwriteAll"
-            ),
-        )
-    elif spec.sink.mode != stream.sink_mode:
+    if spec.sink.mode not in stream.sink_modes:
+        how = f"outputMode: {stream.output_mode}{f', updateAs: {stream.update_as}' if stream.update_as is not None else ''}"
         yield (
             "sink.mode",
             (
-                f"{spec.sink.mode} does not go with source.program.stream.outputMode: {stream.output_mode}, which needs "
-                f"{stream.sink_mode}; change one of them"
+                f"{spec.sink.mode} does not go with source.program.stream.{how}, which needs {' or '.join(stream.sink_modes)}; "
+                f"change one of them{_APPEND_VERSIONS if stream.sink_modes == ('Upsert',) else ''}"
             ),
         )
     if spec.on_row_error == "Quarantine":
@@ -104,6 +98,7 @@ def why_no_stream(spec: Spec) -> Iterator[tuple[str, str]]:
     yield from ((f"sparkConf.{name}", why) for name, why in _properties(spec.spark_conf))
 
 
+_APPEND_VERSIONS: Final = ", or say updateAs: Append, so that the table has each version of a row"
 _NO_NAME: Final = "results are kept under the name of their row, and rows of a stream have none; leave it out"
 _BY_ITSELF: Final = {
     "stages": "the micro-batches of a stream are staged in one go: put the steps into one list",

@@ -33,6 +33,7 @@ from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.executor import execute_order
 from checkpoint_spark.tasks.segments import Task, run_task
 from checkpoint_spark.tasks.task_process import Order, run_in_process
+from tests.support.fake_cluster import Killed
 from tests.support.waiting import wait
 from tests.support.writes import SCHEMA, rows_of
 
@@ -149,16 +150,27 @@ def _running(batches: Sequence[pa.RecordBatch]) -> Callable[..., None]:
 
 
 def _put(checkpoint: Checkpoint, name: str, number: int, text: str) -> None:
-    """Put a file as Spark does: whole, under another name, and then under its own."""
+    """Put a file as Spark does: whole, under another name, and then under its own.
+
+    Where the folder is gone, as the next driver has committed, the query ends with an error.
+    """
     folder = checkpoint.folder / name
-    folder.mkdir(exist_ok=True)
-    made = folder / f".{number}.{new_token()}"
-    made.write_text(text)
-    made.rename(folder / str(number))
+    try:
+        folder.mkdir(exist_ok=True)
+        made = folder / f".{number}.{new_token()}"
+        made.write_text(text)
+        made.rename(folder / str(number))
+    except FileNotFoundError:
+        raise Killed from None
 
 
 def _end_of(checkpoint: Checkpoint, number: int) -> int:
-    return int((checkpoint.folder / "offsets" / str(number)).read_text().split()[1]) if number >= 0 else 0
+    if number < 0:
+        return 0
+    try:
+        return int((checkpoint.folder / "offsets" / str(number)).read_text().split()[1])
+    except FileNotFoundError:
+        raise Killed from None
 
 
 def hold(reached: threading.Event, released: threading.Event) -> None:

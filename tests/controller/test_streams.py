@@ -122,6 +122,9 @@ def test_a_pod_that_is_deleted_while_no_operator_is_there_is_gone_and_replaced_o
     begin(world, stream)
     (pod,) = world.api.pods.values()
     world.api.remove_pod(pod)
+    # It ends before there are rows that it could still seal.
+    world.kubelet.threads[0].join(30)
+    assert not world.kubelet.threads[0].is_alive()
     world.restart_operator()
 
     stream.offer(5)

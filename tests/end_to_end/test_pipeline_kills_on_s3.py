@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_protocol import writes
-from checkpoint_protocol.ledger import Ledger
 from tests.end_to_end.conftest import make_place
+from tests.end_to_end.test_pipelines_with_spark import is_done, plan, stage
 from tests.support.command_line import CommandLine, Running, driver_of, kill_with_all_below
 from tests.support.places import Place
 from tests.support.waiting import until
@@ -83,35 +81,24 @@ class Pipeline:
         log = self.folder / f"log-{name}"
         return log.read_text().split() if log.exists() else []
 
-    def ledger_of(self, name: str) -> Ledger | None:
-        epoch = self.command.ledger()
-        if epoch is None:
-            return None
-        keys = [key for key in writes.list_stages(epoch.store, epoch.key) if key.stage.startswith(f"{name}-")]
-        return Ledger(epoch.store, keys[-1]) if keys else None
-
     def await_seals(self, name: str) -> None:
         def are_there() -> bool:
-            ledger = self.ledger_of(name)
+            ledger = stage(self.command, name)
             attempts = ledger.attempts.list_attempts() if ledger is not None else []
             return ledger is not None and sum(sum(ledger.seals.list_links(one).values()) for one in attempts) >= 2
 
         until(are_there, f"seals of {name}", report=self._outputs)
 
     def await_end(self, name: str) -> None:
-        def is_there() -> bool:
-            ledger = self.ledger_of(name)
-            return ledger is not None and ledger.commits.read_commit() is not None
-
-        until(is_there, f"the end of {name}", report=self._outputs)
+        until(lambda: is_done(self.command, name), f"the end of {name}", report=self._outputs)
 
     def kill_all(self, runner: Running) -> None:
         kill_with_all_below(psutil.Process(runner.pid))
         runner.kill()
 
-    def plan(self) -> dict[str, Any]:
-        shown = json.loads(self.command.say("plan", str(self.command.file), "-o", "json"))
-        return {stage["name"]: stage for stage in shown["stages"]}
+    def planned(self, name: str) -> dict[str, Any]:
+        """Return what a run would do with a stage."""
+        return next(one for one in plan(self.command) if one["name"] == name)
 
     def _outputs(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self.command.folder.glob("output-*.txt")))
@@ -135,13 +122,13 @@ def test_everything_dies_within_stages_and_at_their_borders_and_a_run_on_one_cor
     pipeline.await_end("parse")
     pipeline.kill_all(runner)
     parsed = pipeline.done_rows("parse")
-    assert pipeline.plan()["parse"]["what"] == "keep"
+    assert pipeline.planned("parse")["what"] == "keep"
 
     # Within the second stage, and at its border to the last one.
     runner = pipeline.command.start()
     pipeline.await_seals("embed")
     pipeline.kill_all(runner)
-    lost = len(pipeline.done_rows("embed")) - pipeline.plan()["embed"]["rowsDone"]
+    lost = len(pipeline.done_rows("embed")) - pipeline.planned("embed")["rowsDone"]
     pipeline.open_gate("embed")
     runner = pipeline.command.start()
     pipeline.await_end("embed")

@@ -11,6 +11,7 @@ Safety rests here and in the table's compare-and-swap, nowhere else. Everything 
     chains        the seals of a task one after the other, and those that count
     merges        the keys of the rows that an upsert has staged
     commits       who may try to commit, and that the commit was seen in the table
+    epoch_index   what all epochs up to one have taken, so that the next need not read their records
 """
 
 from __future__ import annotations

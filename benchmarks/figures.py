@@ -49,6 +49,7 @@ FIGURES = (
     Figure("service-limit", "service_limit", 7, "a service that refuses 5 % of the calls: calls a second / the rate limit"),
     Figure("memo-kill", "memo_kill", 5, "a driver killed at 90 % of the calls of a step with memo: calls made twice / the bound"),
     Figure("small-epochs", "small_epochs", 12, "epochs of 1,000 rows with a driver that waits, from the file to the snapshot"),
+    Figure("late-epoch", "late_epoch", 5, "epoch 10,001 / epoch 2: to know what all epochs before have taken"),
     Figure("bytes-written", "bytes_written", 2, "bytes on disk: with seals and records / the bare table"),
     Figure("anti-join", "anti_join", 14, "20 M rows without 10 M sealed keys: ours / the best of Spark's own strategies"),
     Figure("keys-at-scale", "keys_at_scale", 8, "100 M rows by keys, a kill at half: the memory of all processes / 6 GiB"),

@@ -91,15 +91,15 @@ def read_deleted(store: ObjectStore, uid: str) -> DeletedRecord | None:
 def last_epoch(store: ObjectStore, uid: str) -> int:
     """Return the number of the epoch that was begun last, which has any control record; 0 if none was.
 
-    Epochs have no gaps, so an index tells where to look on from: the listing need not go through all epochs before. It is only
-    where a search begins, as any listing.
+    Epochs have no gaps, so an index tells where to look on from, and the epochs before it are not listed. A listing is only
+    where a search begins.
     """
     folder, indexes = layout.control_folder(uid), layout.index_folder(uid)
+    if indexed := max((layout.number_of(stored.path, indexes) or 0 for stored in shown(store.list(indexes))), default=0):
+        return _last_after(store, uid, indexed)
     last = 0
     try:
         for stored in store.list(folder):
-            if (indexed := layout.number_of(stored.path, indexes)) is not None:
-                return _last_after(store, uid, indexed)
             last = max(last, layout.epoch_of(stored.path, folder) or 0)
     except NotListed:
         return _last_after(store, uid, last)

@@ -74,7 +74,7 @@ class Preview:
         sets_apart = not self.keeps_groups
         with closing_steps():
             pipeline = Pipeline(self.launch.steps, around=Surroundings(sets_apart=sets_apart, write=self.launch.row_keys))
-            flow: Flow[BatchT] = Flow(pipeline, declared_output(self.launch.steps), sets_apart, self.most_rows)
+            flow = Flow(pipeline, declared_output(self.launch.steps), sets_apart, self.most_rows)
             for finished in flow.finished(self._first(batches)):
                 self.given += finished.results(self._note)
             pipeline.end()

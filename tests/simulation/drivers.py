@@ -38,7 +38,6 @@ from checkpoint_protocol.store.parts import Input
 from checkpoint_spark.driver import attempt as attempts
 from checkpoint_spark.driver.bundling import Bundler
 from checkpoint_spark.inputs.epoch_input import Earlier, earlier_of, fix_input
-from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.tasks.quarantine import Allowance
 from checkpoint_spark.tasks.rows_by_position import RowsByPosition
 from checkpoint_spark.tasks.segments import Task, run_task
@@ -47,6 +46,7 @@ from tests.simulation.scheduler import Actor, Order
 from tests.simulation.source import SimulatedReader
 from tests.simulation.world import Job, RunnerLog, World
 from tests.support.inputs import input_of_files
+from tests.support.steps_here import steps_here
 
 #: As spark.task.maxFailures.
 _TASK_TRIES: Final = 4
@@ -213,6 +213,7 @@ def _run_try(world: World, launched: _Launched, number: int, name: str) -> None:
     assert launch.target is not None
     if input_record is None:
         raise Corrupt(reasons.RECORD_UNREADABLE, "the input is gone: the write was deleted")
+    stager, sets_apart = _task_stager(world, launched, number), launch.on_row_error == "Quarantine"
     run_task(
         Task(
             attempt=launch.attempt,
@@ -220,7 +221,7 @@ def _run_try(world: World, launched: _Launched, number: int, name: str) -> None:
             code_digest=launch.code_digest,
             interval_s=launch.interval_s,
             minimum_bytes=launch.minimum_bytes,
-            allowance=_allowance(launch, input_record) if launch.on_row_error == "Quarantine" else None,
+            allowance=_allowance(launch, input_record) if sets_apart else None,
         ),
         RowsByPosition(
             launched.tasks[number],
@@ -228,8 +229,8 @@ def _run_try(world: World, launched: _Launched, number: int, name: str) -> None:
             decode_schema(input_record.arrow_schema),
             _task_reader(world, launched),
         ),
-        steps=Pipeline(launch.steps),
-        stager=_task_stager(world, launched, number),
+        steps=steps_here(stager, launch.steps, sets_apart=sets_apart),
+        stager=stager,
         ledger=ledger,
         clock=world.scheduler.clock,
     )

@@ -24,13 +24,12 @@ from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.driver.attempt import run_attempt
 from checkpoint_spark.driver.main import parse
 from checkpoint_spark.process.advising import InHand
-from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.streams.batch import RowsOfBatch
 from checkpoint_spark.streams.checkpoint import Checkpoint
 from checkpoint_spark.streams.query import _Query
-from checkpoint_spark.tasks.careful import CarefulSteps
 from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.executor import execute_order
+from checkpoint_spark.tasks.flow import Steps
 from checkpoint_spark.tasks.segments import Task, run_task
 from checkpoint_spark.tasks.task_process import Order, run_in_process
 from tests.support.fake_cluster import Killed
@@ -140,9 +139,7 @@ class FakeStream:
 
 
 def _running(batches: Sequence[pa.RecordBatch]) -> Callable[..., None]:
-    def run(
-        launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending
-    ) -> None:
+    def run(launch: LaunchRecord, steps: Steps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending) -> None:
         source = RowsOfBatch(iter(batches), "the partition")
         run_task(Task.of(launch, 0, None), source, steps, stager, ledger, lambda: 0.0, in_hand, ending)
 

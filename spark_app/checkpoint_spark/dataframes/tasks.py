@@ -20,11 +20,10 @@ from checkpoint_spark.dataframes.rows_by_key import RowsByKey
 from checkpoint_spark.process.advising import InHand
 from checkpoint_spark.process.gpus import use_assigned_gpus
 from checkpoint_spark.process.record_keys import record_keys
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.tasks.careful import CarefulSteps
 from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.executor import storage_settings
 from checkpoint_spark.tasks.failures import end_task
+from checkpoint_spark.tasks.flow import Steps
 from checkpoint_spark.tasks.quarantine import Allowance
 from checkpoint_spark.tasks.segments import Task, run_task
 from checkpoint_spark.tasks.task_process import Order, run_in_process
@@ -60,9 +59,7 @@ def run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterato
 
 
 def _execute(order: PartitionOrder, number: int, tries_before: int, batches: Iterator[pa.RecordBatch]) -> None:
-    def run(
-        launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending
-    ) -> None:
+    def run(launch: LaunchRecord, steps: Steps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending) -> None:
         run_keyed_task(order, number, batches, launch, steps, stager, ledger, time.monotonic, in_hand, ending)
 
     order = order.model_copy(update={"memos": tuple(of for of in order.memos if of[1] == number)})
@@ -74,7 +71,7 @@ def run_keyed_task(
     number: int,
     batches: Iterator[pa.RecordBatch],
     launch: LaunchRecord,
-    steps: Pipeline | CarefulSteps,
+    steps: Steps,
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],

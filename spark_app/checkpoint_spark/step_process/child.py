@@ -200,7 +200,7 @@ class StepProcess:
         self._done()
 
     def _apply(self, given: _Given) -> None:
-        flow: Flow[_Given] = Flow(self._opened, self._schema, self._sets_apart)
+        flow = Flow(self._opened, self._schema, self._sets_apart)
         for finished in flow.finished(iter([given])):
             for made in finished.results(self._tell_failed):
                 self._send(with_batch({"is": "made"}, made))

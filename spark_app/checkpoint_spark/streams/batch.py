@@ -34,12 +34,12 @@ from checkpoint_spark.process.advising import InHand
 from checkpoint_spark.process.gpus import use_assigned_gpus
 from checkpoint_spark.process.record_keys import record_keys
 from checkpoint_spark.steps.columns import declared_output
-from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.careful import CarefulSteps, must_be_careful
+from checkpoint_spark.tasks.careful import must_be_careful
 from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.executor import storage_settings
 from checkpoint_spark.tasks.failures import end_task
+from checkpoint_spark.tasks.flow import Steps
 from checkpoint_spark.tasks.segments import Task, run_task
 from checkpoint_spark.tasks.task_process import Order, run_in_process
 
@@ -111,9 +111,7 @@ def _run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterat
         use_assigned_gpus(context.resources(), os.environ)
         order = Order.model_validate_json(order_json)
 
-        def run(
-            launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending
-        ) -> None:
+        def run(launch: LaunchRecord, steps: Steps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending) -> None:
             source = RowsOfBatch(batches, f"partition {number} of micro-batch {order.epoch - 1}")
             run_task(Task.of(launch, number, None), source, steps, stager, ledger, time.monotonic, in_hand, ending)
 

@@ -83,7 +83,7 @@ def must_be_careful(ledger: Ledger, launch: LaunchRecord) -> bool:
 
 @dataclass(slots=True)
 class CarefulSteps:
-    """The steps of a task, in a step process: see above. As a pipeline's, what it says of itself is for the task."""
+    """Implements Steps, in a step process: see above."""
 
     opening: Opening
     start: Callable[[Opening], Process] = StepProcess
@@ -124,7 +124,7 @@ class CarefulSteps:
             self._process = None
 
     def finished(self, batches: Iterator[BatchT]) -> Generator[Finished[BatchT], None, None]:
-        """Give each batch, with what the steps make of it when that is asked for. Raises as `Flow.finished` does."""
+        """Give each batch, with what the steps make of it when that is asked for."""
         try:
             for group in each_alone(batches):
                 (batch,), behind = group.batches, group.following

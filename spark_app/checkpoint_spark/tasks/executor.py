@@ -23,10 +23,9 @@ from checkpoint_spark.process.process_settings import STORAGE_FILE_VARIABLE as S
 from checkpoint_spark.process.process_settings import STORAGE_VARIABLE as STORAGE_VARIABLE
 from checkpoint_spark.process.process_settings import storage_settings as storage_settings
 from checkpoint_spark.process.record_keys import record_keys
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.tasks.careful import CarefulSteps
 from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.failures import end_task
+from checkpoint_spark.tasks.flow import Steps
 from checkpoint_spark.tasks.quarantine import Allowance
 from checkpoint_spark.tasks.rows_by_position import RowsByPosition
 from checkpoint_spark.tasks.segments import Task, run_task
@@ -77,9 +76,7 @@ def execute_order(order_json: str, storage: StorageSettings, keys: WriteKeys | N
     def launch_of(ledger: Ledger) -> LaunchRecord:
         return _records_of(ledger, order)[0]
 
-    def run(
-        launch: LaunchRecord, steps: Pipeline | CarefulSteps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending
-    ) -> None:
+    def run(launch: LaunchRecord, steps: Steps, stager: Stager, ledger: Ledger, in_hand: InHand, ending: Ending) -> None:
         _, input_record = _records_of(ledger, order)
         schema = schema_of_input(launch, input_record)
         reader: Reader = open_reader(ledger, launch, storage, input_record)

@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Protocol
 
 import pyarrow as pa
 
 from checkpoint_formats.rows.batch_sizing import MOST_ROWS, BatchSizing
+from checkpoint_spark.process.advising import CallCounts
 from checkpoint_spark.steps.calling.ahead import Ahead, Desk
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failing.row_errors import END_TASK, OnRowError
@@ -48,6 +49,37 @@ class Finished(Generic[BatchT]):
     results: Callable[[Callable[[Failed[BatchT]], None]], Iterator[pa.RecordBatch]]
 
 
+class Steps(Protocol):
+    """The steps of one task, as the task sees them: in its own process (`Flow`), or in another one (`careful.CarefulSteps`)."""
+
+    @property
+    def least_rows(self) -> int:
+        """The fewest rows that should be read at a time."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether several batches are at work at once, so that they are finished in bursts."""
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a row was set apart that may be in order: what was done may not be sealed yet."""
+
+    def count_calls(self) -> CallCounts:
+        """Return what the steps that wait have done and do. For any thread."""
+
+    def finished(self, batches: Iterator[BatchT]) -> Generator[Finished[BatchT], None, None]:
+        """Give what is finished, in order. Each batch is read when its group, or one before it, is asked for.
+
+        Raises what the steps and the reading raise.
+        """
+
+    def sealed(self) -> None:
+        """Say that all that was given is sealed, and more rows come. Retryable where calls hang for good."""
+
+    def end(self) -> None:
+        """Say that no more rows come. Retryable(ServiceUnavailable) where a service has answered no call of the task."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Made(Generic[BatchT]):
     """A group after the last step."""
@@ -57,10 +89,11 @@ class _Made(Generic[BatchT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Flow(Generic[BatchT]):
-    """Takes batches through steps. `sets_apart`: rows that fail are told, and do not end the task.
+class Flow:
+    """Takes batches through steps, in this process. `sets_apart`: rows that fail are told, and do not end the task.
 
-    `most_rows`: batches are not joined to groups of more source rows.
+    `schema`: what is given has it; None: that of what the steps make. `most_rows`: batches are not joined to groups of more
+    source rows.
     """
 
     pipeline: Pipeline
@@ -68,11 +101,28 @@ class Flow(Generic[BatchT]):
     sets_apart: bool
     most_rows: int = MOST_ROWS
 
-    def finished(self, batches: Iterator[BatchT]) -> Generator[Finished[BatchT], None, None]:
-        """Give what is finished, in order. Each batch is read when its group, or one before it, is asked for.
+    @property
+    def least_rows(self) -> int:
+        return self.pipeline.least_rows
 
-        Raises what the steps and the reading raise.
-        """
+    @property
+    def waits(self) -> bool:
+        return self.pipeline.waits
+
+    @property
+    def is_uncertain(self) -> bool:
+        return self.pipeline.is_uncertain
+
+    def count_calls(self) -> CallCounts:
+        return self.pipeline.count_calls()
+
+    def sealed(self) -> None:
+        self.pipeline.sealed()
+
+    def end(self) -> None:
+        self.pipeline.end()
+
+    def finished(self, batches: Iterator[BatchT]) -> Generator[Finished[BatchT], None, None]:
         alone = each_alone(batches)
         if not self.pipeline.waits and self.pipeline.sizes.exact_rows is None:
             for group in alone:
@@ -99,7 +149,9 @@ class Flow(Generic[BatchT]):
 
     def _at_work(self, work: Callable[[Group[BatchT], Desk], Any], groups: Iterator[Group[BatchT]], desk: Desk) -> Iterator[Any]:
         in_turn = not self.pipeline.waits
-        ahead = Ahead(lambda group: work(group, desk), self._has_room, desk, self.pipeline.stop, in_turn)
+        ahead: Ahead[Group[BatchT], Any] = Ahead(
+            lambda group: work(group, desk), self._has_room, desk, self.pipeline.stop, in_turn
+        )
         return ahead.results(groups)
 
     def _has_room(self, held: deque[tuple[Group[BatchT], Future[Any]]]) -> bool:
@@ -171,7 +223,7 @@ def _rows_of(batch: Batch | None) -> int:
 class _OneByOne(Generic[BatchT]):
     """The results of one batch, made while they are asked for."""
 
-    flow: Flow[BatchT]
+    flow: Flow
     group: Group[BatchT]
 
     def results(self, tell: Callable[[Failed[BatchT]], None]) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ How rows are known is the source's: by position (`rows_by_position.py`), or by k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkpoint_formats.port import Stager
-from checkpoint_formats.rows.batch_sizing import MOST_ROWS, BatchSizing
+from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.row_addresses import ROW_ADDRESS
 from checkpoint_protocol.deadlines import is_due
 from checkpoint_protocol.errors import Superseded
@@ -26,12 +26,9 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, LaunchRecord, PositionsCovered, Seal
 from checkpoint_spark.process.advising import InHand
-from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.row_numbers import asking_for_numbers
 from checkpoint_spark.tasks.batches import Addressed, Batch, Failed
-from checkpoint_spark.tasks.careful import CarefulSteps
 from checkpoint_spark.tasks.ending import Ending, Left
-from checkpoint_spark.tasks.flow import Finished, Flow, Speed
+from checkpoint_spark.tasks.flow import Finished, Speed, Steps
 from checkpoint_spark.tasks.quarantine import Allowance, QuarantineOfSegment
 from checkpoint_spark.tasks.row_lineage import LineageOfSegment
 
@@ -89,7 +86,7 @@ class RowSource(Protocol[_Batch]):
 def run_task(
     task: Task,
     source: RowSource[_Batch],
-    steps: Pipeline | CarefulSteps,
+    steps: Steps,
     stager: Stager,
     ledger: Ledger,
     clock: Callable[[], float],
@@ -111,7 +108,7 @@ class _Work(Generic[_Batch]):
 
     task: Task
     source: RowSource[_Batch]
-    steps: Pipeline | CarefulSteps
+    steps: Steps
     stager: Stager
     ledger: Ledger
     clock: Callable[[], float]
@@ -127,7 +124,7 @@ class _Work(Generic[_Batch]):
             most_rows = self.task.maximum_rows
             sizing = BatchSizing(self.task.interval_s, least_rows=self.steps.least_rows, most_rows=most_rows)
             batches = self.source.rest(chain, sizing, lost)
-            finished = self._finished(batches)
+            finished = self.steps.finished(batches)
             try:
                 with closing(finished):
                     self._seal_rest(chain, finished, Speed(sizing, self.steps.waits))
@@ -135,13 +132,6 @@ class _Work(Generic[_Batch]):
                 lost = error
                 continue
             return
-
-    def _finished(self, batches: Iterator[_Batch]) -> Generator[Finished[_Batch], None, None]:
-        if isinstance(self.steps, CarefulSteps):
-            return self.steps.finished(batches)
-        sets_apart, most_rows = self.task.allowance is not None, self.task.maximum_rows or MOST_ROWS
-        flow: Flow[_Batch] = Flow(self.steps, asking_for_numbers(self.stager.arrow_schema), sets_apart, most_rows)
-        return flow.finished(batches)
 
     def _seal_rest(self, chain: tuple[Seal, ...], finished: Iterator[Finished[_Batch]], speed: Speed) -> None:
         link, failed, last = len(chain), sum(seal.rows_quarantined for seal in chain), False

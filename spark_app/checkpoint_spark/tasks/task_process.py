@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from checkpoint_formats.port import Stager
+from checkpoint_formats.rows.batch_sizing import MOST_ROWS
 from checkpoint_formats.stagers import stager_for
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
@@ -26,6 +27,7 @@ from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.row_numbers import asking_for_numbers
 from checkpoint_spark.tasks.careful import CarefulSteps
 from checkpoint_spark.tasks.ending import Ending
+from checkpoint_spark.tasks.flow import Flow, Steps
 from checkpoint_spark.tasks.memos import Memos, MemosOf
 
 
@@ -65,7 +67,7 @@ def run_in_process(
     storage: StorageSettings,
     keys: WriteKeys | None,
     launch_of: Callable[[Ledger], LaunchRecord],
-    run: Callable[[LaunchRecord, Pipeline | CarefulSteps, Stager, Ledger, InHand, Ending], None],
+    run: Callable[[LaunchRecord, Steps, Stager, Ledger, InHand, Ending], None],
 ) -> None:
     """Make ready what a task needs, run it, and tell meanwhile what it has in hand. Raises CheckpointError.
 
@@ -82,7 +84,7 @@ def _run(
     storage: StorageSettings,
     keys: WriteKeys | None,
     launch_of: Callable[[Ledger], LaunchRecord],
-    run: Callable[[LaunchRecord, Pipeline | CarefulSteps, Stager, Ledger, InHand, Ending], None],
+    run: Callable[[LaunchRecord, Steps, Stager, Ledger, InHand, Ending], None],
     ending: Ending,
 ) -> None:
     tries_before = ending.try_number
@@ -100,7 +102,7 @@ def _run(
     ):
         is_suspect = tries_before > 0 and not was_left(ledger, order.attempt, number, tries_before - 1)
         is_careful = order.careful or (is_suspect and not launch.keeps_groups)
-        steps = _careful_steps(order, launch, stager, memory) if is_careful else _pipeline(order, launch, memory)
+        steps = (_careful_steps if is_careful else _steps_here)(order, launch, stager, memory)
         in_hand.count_calls = steps.count_calls
         run(launch, steps, stager, ledger, in_hand, ending)
 
@@ -128,12 +130,14 @@ def _memory(
         yield memos
 
 
-def _pipeline(order: Order, launch: LaunchRecord, memory: Memory | None) -> Pipeline:
-    around = Surroundings(order.at_once, launch.on_row_error == "Quarantine", launch.row_keys, memory)
-    return Pipeline(launch.steps, order.later, open_note(os.environ), around)
+def _steps_here(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> Steps:
+    sets_apart = launch.on_row_error == "Quarantine"
+    around = Surroundings(order.at_once, sets_apart, launch.row_keys, memory)
+    pipeline = Pipeline(launch.steps, order.later, open_note(os.environ), around)
+    return Flow(pipeline, asking_for_numbers(stager.arrow_schema), sets_apart, launch.maximum_rows or MOST_ROWS)
 
 
-def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> CarefulSteps:
+def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> Steps:
     sets_apart = launch.on_row_error == "Quarantine"
     schema = asking_for_numbers(stager.arrow_schema)
     opening = Opening(launch.steps, schema, sets_apart, order.later, order.at_once, launch.row_keys, memory)

@@ -106,6 +106,17 @@ def test_epoch_ten_thousand_and_one_costs_as_many_requests_as_epoch_two() -> Non
     assert len(late) <= len(second) + 10, late
 
 
+def test_the_last_epoch_is_found_from_the_index_on_and_no_epoch_before_it_is_listed() -> None:
+    store = MemoryStore()
+    for number in range(1, 5):
+        put_epoch(store, number, file_of(number))
+    index_over(store).ensure(3)
+    counting = Counting(store)
+
+    assert writes.last_epoch(counting, UID) == 4
+    assert counting.requests == [f"list control/{UID}/0-index/", f"list control/{UID}/4/", f"list control/{UID}/5/"]
+
+
 def test_files_that_are_many_go_into_parts_which_are_put_together_and_none_is_left_behind() -> None:
     store = MemoryStore()
     index = index_over(store)

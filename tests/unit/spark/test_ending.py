@@ -18,12 +18,12 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import Seal
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.tasks.ending import Ending, Left
 from checkpoint_spark.tasks.rows_by_position import RowsByPosition
 from checkpoint_spark.tasks.segments import Task, run_task
 from checkpoint_spark.tasks.task_process import was_left
 from tests.support.reading import open_reader
+from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore
 
 ROWS = 4_000
@@ -66,11 +66,12 @@ def run(folder: Path, ledger: Ledger, ending: Ending, after: int = 0, rows: int 
     reader = open_reader("parquet")
     files, schema = reader.describe([str(source)])
     pieces = (Range(file=0, start=0, end=rows),)
+    stager = Announced(ending, after)
     run_task(
         Task(attempt=1, number=0, code_digest="0" * 64, interval_s=3600, minimum_bytes=0),
         RowsByPosition(pieces, files, schema, reader),
-        Pipeline(()),
-        Announced(ending, after),
+        steps_here(stager),
+        stager,
         ledger,
         iter(range(100_000)).__next__,
         ending=ending,

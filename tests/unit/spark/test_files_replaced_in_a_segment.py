@@ -17,10 +17,10 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.tasks.rows_by_position import RowsByPosition
 from checkpoint_spark.tasks.segments import Task, run_task
 from tests.support.reading import open_reader
+from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore
 
 ROWS: Final = 10
@@ -60,12 +60,13 @@ def run(folder: Path, format: str, meddle: Callable[[], None], segment: int = 0)
     files, schema = reader.describe([str(folder)])
     ledger = Ledger(MemoryStore(), EpochKey("ab" * 16, 1))
     pieces = tuple(Range(file=index, start=file.start, end=file.end) for index, file in enumerate(files))
+    stager = Meddling(meddle, segment)
     with pytest.raises(NeedsChange) as stopped:
         run_task(
             Task(attempt=1, number=0, code_digest="0" * 64, interval_s=1e-9, minimum_bytes=0),
             RowsByPosition(pieces, files, schema, reader),
-            Pipeline(()),
-            Meddling(meddle, segment),
+            steps_here(stager),
+            stager,
             ledger,
             iter(range(1_000)).__next__,
         )

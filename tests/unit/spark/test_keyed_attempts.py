@@ -23,11 +23,11 @@ from checkpoint_protocol.records import IcebergFile, KeysCovered, KeySet, PlanRe
 from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
-from checkpoint_spark.steps.engine import Pipeline
 from tests.support.effort import examples
 from tests.support.records import ICEBERG, KEY, input_of, launch, ledger_over, staged_files
 from tests.support.remembered_files import RememberedFiles
 from tests.support.sources import source_of
+from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore
 
 SOURCE = source_of({"spark": {"format": "orc", "paths": ["/in"], "keyColumns": ("key",)}})
@@ -129,7 +129,7 @@ class World:
                 task,
                 batches_of(rows, size, dies_after),
                 record,
-                Pipeline(()),
+                steps_here(self.files),
                 self.files,
                 ledger_over(self.store),
                 lambda: next(ticks) * 1e6,

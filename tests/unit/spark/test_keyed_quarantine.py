@@ -43,11 +43,11 @@ from checkpoint_protocol.rows.quarantine import most_rows
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.anti_join import Sealed, quarantined, sealed_by, with_result
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
-from checkpoint_spark.steps.engine import Pipeline
 from tests.support.effort import examples
 from tests.support.records import DIGEST, ICEBERG, KEY, launch, staged_files
 from tests.support.remembered_files import RememberedFiles
 from tests.support.sources import source_of
+from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore
 
 Retry = Literal["Never", "Also", "Only"]
@@ -205,7 +205,9 @@ def run(ledger: Ledger, attempt: int, task: int, rows: Sequence[int], record: La
         cuts=True,
         expands=False,
     )
-    run_keyed_task(order, task, batches_of(rows), record, Pipeline(record.steps), files, ledger, lambda: 0.0)
+    run_keyed_task(
+        order, task, batches_of(rows), record, steps_here(files, record.steps, sets_apart=True), files, ledger, lambda: 0.0
+    )
 
 
 def test_a_row_that_fails_is_sealed_with_its_key_apart_from_the_keys_of_the_others() -> None:

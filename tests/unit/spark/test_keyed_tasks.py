@@ -20,9 +20,9 @@ from checkpoint_protocol.records import KeysCovered, NoTarget, PlanRecord, Seal
 from checkpoint_protocol.rows.keys import add_key_sets, key_set
 from checkpoint_spark.dataframes import keys
 from checkpoint_spark.dataframes.tasks import PartitionOrder, run_keyed_task
-from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.tasks.ending import Ending, Left
 from tests.support.records import KEY, launch, ledger_over
+from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore
 
 TASK = 3
@@ -85,13 +85,14 @@ def run(
 ) -> None:
     """Run the task with a clock that goes on by `every_s` at each look: more than an interval of 60 s cuts after each piece."""
     ticks = itertools.count()
+    stager = stager or Noting()
     run_keyed_task(
         order or order_of(),
         number,
         batches,
         launch(target=NoTarget()),
-        Pipeline(()),
-        stager or Noting(),
+        steps_here(stager),
+        stager,
         ledger,
         lambda: next(ticks) * every_s,
         ending=ending,

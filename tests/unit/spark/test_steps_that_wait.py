@@ -34,6 +34,7 @@ from checkpoint_spark.tasks.rows_by_position import RowsByPosition
 from checkpoint_spark.tasks.segments import Task, run_task
 from tests.support.batches import Rows, batches
 from tests.support.reading import open_reader
+from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore
 from tests.support.waiting import until
 
@@ -115,7 +116,7 @@ def stream(
     *steps: Step, rows: int, size: int = 10, sets_apart: bool = False, around: Surroundings | None = None
 ) -> Iterator[Finished[Rows]]:
     pipeline = Pipeline(steps, around=around or Surroundings(sets_apart=sets_apart))
-    flow: Flow[Rows] = Flow(pipeline, SCHEMA, sets_apart)
+    flow = Flow(pipeline, SCHEMA, sets_apart)
     return flow.finished(batches(rows, size))
 
 
@@ -319,7 +320,7 @@ def test_no_more_are_begun_than_results_may_be_held(code: Code, seen: Seen) -> N
     step = code(
         REFUSED.format(each=1000, rows=1000, result="row | {'blob': bytes(2 << 20)}"), concurrency=4, retry={"attempts": 10}
     )
-    flow: Flow[Rows] = Flow(Pipeline([step]), SCHEMA.append(pa.field("blob", pa.binary())), False)
+    flow = Flow(Pipeline([step]), SCHEMA.append(pa.field("blob", pa.binary())), False)
 
     with pytest.raises(NeedsChange, match="tried 10 times"):
         next(flow.finished(batches(1000, 1)))
@@ -366,7 +367,7 @@ def test_rows_that_fail_in_exact_batches_are_named_by_their_own_batch(code: Code
 @pytest.mark.parametrize("most_rows", [4, 10, 1000])
 def test_groups_have_no_more_rows_than_a_segment_may_have_and_know_how_many_come_behind(code: Code, most_rows: int) -> None:
     """By that a segment ends in time."""
-    flow: Flow[Rows] = Flow(Pipeline([code("return row", concurrency=7)]), SCHEMA, False, most_rows)
+    flow = Flow(Pipeline([code("return row", concurrency=7)]), SCHEMA, False, most_rows)
 
     finished = list(flow.finished(batches(100, 3)))
 
@@ -513,7 +514,7 @@ def test_an_outage_sets_no_row_apart(code: Code, called: dict[str, Any]) -> None
 
     around = Surroundings(sets_apart=True, sleep=lambda _: None)
     pipeline = Pipeline([step], around=around)
-    flow: Flow[Rows] = Flow(pipeline, SCHEMA, True)
+    flow = Flow(pipeline, SCHEMA, True)
     may_be_sealed: list[int] = []
 
     def work() -> None:
@@ -536,13 +537,13 @@ def test_no_segment_ends_while_it_is_not_known_whose_fault_a_row_was(code: Code,
     reader = open_reader("parquet")
     files, schema = reader.describe([str(source)])
     step = code("if row['id'] >= 40: raise ConnectionError('refused')\nreturn row", is_async=False)
-    ledger = Ledger(MemoryStore(), EpochKey("ab" * 16, 1))
+    ledger, around = Ledger(MemoryStore(), EpochKey("ab" * 16, 1)), Surroundings(sets_apart=True, sleep=lambda _: None)
 
     with pytest.raises(Retryable, match="ConnectionError: refused"):
         run_task(
             Task(1, 0, "0" * 64, interval_s=1, minimum_bytes=0, allowance=Allowance(most_rows=10), maximum_rows=1),
             RowsByPosition((Range(file=0, start=0, end=100),), files, schema, reader),
-            Pipeline([step], around=Surroundings(sets_apart=True, sleep=lambda _: None)),
+            steps_here(NoStager(), [step], sets_apart=True, most_rows=1, around=around),
             NoStager(),
             ledger,
             itertools.count().__next__,
@@ -577,7 +578,7 @@ def test_where_the_first_row_that_fails_ends_the_task_an_outage_is_told_from_it(
 
 def test_a_task_whose_only_row_was_never_answered_is_not_ended_by_setting_it_apart(code: Code) -> None:
     pipeline = Pipeline([code("raise ConnectionError", retry=QUICKLY)], around=Surroundings(sets_apart=True))
-    flow: Flow[Rows] = Flow(pipeline, SCHEMA, True)
+    flow = Flow(pipeline, SCHEMA, True)
     failed: list[Failed[Rows]] = []
     for finished in flow.finished(batches(1)):
         list(finished.results(failed.append))
@@ -609,7 +610,7 @@ def test_a_call_that_was_given_up_and_hangs_has_its_process_replaced_at_a_seal_b
     )
     pipeline = Pipeline([hangs], around=Surroundings(sets_apart=True, clock=lambda: now[0]))
     pipeline.sealed()
-    flow: Flow[Rows] = Flow(pipeline, SCHEMA, True)
+    flow = Flow(pipeline, SCHEMA, True)
     (finished,) = flow.finished(batches(1))
     list(finished.results(lambda _: None))
 

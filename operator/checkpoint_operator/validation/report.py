@@ -88,7 +88,7 @@ class Findings:
     def error(self, path: str, error: CheckpointError) -> None:
         """Take an error over: each problem of a manifest with its own path, anything else under the given one."""
         if not isinstance(error, ManifestInvalid):
-            self.problem(path, error.message.removeprefix(f"{path}: "))
+            self.problem(path, error.message.removeprefix(f"{path}: ").removeprefix("source: "))
             return
         for problem in error.problems:
             head, separator, message = problem.partition(": ")

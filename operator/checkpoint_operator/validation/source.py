@@ -16,7 +16,6 @@ from checkpoint_formats.files.source_files import SourceFiles, each_once, what_i
 from checkpoint_formats.planning import Align
 from checkpoint_formats.port import FileReader
 from checkpoint_formats.readers import file_reader_for
-from checkpoint_formats.rows.plain_types import plain_schema
 from checkpoint_formats.rows.selecting import Selection
 from checkpoint_formats.rows.uniting import UnitedColumns, refuse_extensions, refuse_shared_files
 from checkpoint_operator.validation.options import check_options, check_type_names
@@ -170,11 +169,11 @@ def _check_table(table: TableSeen | None) -> _MemberSeen | None:
     if table is None:
         return None
     return _MemberSeen(
-        opened=table.files,
-        known=tuple(table.schema.names),
+        opened=table.described.files,
+        known=table.described.known,
         rows=table.rows,
-        schema=plain_schema(table.schema),
-        place=table.title,
+        schema=table.described.schema,
+        place=table.described.place,
     )
 
 

@@ -76,6 +76,21 @@ def test_a_table_that_is_not_there_is_a_problem(settings: Settings, tmp_path: Pa
     assert checked(settings, lance={"uri": str(tmp_path / "b.lance")})[1] == []
 
 
+def test_a_snapshot_that_a_run_could_not_list_is_a_problem_in_its_words_and_columns_are_judged_all_the_same(
+    settings: Settings, tmp_path: Path
+) -> None:
+    for lists in tmp_path.rglob("snap-*.avro"):
+        lists.unlink()
+
+    seen, problems = iceberg(settings, columns=["nr"])
+
+    assert seen is not None
+    assert seen.rows is None
+    assert len(problems) == 2
+    assert problems[0].startswith("spec.source.iceberg: a metadata file of snapshot ")
+    assert "has no column 'nr'" in problems[1]
+
+
 @pytest.mark.parametrize(
     ("where", "problem"),
     [

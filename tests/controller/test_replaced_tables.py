@@ -12,6 +12,7 @@ from checkpoint_protocol import reasons
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
 from tests.support.places import IcebergPlace, LancePlace, Place, on_disk
+from tests.support.slow import slow_except, slow_except_on
 from tests.support.writes import SCHEMA, rows_of
 
 
@@ -56,6 +57,7 @@ def test_results_that_were_sealed_for_a_dropped_table_stall_before_any_more_work
 
 
 @pytest.mark.parametrize("make_again", [True, False], ids=["made again by somebody", "gone"])
+@slow_except_on("world", "lance")
 def test_where_nothing_was_sealed_for_the_dropped_table_the_new_one_is_taken(
     world: World, source: Path, make_again: bool
 ) -> None:
@@ -103,7 +105,7 @@ def test_one_that_is_made_by_hand_then_as_the_message_says_gets_the_new_rows(wor
     assert sorted(row["id"] for row in world.place.rows()) == list(range(200, 250))
 
 
-@pytest.mark.parametrize("mode", ["OverwriteAll", "OverwritePartitions"])
+@pytest.mark.parametrize("mode", slow_except(["OverwriteAll", "OverwritePartitions"], "OverwriteAll"))
 def test_an_epoch_that_reads_the_whole_source_makes_a_table_that_is_gone_anew(source: Path, tmp_path: Path, mode: str) -> None:
     world = World(on_disk(tmp_path, "iceberg"))
     world.apply(source, sink={**world.place.sink(), "create": True, "mode": mode})

@@ -19,6 +19,7 @@ from tests.controller.test_triggers import drivers_of, ids
 from tests.support.fake_cluster import Killed
 from tests.support.fake_streams import FakeStream, hold
 from tests.support.places import on_disk
+from tests.support.slow import slow_except
 from tests.support.writes import SCHEMA, rows_of
 
 SOURCE: dict[str, Any] = {"program": {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}}
@@ -138,7 +139,7 @@ def test_a_pod_that_is_deleted_while_no_operator_is_there_is_gone_and_replaced_o
     finish(world, stream, 25)
 
 
-@pytest.mark.parametrize("where", ["before_offsets", "before_tasks"])
+@pytest.mark.parametrize("where", slow_except(["before_offsets", "before_tasks"], "before_tasks"))
 def test_a_driver_that_was_given_up_and_wakes_later_changes_nothing_that_the_next_goes_by(
     world: World, stream: FakeStream, where: str
 ) -> None:

@@ -177,7 +177,10 @@ def opened(request: pytest.FixtureRequest, folder: Path) -> World:
     return World(place)
 
 
-@pytest.fixture(params=slow_except(["sql-disk", "rest-disk", "sql-s3"], "sql-disk", "rest-disk"))
+PLACES = ("sql-disk", "rest-disk", "sql-s3")
+
+
+@pytest.fixture(params=slow_except(PLACES, "sql-disk", "rest-disk"))
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return opened(request, tmp_path)
 
@@ -282,6 +285,7 @@ def commit_and_pass(world: World, results: Results, key: EpochKey, effects: Effe
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["main stays", "main moves"])
+@pytest.mark.parametrize("empty", slow_except(PLACES, "sql-disk"), indirect=True)
 def test_whoever_dies_at_any_effect_another_committer_ends_with_the_rows_once_and_no_branch(world: World, moved: bool) -> None:
     effects = Effects()
     commit_and_pass(world, world.staged(2), KEY, effects, moved=moved)

@@ -21,6 +21,7 @@ from tests.controller.test_triggers import drivers_of, ids, put_file, until_up_t
 from tests.support.fake_cluster import Killed
 from tests.support.pipelines import STAGES, TABLE
 from tests.support.places import on_disk
+from tests.support.slow import slow_except_on
 from tests.support.waiting import wait
 from tests.support.writes import rows_of
 
@@ -101,6 +102,7 @@ def test_a_driver_that_is_lost_while_it_waits_costs_no_attempt(world: World, sou
     assert ids(world) == list(range(200))
 
 
+@slow_except_on("world", "iceberg")
 def test_a_driver_that_is_lost_in_the_merge_is_followed_by_one_of_its_next_attempt(world: World, source: Path) -> None:
     def kill(_: int) -> None:
         if is_in_stage(world) and world.kubelet.drivers_run == 1:

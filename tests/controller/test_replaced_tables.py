@@ -43,6 +43,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize("make_again", [True, False], ids=["made again by somebody", "gone"])
+@slow_except_on("world", "iceberg")
 def test_results_that_were_sealed_for_a_dropped_table_stall_before_any_more_work(
     world: World, source: Path, make_again: bool
 ) -> None:
@@ -56,7 +57,7 @@ def test_results_that_were_sealed_for_a_dropped_table_stall_before_any_more_work
     assert (world.kubelet.drivers_run, world.kubelet.tasks_run) == (1, 2)
 
 
-@pytest.mark.parametrize("make_again", [True, False], ids=["made again by somebody", "gone"])
+@pytest.mark.parametrize("make_again", slow_except([True, False], True), ids=["made again by somebody", "gone"])
 @slow_except_on("world", "lance")
 def test_where_nothing_was_sealed_for_the_dropped_table_the_new_one_is_taken(
     world: World, source: Path, make_again: bool
@@ -82,6 +83,7 @@ def drop_after_a_commit(world: World, source: Path) -> None:
     world.edit(runNonce="2")
 
 
+@slow_except_on("world", "iceberg")
 def test_no_table_is_made_of_the_new_rows_alone_where_the_one_with_the_rows_before_was_dropped(
     world: World, source: Path
 ) -> None:

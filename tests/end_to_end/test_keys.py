@@ -60,6 +60,7 @@ def test_an_attempt_skips_exactly_what_the_one_before_has_sealed(session: Any, d
     assert plan.skipped == add_key_sets(each.keys for each in covered if isinstance(each, KeysCovered))
 
 
+@pytest.mark.slow
 def test_a_row_has_the_same_row_key_in_every_try_and_attempt(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
     source, log = write_orc(numbered(*range(300)), tmp_path / "in"), tmp_path / "keys.log"
     iceberg_place.create(TEXTS)
@@ -186,6 +187,7 @@ def test_keys_of_every_type_are_compared_by_their_exact_values(
     assert_exactly_once(iceberg_place, range(120))
 
 
+@pytest.mark.slow
 def test_a_key_may_have_several_columns_of_which_each_alone_occurs_often(
     session: Any, lance_place: Place, tmp_path: Path
 ) -> None:
@@ -482,7 +484,8 @@ def test_a_program_reads_two_sources_whose_keys_never_meet(session: Any, iceberg
     assert found == [("a", number) for number in range(100)] + [("b", number) for number in range(50, 150)]
 
 
-@pytest.mark.parametrize("program", slow_except(["tag_apart", "tag_together"], "tag_together"))
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["tag_apart", "tag_together"])
 def test_no_row_that_a_batch_function_makes_is_lost_wherever_it_gives_it(
     program: str, session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:
@@ -626,6 +629,7 @@ def test_rows_that_fail_are_set_apart_by_their_keys_and_a_later_epoch_takes_them
     assert_exactly_once(disk_place, range(320))
 
 
+@pytest.mark.slow
 def test_a_quarantined_row_that_left_the_source_and_comes_back_is_done_until_an_epoch_takes_it_again(
     session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:
@@ -648,6 +652,7 @@ def test_a_quarantined_row_that_left_the_source_and_comes_back_is_done_until_an_
     assert_exactly_once(iceberg_place, range(32))
 
 
+@pytest.mark.slow
 def test_quarantined_rows_of_a_dead_attempt_stay_done_and_the_limit_is_the_epochs(
     session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:
@@ -669,6 +674,7 @@ def test_quarantined_rows_of_a_dead_attempt_stay_done_and_the_limit_is_the_epoch
     assert plan.skipped.rows == sealed  # among them the row that failed
 
 
+@pytest.mark.slow
 def test_rows_of_several_sources_that_fail_are_told_apart(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
     iceberg_place.create(pa.schema([("id", pa.int64()), ("text", pa.string()), ("origin", pa.string())]))
     write_orc(numbered(*range(10)), tmp_path / "a", 1)

@@ -224,6 +224,7 @@ def test_the_stages_of_a_pipeline_are_done_by_one_driver(pipeline: World, source
     assert ids(pipeline) == list(range(200))
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_lost_in_a_stage_is_followed_by_one_that_does_those_after_it_too(pipeline: World, source: Path) -> None:
     def kill(_: int) -> None:
         if len(ledgers_of(pipeline)) > 2 and pipeline.kubelet.drivers_run == 1:

@@ -238,7 +238,7 @@ def test_a_namespace_that_is_refused_is_no_dead_watch_for_the_resync(world: Worl
     ("within", "told"),
     [
         ("arguments", "nested more than 32 deep"),
-        ("template", "nested more than 32 deep"),
+        pytest.param("template", "nested more than 32 deep", marks=pytest.mark.slow),
         pytest.param("a list", "has more than 50,000 values", marks=pytest.mark.slow),
     ],
 )

@@ -19,7 +19,7 @@ def slow_except(values: Iterable[object], *kept: object) -> list[object]:
     """
     found = list(values)
     if unknown := [value for value in kept if value not in found]:
-        raise ValueError(f"{unknown} is not among {found}")
+        raise ValueError(f"not among {found}: {unknown}")
     return [value if value in kept else _slow(value) for value in found]
 
 

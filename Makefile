@@ -67,7 +67,7 @@ prefetch: setup ## fetch and build the servers that the tests use, once, into a 
 	@$(BIN)/python -m checkpoint_operator.local.java
 	$(BIN)/python -m devtools.prefetch
 
-test: lint prefetch ## what a change has to pass; as root on Linux, with six tests on a real cluster
+test: lint prefetch ## what a change has to pass; as root on Linux, with five tests on a real cluster
 	$(RUN_TESTS) -m "not slow"
 
 test-all: lint prefetch ## every test, also those that take long and prove again what `test` proves

@@ -122,6 +122,7 @@ threading.Thread(target=eat, daemon=True).start()
 """
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_for_memory_is_named_and_the_next_goes_on(user: User) -> None:
     user.make_place("iceberg", with_table=False)
     manifest = user.write_with_barrier(user.put_rows("a.parquet", 0, ROWS), FIRST, executors=1)

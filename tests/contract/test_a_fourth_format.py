@@ -76,6 +76,7 @@ def errors_of_mypy(product: Path) -> list[str]:
     return [line for line in checked.stdout.splitlines() if ": error: " in line]
 
 
+@pytest.mark.slow
 def test_a_fourth_format_takes_its_own_modules_and_one_line_in_one_list(product: Path, tmp_path: Path) -> None:
     assert errors_of_mypy(product) == []
 

@@ -44,6 +44,7 @@ from tests.support.crashes import Died, DyingAuditedTable, DyingStore, Effects
 from tests.support.places import IcebergPlace, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, ledger_over
 from tests.support.rest_tables import create_3
+from tests.support.slow import slow_except
 from tests.support.stores import MemoryStore
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -176,7 +177,10 @@ def opened(request: pytest.FixtureRequest, folder: Path) -> World:
     return World(place)
 
 
-@pytest.fixture(params=["sql-disk", "rest-disk", "sql-s3"])
+PLACES = ("sql-disk", "rest-disk", "sql-s3")
+
+
+@pytest.fixture(params=slow_except(PLACES, "sql-disk", "rest-disk"))
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return opened(request, tmp_path)
 
@@ -281,6 +285,7 @@ def commit_and_pass(world: World, results: Results, key: EpochKey, effects: Effe
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["main stays", "main moves"])
+@pytest.mark.parametrize("empty", slow_except(PLACES, "sql-disk"), indirect=True)
 def test_whoever_dies_at_any_effect_another_committer_ends_with_the_rows_once_and_no_branch(world: World, moved: bool) -> None:
     effects = Effects()
     commit_and_pass(world, world.staged(2), KEY, effects, moved=moved)

@@ -34,6 +34,7 @@ from devtools.rest_catalog import RestCatalog
 from tests.support.places import IcebergPlace, on_disk, on_s3
 from tests.support.records import DIGEST, KEY, ledger_over
 from tests.support.rest_tables import create_3
+from tests.support.slow import slow_except
 from tests.support.stores import MemoryStore
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -129,7 +130,7 @@ def opened(request: pytest.FixtureRequest, folder: Path) -> World:
     return World(place)
 
 
-@pytest.fixture(params=["sql-disk", "rest-disk", "sql-s3"])
+@pytest.fixture(params=slow_except(["sql-disk", "rest-disk", "sql-s3"], "sql-disk", "rest-disk"))
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return opened(request, tmp_path)
 

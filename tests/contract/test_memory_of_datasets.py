@@ -14,6 +14,7 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.grants import Tenant
 from tests.support.peaks import Peak, peaks
 from tests.support.places import LancePlace, Place, on_disk, on_s3
+from tests.support.slow import slow_except
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -43,7 +44,7 @@ def test_a_manifest_within_the_bound_takes_a_part_of_the_memory_that_the_operato
     assert peak.megabytes < 8 * datasets.MOST_MANIFEST_BYTES / 2**20
 
 
-@pytest.mark.parametrize("named_in_reverse", [True, False])
+@pytest.mark.parametrize("named_in_reverse", slow_except([True, False], True))
 def test_a_dataset_is_opened_again_once_its_schema_says_less(place: LancePlace, named_in_reverse: bool) -> None:
     settings = place.settings.used_by(Tenant("team", is_only=True))
     schema = pa.schema([("id", pa.int64())], metadata={"filler": "x" * datasets.MOST_MANIFEST_BYTES})

@@ -15,6 +15,7 @@ def measured() -> dict[str, Peak]:
     return peaks("tests.contract.hostile_tables", "CASES")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["summaries", "manifests", "files", "columns", "bounds", "a usual manifest"])
 def test_a_manifest_or_a_list_of_any_shape_takes_no_more_memory_than_was_waited_for(name: str, measured: dict[str, Peak]) -> None:
     peak = measured[name]

@@ -28,6 +28,7 @@ from checkpoint_protocol.places.storage import StorageEntry, StorageSettings
 from checkpoint_protocol.rows.positions import Range
 from devtools.s3_server import S3Server
 from tests.support.reading import check_exactly_once, chunks_of, open_reader, read_whole, rows_of, whole
+from tests.support.slow import slow_except
 
 NAMES = ("a b/é#x%20y.csv", "a b/plain+&=?.csv", "q~/z|.csv", "[x]{y}.csv", "data/_SUCCESS", "data/day=1/x.csv", "data/empty.csv")
 #: Of a column whose name begins with _, and of another program's.
@@ -286,7 +287,7 @@ def test_files_for_pyarrow_by_obstore_where_pyarrow_has_no_client(bucket: Bucket
         assert noticed.value.reason == reasons.SOURCE_CHANGED
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "x.json.gz", "x.json"])
+@pytest.mark.parametrize("name", slow_except(["x.parquet", "x.json.gz", "x.json"], "x.parquet"))
 def test_server_that_is_gone_is_worth_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(parquet_rows, "_TOGETHER_BYTES", 1)
     rows = 1_600_000

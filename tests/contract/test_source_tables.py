@@ -435,6 +435,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_deletes_that_spark_has_merged_on_read_are_applied(tmp_path: Path) -> None:
     """Position delete files of format 2, and deletion vectors of format 3."""

@@ -28,6 +28,7 @@ from checkpoint_spark.steps.failing.error_texts import text_of
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.tasks.careful import CarefulSteps, Process
 from tests.support.batches import Rows, batches
+from tests.support.slow import slow_except
 from tests.support.step_processes import Behaviour
 from tests.support.waiting import until
 
@@ -342,7 +343,7 @@ class Kept(dict[str, str]):
         self[key] = text
 
 
-@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("kind", slow_except(["def", "async def"], "async def"))
 def test_results_are_kept_by_the_task_and_taken_from_there(code: Code, kind: str) -> None:
     module = code(f"import os\n{kind} work(row):\n    return {{'id': os.getpid()}}\n")
     memory = Kept()

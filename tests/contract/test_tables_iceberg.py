@@ -69,6 +69,7 @@ from tests.simulation.tables import DataFiles
 from tests.support.places import IcebergPlace, on_disk, on_s3
 from tests.support.records import KEY, appended, iceberg_file, ledger_over
 from tests.support.rest_tables import ask, create_3
+from tests.support.slow import slow_except
 from tests.support.stores import MemoryStore
 from tests.support.tables import FakeIceberg
 from tests.support.writes import SCHEMA, rows_of
@@ -767,7 +768,7 @@ def test_the_look_after_packing_takes_the_table_as_it_was_loaded_unless_that_is_
     assert port.load(KEY) == after
 
 
-@pytest.mark.parametrize("names", [999, 1_000, 2_500])
+@pytest.mark.parametrize("names", slow_except([999, 1_000, 2_500], 1_000))
 def test_however_many_files_are_looked_for_each_that_is_there_is_found_with_its_size(real: RealWorld, names: int) -> None:
     """A listing of many names is cut in parts from its beginning."""
     folder = f"{real.target().data_location}/many"

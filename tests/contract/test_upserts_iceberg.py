@@ -49,6 +49,7 @@ from tests.support.direct_drivers import DirectDrivers
 from tests.support.iceberg_upserts import BY_TEXT, DELETE, IGNORE, WAYS, Row, World, rows_of, stages_of, step_until, those
 from tests.support.places import IcebergPlace, on_disk, on_s3
 from tests.support.position_deletes import delete_first_row
+from tests.support.slow import slow_except
 from tests.support.writes import drive, manifest_for, reconciler_for
 
 
@@ -640,7 +641,7 @@ _SINKS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_except(WAYS, "merge-on-read"))
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
 def test_any_sequence_of_upserts_and_appends_of_others_in_between_is_what_it_is_on_a_list(

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.controller.harness import World
-from tests.support.places import on_disk
+from tests.support.places import KINDS, on_disk
 from tests.support.writes import SCHEMA, write_inputs
-
-KINDS = ("iceberg", "lance")
 
 
 @pytest.fixture(params=KINDS)

@@ -21,6 +21,7 @@ from tests.controller.test_triggers import drivers_of, ids, put_file, until_up_t
 from tests.support.fake_cluster import Killed
 from tests.support.pipelines import STAGES, TABLE
 from tests.support.places import on_disk
+from tests.support.slow import slow_except_on
 from tests.support.waiting import wait
 from tests.support.writes import rows_of
 
@@ -101,6 +102,7 @@ def test_a_driver_that_is_lost_while_it_waits_costs_no_attempt(world: World, sou
     assert ids(world) == list(range(200))
 
 
+@slow_except_on("world", "iceberg")
 def test_a_driver_that_is_lost_in_the_merge_is_followed_by_one_of_its_next_attempt(world: World, source: Path) -> None:
     def kill(_: int) -> None:
         if is_in_stage(world) and world.kubelet.drivers_run == 1:
@@ -222,6 +224,7 @@ def test_the_stages_of_a_pipeline_are_done_by_one_driver(pipeline: World, source
     assert ids(pipeline) == list(range(200))
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_lost_in_a_stage_is_followed_by_one_that_does_those_after_it_too(pipeline: World, source: Path) -> None:
     def kill(_: int) -> None:
         if len(ledgers_of(pipeline)) > 2 and pipeline.kubelet.drivers_run == 1:

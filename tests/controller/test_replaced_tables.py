@@ -12,6 +12,7 @@ from checkpoint_protocol import reasons
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
 from tests.support.places import IcebergPlace, LancePlace, Place, on_disk
+from tests.support.slow import slow_except, slow_except_on
 from tests.support.writes import SCHEMA, rows_of
 
 
@@ -42,6 +43,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize("make_again", [True, False], ids=["made again by somebody", "gone"])
+@slow_except_on("world", "iceberg")
 def test_results_that_were_sealed_for_a_dropped_table_stall_before_any_more_work(
     world: World, source: Path, make_again: bool
 ) -> None:
@@ -55,7 +57,8 @@ def test_results_that_were_sealed_for_a_dropped_table_stall_before_any_more_work
     assert (world.kubelet.drivers_run, world.kubelet.tasks_run) == (1, 2)
 
 
-@pytest.mark.parametrize("make_again", [True, False], ids=["made again by somebody", "gone"])
+@pytest.mark.parametrize("make_again", slow_except([True, False], True), ids=["made again by somebody", "gone"])
+@slow_except_on("world", "lance")
 def test_where_nothing_was_sealed_for_the_dropped_table_the_new_one_is_taken(
     world: World, source: Path, make_again: bool
 ) -> None:
@@ -80,6 +83,7 @@ def drop_after_a_commit(world: World, source: Path) -> None:
     world.edit(runNonce="2")
 
 
+@slow_except_on("world", "iceberg")
 def test_no_table_is_made_of_the_new_rows_alone_where_the_one_with_the_rows_before_was_dropped(
     world: World, source: Path
 ) -> None:
@@ -103,7 +107,7 @@ def test_one_that_is_made_by_hand_then_as_the_message_says_gets_the_new_rows(wor
     assert sorted(row["id"] for row in world.place.rows()) == list(range(200, 250))
 
 
-@pytest.mark.parametrize("mode", ["OverwriteAll", "OverwritePartitions"])
+@pytest.mark.parametrize("mode", slow_except(["OverwriteAll", "OverwritePartitions"], "OverwriteAll"))
 def test_an_epoch_that_reads_the_whole_source_makes_a_table_that_is_gone_anew(source: Path, tmp_path: Path, mode: str) -> None:
     world = World(on_disk(tmp_path, "iceberg"))
     world.apply(source, sink={**world.place.sink(), "create": True, "mode": mode})

@@ -19,6 +19,7 @@ from tests.controller.test_triggers import drivers_of, ids
 from tests.support.fake_cluster import Killed
 from tests.support.fake_streams import FakeStream, hold
 from tests.support.places import on_disk
+from tests.support.slow import slow_except
 from tests.support.writes import SCHEMA, rows_of
 
 SOURCE: dict[str, Any] = {"program": {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}}
@@ -138,7 +139,7 @@ def test_a_pod_that_is_deleted_while_no_operator_is_there_is_gone_and_replaced_o
     finish(world, stream, 25)
 
 
-@pytest.mark.parametrize("where", ["before_offsets", "before_tasks"])
+@pytest.mark.parametrize("where", slow_except(["before_offsets", "before_tasks"], "before_tasks"))
 def test_a_driver_that_was_given_up_and_wakes_later_changes_nothing_that_the_next_goes_by(
     world: World, stream: FakeStream, where: str
 ) -> None:
@@ -155,11 +156,13 @@ def test_a_driver_that_was_given_up_and_wakes_later_changes_nothing_that_the_nex
     world.until(reached.is_set)
     (pod,) = world.api.pods.values()
     zombie = world.kubelet.threads[0]
+    world.kubelet.waiting.add("zombie")
     # Its node does not answer: the pod is removed, and its processes go on.
     world.api.remove_pod(pod)
     stream.offer(2)
     world.until(lambda: is_committed(world, 3))
     stream.offer(3)
+    world.kubelet.waiting.remove("zombie")
     released.set()
     zombie.join(30)
     assert not zombie.is_alive()
@@ -189,10 +192,12 @@ def test_executors_are_looked_for_by_the_pod_that_has_asked_for_them(world: Worl
     world.api.refuse_pods = "exceeded quota"
     stream.offer(5)
     world.until(reached.is_set)
+    world.kubelet.waiting.add("the driver that is held")
 
     world.pass_time(20)
 
     assert world.status.reason != reasons.EXECUTORS_REFUSED
+    world.kubelet.waiting.clear()
     released.set()
     world.until(lambda: is_committed(world, 3))
     finish(world, stream, 20)

@@ -17,6 +17,7 @@ from checkpoint_protocol.store.object_store import open_store as open_any_store
 from checkpoint_protocol.writes import read_write
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
+from tests.support.slow import slow_except_on
 from tests.support.writes import write_inputs
 
 
@@ -178,6 +179,7 @@ def test_a_deleted_pod_is_replaced_by_the_next_attempts(world: World, source: Pa
     assert len(world.place.keys()) == 1
 
 
+@slow_except_on("world", "iceberg")
 def test_after_backoff_was_exhausted_a_higher_limit_goes_on(world: World, source: Path) -> None:
     def die(number: int) -> None:
         if world.kubelet.drivers_run == 1:
@@ -279,6 +281,7 @@ def test_past_its_active_deadline_a_write_stalls_and_goes_on_when_it_is_unset(wo
     assert ids(world) == list(range(200))
 
 
+@slow_except_on("world", "lance")
 def test_a_driver_without_progress_is_given_up(world: World, source: Path) -> None:
     world.kubelet.instead[1] = {"phase": "Running"}
     checkpoint = {"uri": world.place.checkpoint_uri, "interval": "3s"}

@@ -13,6 +13,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from tests.controller.harness import World
+from tests.support.slow import slow_except_on
 from tests.support.writes import rows_of
 
 EVERY_MINUTE = {"every": "1m"}
@@ -42,6 +43,7 @@ def launch_of(world: World, epoch: int) -> LaunchRecord:
     return launch
 
 
+@slow_except_on("world", "iceberg")
 def test_a_thousand_looks_without_news_make_no_pod_no_epoch_no_version_and_no_write_to_the_api(
     world: World, source: Path
 ) -> None:

@@ -14,6 +14,7 @@ from checkpoint_protocol.errors import NeedsChange
 from tests.controller.harness import World
 from tests.support.fake_cluster import Killed
 from tests.support.places import on_disk
+from tests.support.slow import slow_except_on
 
 
 def ids(world: World) -> list[int]:
@@ -39,6 +40,7 @@ def test_missing_files_that_are_put_there_are_found_within_the_hour_without_an_e
     assert ids(world) == list(range(200))
 
 
+@slow_except_on("world", "iceberg")
 def test_missing_files_are_looked_for_ever_more_slowly_and_never_exhaust_the_backoff(world: World, tmp_path: Path) -> None:
     world.apply(tmp_path / "never", backoffLimit=0)
     world.until_stalled()
@@ -81,6 +83,7 @@ def test_the_same_retry_annotation_asks_once_and_another_value_asks_again(world:
     assert world.kubelet.drivers_run == 3
 
 
+@slow_except_on("world", "lance")
 def test_the_retry_annotation_asks_for_new_tries_after_the_backoff_was_exhausted(world: World, source: Path) -> None:
     def die(number: int) -> None:
         if world.kubelet.drivers_run == 1:
@@ -113,6 +116,7 @@ def test_refused_credentials_are_named_and_tried_again_when_they_were_mended(wor
     assert world.is_true("Committed")
 
 
+@slow_except_on("world", "lance")
 def test_what_a_person_must_change_in_the_manifest_is_not_tried_again(world: World, source: Path) -> None:
     def raise_always(number: int) -> None:
         raise NeedsChange(reasons.CODE_FAILED, "step enrich raised on row 7")

@@ -19,6 +19,7 @@ from checkpoint_protocol.store.object_store import ObjectStore
 from tests.controller.harness import WORKLOADS, World
 from tests.support.fake_cluster import Killed
 from tests.support.places import on_disk
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, write_inputs
 
 
@@ -138,6 +139,7 @@ def test_a_driver_whose_end_was_asked_for_in_vain_is_asked_to_end_again(world: W
     assert refused
 
 
+@slow_except_on("world", "lance")
 def test_an_edit_after_the_backoff_was_exhausted_counts_whatever_error_follows(world: World, source: Path) -> None:
     fail_before_the_first_seal(world, drivers=2)
     world.apply(source, backoffLimit=1)

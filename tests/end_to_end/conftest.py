@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import Place, on_disk, on_s3
-
-PLACES = ("iceberg-sql-disk", "iceberg-rest-disk", "iceberg-sql-s3", "lance-disk", "lance-s3")
-DISK_PLACES = ("iceberg-sql-disk", "lance-disk")
+from tests.support.places import DISK_PLACES, PLACES, Place, on_disk, on_s3
 
 
 def make_place(name: str, folder: Path, request: pytest.FixtureRequest) -> Place:

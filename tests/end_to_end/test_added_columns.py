@@ -128,6 +128,7 @@ def test_a_death_around_each_effect_leaves_every_row_with_its_values_and_one_com
             assert staged_files(place) == [], (name, after)
 
 
+@pytest.mark.slow
 def test_whatever_others_do_between_two_effects_the_rows_get_their_own_values(tmp_path: Path) -> None:
     names = effects_of(tmp_path / "clean", stable_row_ids=False)
     fixed, shown = names.index(FIXED), names.index(SHOWN)
@@ -168,6 +169,7 @@ def test_whatever_others_do_between_two_effects_the_rows_get_their_own_values(tm
 OTHERS = ("append", "delete", "update", "compact")
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),

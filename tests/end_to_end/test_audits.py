@@ -241,6 +241,7 @@ def _appending(place: IcebergPlace) -> None:
     appending_to = place
 
 
+@pytest.mark.slow
 def test_a_death_around_each_effect_of_the_runner_leaves_the_rows_once_and_readers_see_them_after_the_audit_only(
     tmp_path: Path,
 ) -> None:

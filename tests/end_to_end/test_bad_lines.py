@@ -19,6 +19,7 @@ from checkpoint_protocol.errors import NeedsChange
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for
 
 ROWS = 60_000
@@ -163,6 +164,7 @@ def test_a_text_that_stands_for_null_may_be_named_after_rows_are_sealed(disk_pla
     assert ids.count(None) == 1
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_field_of_json_that_comes_up_late_may_be_named_by_types(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA.append(pa.field("late", pa.int64())))
     source = write_text(tmp_path / "in.json", f'{{"id": {BAD}, "text": "x", "late": 7}}')
@@ -174,6 +176,7 @@ def test_a_field_of_json_that_comes_up_late_may_be_named_by_types(disk_place: Pl
     assert [row["late"] for row in disk_place.rows() if row["late"] is not None] == [7]
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_late_field_that_the_table_lacks_is_named_and_then_dropped_by_a_step(
     disk_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +207,7 @@ def test_a_stray_quote_may_be_made_part_of_the_text_after_rows_are_sealed(disk_p
 
 
 @pytest.mark.parametrize(("option", "value"), [("multiLine", True), ("header", False), ("escape", "\\"), ("compression", "None")])
+@slow_except_on("disk_place", "lance-disk")
 def test_what_says_where_rows_begin_is_refused_once_rows_are_sealed_and_undoing_it_goes_on(
     disk_place: Place, tmp_path: Path, option: str, value: Any
 ) -> None:

@@ -29,6 +29,7 @@ from checkpoint_protocol.store.object_store import ObjectStore, open_raw_store, 
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import IcebergPlace, LancePlace, Place
+from tests.support.slow import slow_except_on
 from tests.support.stores import Wrapped
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs
 
@@ -77,6 +78,7 @@ def files_beside(place: Place) -> set[str]:
     return {meta["path"] for chunk in obstore.list(open_raw_store(folder, place.settings)) for meta in chunk}
 
 
+@slow_except_on("place", "iceberg-rest-disk", "lance-disk")
 def test_of_a_committed_epoch_only_its_input_stays_and_the_next_takes_what_is_new(place: Place, tmp_path: Path) -> None:
     source = write_inputs(tmp_path / "in", files=3, rows=40)
     place.create(SCHEMA)
@@ -169,6 +171,7 @@ def test_data_files_that_are_young_stay(iceberg_place: Place, tmp_path: Path) ->
     assert files_beside(iceberg_place) == {*named, lost}
 
 
+@slow_except_on("place", "iceberg-sql-disk", "lance-s3")
 def test_of_what_is_not_committed_nothing_is_removed_and_nothing_sealed_is_computed_again(place: Place, tmp_path: Path) -> None:
     source = write_inputs(tmp_path / "in", files=4, rows=40)
     place.create(SCHEMA)

@@ -14,6 +14,7 @@ from tests.support.archives import HOSTILE, zip_of
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine
 from tests.support.places import Place
+from tests.support.slow import slow_except
 from tests.support.writes import SCHEMA, manifest_for, write_inputs
 
 #: A package that needs a file of its own beside it, as models and word lists are.
@@ -43,8 +44,9 @@ def put(place: Place, folder: Path, data: bytes, name: str = "code.zip") -> str:
     return f"{place.base_uri}/code/{name}"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("name", [pytest.param("iceberg-sql-disk", marks=pytest.mark.slow), "lance-s3"])
+@pytest.mark.parametrize("name", ["iceberg-sql-disk", "lance-s3"])
 def test_a_changed_archive_is_what_the_next_attempt_runs_and_the_one_before_keeps_its_own(
     name: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +115,7 @@ def test_a_hostile_archive_ends_the_run_before_any_attempt(lance_place: Place, t
     assert ledger is None or ledger.attempts.list_attempts() == []
 
 
-@pytest.mark.parametrize("name", ["iceberg-sql-disk", "lance-s3"])
+@pytest.mark.parametrize("name", slow_except(["iceberg-sql-disk", "lance-s3"], "lance-s3"))
 def test_an_archive_that_is_not_there_is_named(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     place = make_place(name, tmp_path, request)
     place.create(SCHEMA)

@@ -12,6 +12,7 @@ from checkpoint_protocol.places.storage import StorageEntry
 from devtools.s3_server import S3Server
 from tests.support.command_line import CommandLine
 from tests.support.places import Place, on_disk, on_s3
+from tests.support.slow import slow_except, slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs
 
 
@@ -19,6 +20,7 @@ def errors_in(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith("error:")]
 
 
+@slow_except_on("place", "iceberg-sql-disk", "lance-s3")
 def test_a_committed_write_says_so_and_exits_with_0(place: Place, tmp_path: Path) -> None:
     place.create(SCHEMA)
     manifest = manifest_for(place, write_inputs(tmp_path / "in"))
@@ -31,6 +33,7 @@ def test_a_committed_write_says_so_and_exits_with_0(place: Place, tmp_path: Path
     assert "400" in output
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_missing_table_is_one_line_with_the_way_out(disk_place: Place, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "cli", disk_place, manifest_for(disk_place, write_inputs(tmp_path / "in")))
 
@@ -42,6 +45,7 @@ def test_a_missing_table_is_one_line_with_the_way_out(disk_place: Place, tmp_pat
     assert "create: true" in output
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_wrong_manifest_lists_each_problem_with_its_field_and_exits_with_2(disk_place: Place, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "cli", disk_place, manifest_for(disk_place, tmp_path))
     command.file.write_text(command.file.read_text().replace("backoffLimit", "backofLimit").replace("Append", "Merge"))
@@ -53,6 +57,7 @@ def test_a_wrong_manifest_lists_each_problem_with_its_field_and_exits_with_2(dis
     assert any("spec.sink.mode" in line and "'Append', 'OverwriteAll'" in line for line in errors_in(output)), output
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_changed_identity_is_refused(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     drive(reconciler_for(manifest_for(disk_place, write_inputs(tmp_path / "in")), disk_place))
@@ -66,7 +71,7 @@ def test_a_changed_identity_is_refused(disk_place: Place, tmp_path: Path) -> Non
     assert "metadata.name" in output
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "lance"])
+@pytest.mark.parametrize("kind", slow_except(["iceberg", "lance"], "iceberg"))
 def test_wrong_credentials_are_one_line_that_names_the_settings_and_no_secret(
     kind: str, tmp_path: Path, s3_server: S3Server
 ) -> None:

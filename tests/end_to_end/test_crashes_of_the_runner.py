@@ -12,6 +12,7 @@ from tests.support.checks import assert_exactly_once, digest_of
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -38,6 +39,7 @@ def effects_of_a_clean_run(place: Place, source: Path) -> list[str]:
     return effects.names
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_each_crash_point_of_the_runner_keeps_every_row_once(
     disk_place: Place, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

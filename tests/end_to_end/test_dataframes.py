@@ -62,7 +62,8 @@ def computed(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "rows.log").read_text().split()]
 
 
-@pytest.mark.parametrize("name", [pytest.param("iceberg-sql-s3", marks=pytest.mark.slow), "lance-s3"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["iceberg-sql-s3", "lance-s3"])
 def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_skips_what_is_sealed_by_key(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from checkpoint_operator.core.actions import Finish
 from tests.support.checks import assert_exactly_once
 from tests.support.places import IcebergPlace, LancePlace, Place
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for
 
 ROWS = 60_000
@@ -24,6 +25,7 @@ def sizes(place: Place) -> list[int]:
     return [(Path(place.uri) / "data" / name).stat().st_size for name in place.data_files()]
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_files_are_rolled_near_the_target_size_of_real_bytes(disk_place: Place, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     noise = [rng.bytes(40).hex() for _ in range(ROWS)]  # cannot be compressed below half

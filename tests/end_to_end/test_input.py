@@ -17,6 +17,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import IcebergPlace, Place
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -84,6 +85,7 @@ def test_files_without_rows_make_the_table_that_steps_declare(disk_place: Place,
     assert columns_of(disk_place) == ["n: int64"]
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_files_without_rows_make_no_table_of_what_only_the_steps_know(disk_place: Place, tmp_path: Path) -> None:
     source = write_inputs(tmp_path / "in", files=1, rows=0)
     manifest = manifest_for(

@@ -25,6 +25,7 @@ from tests.support.command_line import CommandLine
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.kafka import Topic
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for
 
 QUARANTINE = {"onRowError": "Quarantine"}
@@ -91,6 +92,7 @@ def offsets_of(row: QuarantinedRow) -> tuple[int, int | None]:
     return row.row.range.start, row.row.range.end
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_each_record_is_in_the_table_once_and_the_next_epoch_begins_where_the_last_ended(
     disk_place: Place, kafka_broker: KafkaBroker
 ) -> None:
@@ -142,6 +144,7 @@ def test_values_that_are_json_have_their_fields_as_columns_and_the_metadata_that
     assert [None if row["at"] is None else row["at"].second for row in rows] == [5, None, 6]
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_an_aborted_transaction_leaves_no_row_and_an_open_one_waits_for_the_next_epoch(
     disk_place: Place, kafka_broker: KafkaBroker
 ) -> None:
@@ -300,6 +303,7 @@ def test_offsets_that_retention_overtakes_in_the_middle_of_an_epoch_are_never_pa
     assert_exactly_once(iceberg_place, set(range(600)) - lost)
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_driver_that_is_killed_leaves_its_seals_and_nothing_sealed_is_read_again(
     disk_place: Place, kafka_broker: KafkaBroker
 ) -> None:
@@ -408,6 +412,7 @@ def validated(place: Place, folder: Path, topic: Topic, settings: dict[str, Any]
     return " ".join(said.stdout.split())
 
 
+@pytest.mark.slow
 def test_validate_says_what_a_run_would_read_and_what_is_wrong_with_the_source(
     iceberg_place: Place, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:

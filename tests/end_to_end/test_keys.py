@@ -24,6 +24,7 @@ from checkpoint_spark.preview import Preview
 from tests.end_to_end.keyed_writes import TEXTS, KeyedWrite, numbered, session, write_orc
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
+from tests.support.slow import slow_except, slow_except_on
 
 __all__ = ["session"]
 pytestmark = pytest.mark.spark
@@ -39,6 +40,7 @@ def failing(folder: Path, number: int, column: str = "id") -> dict[str, Any]:
     return {"call": f"{STEPS}:fail_at", "input": "row", "arguments": arguments}
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_an_attempt_skips_exactly_what_the_one_before_has_sealed(session: Any, disk_place: Place, tmp_path: Path) -> None:
     source = write_orc(numbered(*range(300)), tmp_path / "in")
     disk_place.create(TEXTS)
@@ -58,6 +60,7 @@ def test_an_attempt_skips_exactly_what_the_one_before_has_sealed(session: Any, d
     assert plan.skipped == add_key_sets(each.keys for each in covered if isinstance(each, KeysCovered))
 
 
+@pytest.mark.slow
 def test_a_row_has_the_same_row_key_in_every_try_and_attempt(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
     source, log = write_orc(numbered(*range(300)), tmp_path / "in"), tmp_path / "keys.log"
     iceberg_place.create(TEXTS)
@@ -104,7 +107,7 @@ def test_rows_have_one_row_key_in_a_preview_in_the_sample_for_a_new_table_and_in
 ODD_NAMES = ("order.id", "back`tick", "`whole`", "a b", "count(1)", "*", "s.x.y", "größe", "1")
 
 
-@pytest.mark.parametrize("columns", [{}, {"columns": list(ODD_NAMES)}])
+@pytest.mark.parametrize("columns", slow_except([{}, {"columns": list(ODD_NAMES)}], {}))
 def test_columns_have_any_name_that_spark_allows(
     columns: dict[str, Any], session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:
@@ -162,7 +165,7 @@ def write_parquet(table: pa.Table, folder: Path, files: int = 3) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("kind", slow_except(KEYS, "long", "binary", "decimal", "timestamp"))
 def test_keys_of_every_type_are_compared_by_their_exact_values(
     session: Any, iceberg_place: Place, tmp_path: Path, kind: str
 ) -> None:
@@ -184,6 +187,7 @@ def test_keys_of_every_type_are_compared_by_their_exact_values(
     assert_exactly_once(iceberg_place, range(120))
 
 
+@pytest.mark.slow
 def test_a_key_may_have_several_columns_of_which_each_alone_occurs_often(
     session: Any, lance_place: Place, tmp_path: Path
 ) -> None:
@@ -207,6 +211,7 @@ def test_a_key_may_have_several_columns_of_which_each_alone_occurs_often(
 @pytest.mark.parametrize(
     ("strategy", "join"), [("broadcast", "BroadcastHashJoin"), ("shuffle_hash", "ShuffledHashJoin"), ("merge", "SortMergeJoin")]
 )
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_every_strategy_skips_exactly_what_is_sealed(
     session: Any, disk_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: anti_join.Strategy, join: str
 ) -> None:
@@ -263,6 +268,7 @@ def test_a_key_that_comes_twice_in_a_task_is_refused_with_an_example(session: An
     assert_exactly_once(iceberg_place, [1, 2, 3, 5])
 
 
+@pytest.mark.slow
 def test_a_key_of_a_sealed_row_that_comes_again_elsewhere_stops_the_resume_before_any_work(
     session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:
@@ -318,6 +324,7 @@ def test_what_combines_rows_is_computed_first_and_read_from_there(session: Any, 
 # --- sources that change --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_that_came_between_attempts_are_taken_by_the_resume(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
     iceberg_place.create(TEXTS)
     source = write_orc(numbered(*range(300)), tmp_path / "in")
@@ -378,6 +385,7 @@ def test_a_table_is_made_from_the_steps_output(session: Any, disk_place: Place, 
     assert_exactly_once(disk_place, range(30))
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_table_that_is_made_for_row_steps_has_the_types_of_the_source(session: Any, disk_place: Place, tmp_path: Path) -> None:
     # The last row of each file, which the rows of which the table is made do not reach, has a larger value.
     amounts = [Decimal("-9999999999.99" if number % 100 == 99 else "1.50") for number in range(300)]
@@ -476,6 +484,7 @@ def test_a_program_reads_two_sources_whose_keys_never_meet(session: Any, iceberg
     assert found == [("a", number) for number in range(100)] + [("b", number) for number in range(50, 150)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["tag_apart", "tag_together"])
 def test_no_row_that_a_batch_function_makes_is_lost_wherever_it_gives_it(
     program: str, session: Any, iceberg_place: Place, tmp_path: Path
@@ -519,6 +528,7 @@ def test_lines_of_text_are_keyed_by_what_sql_cannot_compute_so_it_is_refused(
     write.stall(reasons.KEYS_UNSUITABLE, "'value' must come through")
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_format_of_a_package_is_read_where_spark_has_it(session: Any, disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(TEXTS)
     rows = session.createDataFrame(numbered(*range(90)).to_pandas())
@@ -587,7 +597,8 @@ def quarantined(write: KeyedWrite) -> list[tuple[dict[str, str] | None, int | No
     return [(row.key, row.source) for attempt in attempts for row in attempt.quarantined]
 
 
-@pytest.mark.parametrize("kind", ["row", "arrow"])
+@pytest.mark.parametrize("kind", slow_except(["row", "arrow"], "row"))
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_rows_that_fail_are_set_apart_by_their_keys_and_a_later_epoch_takes_them_again(
     session: Any, disk_place: Place, tmp_path: Path, kind: str
 ) -> None:
@@ -618,6 +629,7 @@ def test_rows_that_fail_are_set_apart_by_their_keys_and_a_later_epoch_takes_them
     assert_exactly_once(disk_place, range(320))
 
 
+@pytest.mark.slow
 def test_a_quarantined_row_that_left_the_source_and_comes_back_is_done_until_an_epoch_takes_it_again(
     session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:
@@ -640,6 +652,7 @@ def test_a_quarantined_row_that_left_the_source_and_comes_back_is_done_until_an_
     assert_exactly_once(iceberg_place, range(32))
 
 
+@pytest.mark.slow
 def test_quarantined_rows_of_a_dead_attempt_stay_done_and_the_limit_is_the_epochs(
     session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:
@@ -661,6 +674,7 @@ def test_quarantined_rows_of_a_dead_attempt_stay_done_and_the_limit_is_the_epoch
     assert plan.skipped.rows == sealed  # among them the row that failed
 
 
+@pytest.mark.slow
 def test_rows_of_several_sources_that_fail_are_told_apart(session: Any, iceberg_place: Place, tmp_path: Path) -> None:
     iceberg_place.create(pa.schema([("id", pa.int64()), ("text", pa.string()), ("origin", pa.string())]))
     write_orc(numbered(*range(10)), tmp_path / "a", 1)

@@ -79,7 +79,9 @@ BEFORE, AFTER = False, True
         pytest.param("lance-disk", "staged/1/1/plan.json", BEFORE, id="before its plan"),
         pytest.param("iceberg-sql-disk", "staged/1/1/plan.json", AFTER, id="after its plan"),
         pytest.param("lance-disk", "get control/2/launch/1.json", BEFORE, id="after the commit and before Spark's note"),
-        pytest.param("iceberg-sql-disk", "get control/2/launch/1.json", AFTER, id="when the next epoch has begun"),
+        pytest.param(
+            "iceberg-sql-disk", "get control/2/launch/1.json", AFTER, id="when the next epoch has begun", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_driver_that_dies_is_followed_by_one_that_goes_on(
@@ -100,14 +102,14 @@ def test_a_driver_that_dies_is_followed_by_one_that_goes_on(
     ("place_name", "effect", "after"),
     [
         pytest.param("iceberg-sql-disk", "control/1/launch/1.json", AFTER, id="before the driver"),
-        pytest.param("lance-disk", "control/1/closed/1.json", BEFORE, id="all is sealed"),
-        pytest.param("iceberg-sql-disk", "control/1/closed/1.json", AFTER, id="closed"),
+        pytest.param("lance-disk", "control/1/closed/1.json", BEFORE, id="all is sealed", marks=pytest.mark.slow),
+        pytest.param("iceberg-sql-disk", "control/1/closed/1.json", AFTER, id="closed", marks=pytest.mark.slow),
         pytest.param("lance-disk", "control/1/commit/claim-0.json", AFTER, id="claimed"),
-        pytest.param("iceberg-sql-disk", "swap", AFTER, id="committed to Iceberg"),
+        pytest.param("iceberg-sql-disk", "swap", AFTER, id="committed to Iceberg", marks=pytest.mark.slow),
         pytest.param("lance-disk", "append", AFTER, id="committed to Lance"),
-        pytest.param("iceberg-sql-disk", "control/1/commit/done.json", AFTER, id="recorded"),
-        pytest.param("lance-disk", "control/0-index/1.json", AFTER, id="the index of the next epoch"),
-        pytest.param("iceberg-sql-disk", "control/2/launch/1.json", AFTER, id="the next epoch"),
+        pytest.param("iceberg-sql-disk", "control/1/commit/done.json", AFTER, id="recorded", marks=pytest.mark.slow),
+        pytest.param("lance-disk", "control/0-index/1.json", AFTER, id="the index of the next epoch", marks=pytest.mark.slow),
+        pytest.param("iceberg-sql-disk", "control/2/launch/1.json", AFTER, id="the next epoch", marks=pytest.mark.slow),
     ],
 )
 def test_runner_and_driver_die_together_and_the_next_run_goes_on(
@@ -144,6 +146,7 @@ def assert_that_each_is_there_once(write: StreamedWrite, place: Place) -> None:
         assert commit.offsets == write.checkpoint.digest_of(epoch - 1)
 
 
+@pytest.mark.slow
 def test_an_endless_stream_goes_on_over_kills_of_its_driver_and_its_runner(
     session: Any, lance_place: Place, tmp_path: Path
 ) -> None:

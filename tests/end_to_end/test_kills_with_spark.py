@@ -24,6 +24,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.kafka import Topic
 from tests.support.places import LancePlace, Place, on_disk
+from tests.support.slow import slow_except_on
 from tests.support.source_places import source_beside
 from tests.support.vectors import make_dataset
 from tests.support.waiting import until
@@ -152,6 +153,7 @@ def test_columns_of_a_dataset_are_computed_once_though_the_driver_is_killed_in_t
     assert len(computed(log)) <= ROWS + (ROWS - sealed)
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_driver_killed_while_tasks_run_is_followed_by_one_that_computes_only_the_rest(
     disk_place: Place, tmp_path: Path
 ) -> None:
@@ -227,6 +229,7 @@ def test_a_killed_reader_of_whole_files_is_followed_by_one_that_opens_only_the_r
     assert sealed_rows(command, 2) == ROWS - sealed
 
 
+@pytest.mark.slow
 def test_a_runner_killed_after_some_seals_is_resumed_by_the_next_run(lance_place: Place, tmp_path: Path) -> None:
     write = gated_write(lance_place, tmp_path)
     command = write.command
@@ -348,6 +351,7 @@ def _holds(pieces: Sequence[Range], file: int, position: int) -> bool:
     return any(piece.file == file and piece.start <= position < (piece.end or 0) for piece in pieces)
 
 
+@pytest.mark.slow
 def test_what_the_driver_is_at_is_told_long_before_the_first_seal_and_nothing_of_it_is_left(
     disk_place: Place, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from checkpoint_operator.core.actions import Finish
 from checkpoint_protocol.ledger import Ledger
 from tests.support.checks import assert_exactly_once
 from tests.support.places import on_disk
+from tests.support.slow import slow_except
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs
 
 ROWS = 600
@@ -71,7 +72,7 @@ def sealed_rows(folder: Path, maximum_rows: int, form: dict[str, Any] | None = N
     return [seal.rows_read for seal in Ledger(reconciler.observer.store, ended.key).chains.counted_seals([1])]
 
 
-@pytest.mark.parametrize("maximum_rows", [7, 50])
+@pytest.mark.parametrize("maximum_rows", slow_except([7, 50], 50))
 @pytest.mark.parametrize(
     "step",
     [
@@ -92,7 +93,9 @@ def test_no_seal_has_more_rows_and_few_have_less(step: dict[str, Any], maximum_r
 
 
 @pytest.mark.parametrize("form", TEXT.values(), ids=TEXT)
-@pytest.mark.parametrize("step", [{"call": "plain"}, {"call": "waits", "concurrency": 8}], ids=["plain", "waits"])
+@pytest.mark.parametrize(
+    "step", slow_except([{"call": "plain"}, {"call": "waits", "concurrency": 8}], {"call": "plain"}), ids=["plain", "waits"]
+)
 def test_text_which_is_read_by_bytes_is_sealed_by_rows_too(form: dict[str, Any], step: dict[str, Any], tmp_path: Path) -> None:
     sealed = sealed_rows(tmp_path, 50, form, input="row", **step)
 

@@ -16,6 +16,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.pipelines import CALLS, STAGES, PipelineLab
 from tests.support.places import Place
+from tests.support.slow import slow_except, slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs
 
 #: What the manifest says of it, beside the splits of the source.
@@ -34,7 +35,10 @@ def compute(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": int(row["id"]), "text": str(row["text"])}
 
 
-@pytest.mark.parametrize(("stage", "groups"), [*((stage, False) for stage in STAGES), ("second", True)])
+@pytest.mark.parametrize(
+    ("stage", "groups"),
+    slow_except([*((stage, False) for stage in STAGES), ("second", True)], ("third", False), ("second", True)),
+)
 @pytest.mark.parametrize(("before", "now"), OTHERS)
 def test_a_pipeline_goes_on_with_other_tasks_after_what_is_sealed(
     lance_place: Place, tmp_path: Path, stage: str, groups: bool, before: int, now: int
@@ -55,8 +59,9 @@ def test_a_pipeline_goes_on_with_other_tasks_after_what_is_sealed(
     assert {(name, 1): len(lab.ids) for name in STAGES} == CALLS, "what was sealed was done again"
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", slow_except(["parquet", "csv"], "csv"))
 @pytest.mark.parametrize(("before", "now"), OTHERS)
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_write_without_stages_goes_on_with_other_tasks_after_what_is_sealed(
     disk_place: Place, tmp_path: Path, kind: str, before: int, now: int
 ) -> None:

@@ -58,6 +58,7 @@ def ids(place: IcebergPlace) -> list[int]:
     return sorted(row["id"] for row in place.rows())
 
 
+@pytest.mark.slow
 def test_a_death_around_each_effect_of_the_runner_leaves_one_overwrite_with_every_row_once(tmp_path: Path) -> None:
     source, effects = write_inputs(tmp_path / "in"), Effects()
     assert not run_until_death(make(tmp_path / "clean"), source, effects)
@@ -75,6 +76,7 @@ def test_a_death_around_each_effect_of_the_runner_leaves_one_overwrite_with_ever
             assert len(place.keys()) == 1, (name, after)
 
 
+@pytest.mark.slow
 def test_rows_that_a_stranger_adds_between_two_attempts_are_not_replaced_unasked(place: IcebergPlace, tmp_path: Path) -> None:
     source, effects = write_inputs(tmp_path / "in"), Effects()
     assert not run_until_death(make(tmp_path / "clean"), source, effects)

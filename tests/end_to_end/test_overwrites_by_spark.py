@@ -118,6 +118,7 @@ def by_duckdb(table: IcebergPlace) -> list[Row]:
     return [(number, country) for number, country in found]
 
 
+@pytest.mark.slow
 def test_what_each_overwrite_leaves_is_read_alike_by_all_and_rows_that_stay_keep_their_ids(
     spark: Spark, rest_catalog: RestCatalog, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_death_around_each_effect_of_the_commit_leaves_one_overwrite_with_ever
             assert len(place.keys()) == 1, (name, after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", SINKS)
 def test_rows_that_a_stranger_adds_between_two_attempts_are_not_replaced_unasked(tmp_path: Path, mode: str) -> None:
     sink, left = SINKS[mode]

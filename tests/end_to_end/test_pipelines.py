@@ -342,6 +342,7 @@ def test_another_key_costs_the_shuffle_and_the_aggregate_and_no_stage_before(lab
 # --- deaths -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_death_of_the_runner_at_each_effect_of_three_stages_keeps_every_row_once(tmp_path: Path) -> None:
     clean = PipelineLab(on_disk(tmp_path / "clean", "lance"), tmp_path / "clean", groups=True)
     effects = Effects()

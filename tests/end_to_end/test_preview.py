@@ -17,6 +17,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.support.archives import zip_of
 from tests.support.places import on_disk
+from tests.support.slow import slow_except
 from tests.support.source_places import source_beside
 from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
@@ -77,7 +78,7 @@ def previewed(folder: Path, call: str, rows: int = 20, step: dict[str, Any] | No
 
 
 @pytest.mark.parametrize("step", [{}, {"concurrency": 16}], ids=["one by one", "at once"])
-@pytest.mark.parametrize("call", ["plain", "waits"])
+@pytest.mark.parametrize("call", slow_except(["plain", "waits"], "waits"))
 def test_the_steps_are_called_for_the_first_rows_and_for_no_others(folder: Path, call: str, step: dict[str, Any]) -> None:
     found = previewed(folder, call, rows=7, step=step)
 
@@ -132,7 +133,7 @@ def test_whole_files_are_read_too_and_a_content_is_shown_by_its_beginning(
     assert max(map(len, shown.out.splitlines())) < 200
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "lance"])
+@pytest.mark.parametrize("kind", slow_except(["iceberg", "lance"], "lance"))
 def test_tables_are_read_too(folder: Path, kind: str) -> None:
     place = on_disk(folder / "tables", kind)
     source = source_beside(place, kind)

@@ -13,6 +13,7 @@ from tests.end_to_end.test_dataframes import write_orc
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine
 from tests.support.places import IcebergPlace, Place
+from tests.support.slow import slow_except
 from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -82,6 +83,7 @@ def test_a_write_that_fails_raises_with_the_reason_and_is_resumed_by_the_next_ru
     assert_exactly_once(command.place, range(20))
 
 
+@pytest.mark.slow
 def test_rows_that_are_lost_with_their_table_are_not_reported_as_committed(command: CommandLine) -> None:
     checkpointed_writes.run(command.file, settings=command.settings_file, cores=1)
     assert isinstance(command.place, IcebergPlace)
@@ -93,7 +95,7 @@ def test_rows_that_are_lost_with_their_table_are_not_reported_as_committed(comma
     assert caught.value.reason == "TableMissing"
 
 
-@pytest.mark.parametrize("way", ["sql", "program"])
+@pytest.mark.parametrize("way", slow_except(["sql", "program"], "sql"))
 def test_rows_that_spark_reads_are_previewed_too(command: CommandLine, tmp_path: Path, way: str) -> None:
     write_orc(tmp_path / "orc", files=1, rows=50)
     source = {

@@ -23,6 +23,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.waiting import until
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
@@ -136,6 +137,7 @@ print(ended.outcome)
 """
 
 
+@slow_except_on("place", "iceberg-sql-s3", "lance-disk")
 def test_a_runner_paused_before_its_commit_wakes_after_another_has_committed_and_adds_nothing(
     place: Place, tmp_path: Path
 ) -> None:
@@ -198,6 +200,7 @@ def test_runners_on_two_machines_do_not_close_each_others_attempts(lance_place: 
     assert_exactly_once(lance_place, range(ROWS))
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_driver_whose_attempt_was_closed_elsewhere_ends_with_its_spark(disk_place: Place, tmp_path: Path) -> None:
     """Its runner may be on another machine, and not know; beside the next attempt it would take the cores for hours."""
     disk_place.create(SCHEMA)

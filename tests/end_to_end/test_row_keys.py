@@ -16,6 +16,7 @@ from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_spark.steps.row_keys import current
 from checkpointed_writes import row_key
 from tests.support.places import Place, on_disk
+from tests.support.slow import slow_except
 from tests.support.writes import drive, manifest_for, reconciler_for, write_inputs
 
 Keys = dict[tuple[int, int], str]
@@ -110,7 +111,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("form", slow_except(["parquet", "csv"], "csv"))
 def test_a_row_has_one_key_however_it_is_read_and_called_and_no_other_row_has_it(folder: Path, form: str) -> None:
     paths = {"parquet": "in", "csv": "text"}[form]
     source: dict[str, Any] = {"files": {"format": form, "paths": [str(folder / paths)]}}
@@ -127,7 +128,7 @@ def test_a_row_has_one_key_however_it_is_read_and_called_and_no_other_row_has_it
     assert kept == {(number, 0): expected[number, 0] for number in range(18, ROWS) if number != 20}
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("form", slow_except(["parquet", "csv"], "csv"))
 @pytest.mark.parametrize("how", [{}, {"where": "id > 17 AND id <> 20"}], ids=["all rows", "some rows"])
 def test_the_rows_that_a_new_table_is_made_of_have_the_keys_of_the_run(folder: Path, form: str, how: dict[str, Any]) -> None:
     given.clear()
@@ -139,7 +140,7 @@ def test_the_rows_that_a_new_table_is_made_of_have_the_keys_of_the_run(folder: P
     assert set(given) == set(found.values())
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("form", slow_except(["parquet", "csv"], "parquet"))
 def test_a_preview_has_the_keys_of_the_run_that_follows(folder: Path, form: str) -> None:
     source: dict[str, Any] = {"files": {"format": form, "paths": [str(folder / {"parquet": "in", "csv": "text"}[form])]}}
     place = on_disk(folder / "place", "iceberg")
@@ -163,6 +164,7 @@ def test_a_row_that_is_tried_again_keeps_its_key(folder: Path) -> None:
     assert set(tries.values()) == {2}
 
 
+@pytest.mark.slow
 def test_rows_that_are_made_of_one_row_have_keys_of_their_own(folder: Path) -> None:
     found = keys(folder, step("twice", output={"id": "int64", "part": "int64"}), step("waits", concurrency=8))
 
@@ -170,6 +172,7 @@ def test_rows_that_are_made_of_one_row_have_keys_of_their_own(folder: Path) -> N
     assert keys(folder, step("twice", output={"id": "int64", "part": "int64"}), step("plain"), maximum_rows=9) == found
 
 
+@pytest.mark.slow
 def test_another_write_and_another_step_have_other_keys(folder: Path) -> None:
     found = [
         keys(folder, step("plain")),
@@ -180,6 +183,7 @@ def test_another_write_and_another_step_have_other_keys(folder: Path) -> None:
     assert len({key for one in found for key in one.values()}) == 3 * ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "words"),
     [

@@ -25,6 +25,7 @@ from tests.support.command_line import CommandLine, driver_of, kill, wait_for_en
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 from tests.support.records import position_of
+from tests.support.slow import slow_except_on
 from tests.support.waiting import until
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
@@ -229,6 +230,7 @@ def test_quarantined_rows_are_not_committed_after_the_policy_was_set_back_to_fai
 # --- again ----------------------------------------------------------------------------------------------------------------
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_later_epoch_takes_the_quarantined_rows_alone_and_those_that_fail_again_wait_for_the_next(
     disk_place: Place, tmp_path: Path, code: Code
 ) -> None:

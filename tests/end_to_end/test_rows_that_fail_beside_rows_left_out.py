@@ -28,6 +28,7 @@ from checkpoint_protocol.records import DeleteFile, InputRecord, QuarantinedRow,
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
 from tests.support.records import position_of
+from tests.support.slow import slow_except_on
 from tests.support.source_places import IcebergSourceTable, LanceSourceTable, SourceTable, source_beside
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
@@ -89,6 +90,7 @@ def quarantined(reconciler: Reconciler) -> list[tuple[SourceFile, QuarantinedRow
 
 
 @pytest.mark.parametrize("kind", ["row", "arrow"])
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_poison_rows_of_parquet_are_placed_by_their_numbers_though_where_leaves_rows_out(
     disk_place: Place, tmp_path: Path, poison: Poisonous, kind: str
 ) -> None:
@@ -158,6 +160,7 @@ def put_input_with_deletes(reconciler: Reconciler, source: IcebergSourceTable, f
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "lance"])
+@slow_except_on("disk_place", "lance-disk")
 def test_poison_rows_of_a_table_are_placed_by_their_numbers_though_where_and_deletes_leave_rows_out(
     disk_place: Place, tmp_path: Path, poison: Poisonous, kind: str
 ) -> None:
@@ -200,6 +203,7 @@ def source(request: pytest.FixtureRequest, disk_place: Place) -> SourceTable:
     return source
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_an_epoch_that_only_tries_rows_of_a_table_again_leaves_what_was_appended_to_the_next(
     source: SourceTable, disk_place: Place, poison: Poisonous
 ) -> None:
@@ -213,6 +217,7 @@ def test_an_epoch_that_only_tries_rows_of_a_table_again_leaves_what_was_appended
     assert_exactly_once(disk_place, range(210))
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_first_epoch_that_only_tries_again_takes_nothing_of_a_table_and_the_next_all(
     source: SourceTable, disk_place: Place, poison: Poisonous
 ) -> None:
@@ -223,6 +228,7 @@ def test_a_first_epoch_that_only_tries_again_takes_nothing_of_a_table_and_the_ne
     assert_exactly_once(disk_place, range(210))
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_rows_that_a_compaction_has_moved_since_an_epoch_that_only_tried_again_are_taken_by_the_next(
     disk_place: Place, poison: Poisonous
 ) -> None:
@@ -263,6 +269,7 @@ def rewrite(source: SourceTable) -> None:
         source.delete("id = 0")
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_rows_whose_file_was_rewritten_stop_a_retry(source: SourceTable, disk_place: Place, poison: Poisonous) -> None:
     run(disk_place, source.section(), poison(3, 123))
     rewrite(source)
@@ -275,6 +282,7 @@ def test_rows_whose_file_was_rewritten_stop_a_retry(source: SourceTable, disk_pl
     assert_exactly_once(disk_place, set(range(200)) - {3, 123})
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_with_process_rows_that_failed_in_a_rewritten_file_come_with_the_new_file_and_not_twice(
     source: SourceTable, disk_place: Place, poison: Poisonous
 ) -> None:
@@ -289,6 +297,7 @@ def test_with_process_rows_that_failed_in_a_rewritten_file_come_with_the_new_fil
     assert Counter(row["id"] for row in disk_place.rows()) == expected
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_rows_of_a_fragment_that_got_a_column_stop_a_retry_that_says_the_way_out(disk_place: Place, poison: Poisonous) -> None:
     disk_place.create(SCHEMA)
     source = source_beside(disk_place, "lance")
@@ -308,6 +317,7 @@ def test_rows_of_a_fragment_that_got_a_column_stop_a_retry_that_says_the_way_out
     assert counts(passed_over) == (0, 0, 0)
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_retry_alone_that_needs_an_expired_snapshot_says_the_way_out(disk_place: Place, poison: Poisonous) -> None:
     disk_place.create(SCHEMA)
     source = source_beside(disk_place, "iceberg")

@@ -30,6 +30,7 @@ from checkpoint_protocol.store.object_store import open_store
 from checkpointed_writes import WriteFailed
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import LancePlace, Place, on_disk
+from tests.support.slow import slow_except
 from tests.support.writes import manifest_for, reconciler_for, write_inputs
 
 PARSED = {"id": "int64", "key": "int64", "parsed": "string"}
@@ -167,6 +168,7 @@ def previewed(folder: Path, write: CheckpointedWrite, name: str | None, rows: in
     return found
 
 
+@pytest.mark.slow
 def test_a_stage_gets_what_the_stage_before_has_sealed_and_nothing_is_written(folder: Path) -> None:
     write = manifest(folder, PARSE, EMBED)
     run(folder, write, after("parse"))
@@ -181,6 +183,7 @@ def test_a_stage_gets_what_the_stage_before_has_sealed_and_nothing_is_written(fo
     assert found.rows.schema.names == list(EMBEDDED)
 
 
+@pytest.mark.slow
 def test_rows_have_the_keys_that_they_have_in_the_run(folder: Path) -> None:
     write = manifest(folder, PARSE, EMBED)
     run(folder, write, after("parse"))
@@ -196,7 +199,7 @@ def test_rows_have_the_keys_that_they_have_in_the_run(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("until", [begun, cut_off], ids=["at work", "cut off"])
+@pytest.mark.parametrize("until", slow_except([begun, cut_off], begun), ids=["at work", "cut off"])
 def test_what_a_stage_has_sealed_that_is_not_done_is_shown_too(folder: Path, until: Callable[[Round], bool]) -> None:
     write = manifest(folder, PARSE, EMBED)
     run(folder, write, until, kill_after=1)
@@ -213,6 +216,7 @@ def test_the_first_stage_gets_rows_of_the_source(folder: Path) -> None:
     assert found.rows.to_pylist() == [{"id": n, "key": n % 3, "parsed": "parsed 1"} for n in range(4)]
 
 
+@pytest.mark.slow
 def test_steps_of_stages_that_keep_nothing_are_run_with_it(folder: Path) -> None:
     clean = stage("clean", "clean", PARSED, checkpoint=False)
     write = manifest(folder, PARSE, clean, EMBED)
@@ -234,6 +238,7 @@ def test_rows_that_fail_are_named_by_their_place_in_the_result(folder: Path) -> 
     assert all("/stages/parse-" in one.row for one in found.failed)
 
 
+@pytest.mark.slow
 def test_an_aggregate_gets_whole_groups_until_there_are_so_many_rows(folder: Path) -> None:
     write = manifest(folder, PARSE, COUNT)
     run(folder, write, after("count-shuffle"))
@@ -244,6 +249,7 @@ def test_an_aggregate_gets_whole_groups_until_there_are_so_many_rows(folder: Pat
     assert {row["rows"] for row in found.rows.to_pylist()} == {10}
 
 
+@pytest.mark.slow
 def test_a_group_that_fails_ends_the_preview_with_its_key(folder: Path) -> None:
     count = stage("count", "fails_on_one", COUNTED, kind="Aggregate", keyBy=["key"], buckets=2)
     write = manifest(folder, PARSE, count)
@@ -276,9 +282,12 @@ def edited_code(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("edit", "cause"),
-    [("code", "its code has changed"), ("arguments", "what its steps are called with, or give, has changed")],
+    [
+        ("code", "its code has changed"),
+        pytest.param("arguments", "what its steps are called with, or give, has changed", marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("is_done", [True, False], ids=["done", "cut off"])
+@pytest.mark.parametrize("is_done", slow_except([True, False], False), ids=["done", "cut off"])
 def test_rows_of_other_code_or_arguments_are_shown_with_a_line_that_says_so(
     folder: Path, edit: str, cause: str, is_done: bool
 ) -> None:
@@ -325,6 +334,7 @@ def test_the_command_ends_with_2_where_there_is_no_such_stage_or_nothing_for_it_
     assert everything(folder / "place") == {}
 
 
+@pytest.mark.slow
 def test_what_the_messages_say_shows_rows(folder: Path) -> None:
     write = manifest(folder, PARSE, EMBED)
 

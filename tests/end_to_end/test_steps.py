@@ -20,6 +20,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, write_inputs
 
 ROWS = 400
@@ -135,6 +136,7 @@ def test_arrow_pandas_and_row_steps_with_arguments_and_setup_work_in_a_chain(
     assert {row["text"] for row in disk_place.rows()} == {f"ZEILE {number}!" for number in range(ROWS)}
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_step_that_raises_names_itself_file_row_and_cause_and_the_mended_code_resumes(
     disk_place: Place, tmp_path: Path, code: Any
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_step_that_raises_names_itself_file_row_and_cause_and_the_mended_code_
     assert_exactly_once(disk_place, range(ROWS))
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_restart_on_a_code_change_drops_what_other_code_has_sealed(disk_place: Place, tmp_path: Path, code: Any) -> None:
     disk_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in")
@@ -175,6 +178,7 @@ def test_restart_on_a_code_change_drops_what_other_code_has_sealed(disk_place: P
 
 
 @pytest.mark.parametrize(("choice", "texts"), [("Continue", {"old", "new"}), ("Restart", {"new"})])
+@slow_except_on("disk_place", "lance-disk")
 def test_with_ask_a_write_whose_code_was_edited_waits_and_does_what_a_person_says(
     disk_place: Place, tmp_path: Path, code: Any, choice: Choice, texts: set[str]
 ) -> None:
@@ -211,6 +215,7 @@ def test_with_ask_a_write_whose_code_was_edited_waits_and_does_what_a_person_say
         ("return [1, 2]", "a row step gives dicts"),
     ],
 )
+@slow_except_on("disk_place", "lance-disk")
 def test_a_step_that_gives_the_wrong_columns_names_them(
     disk_place: Place, tmp_path: Path, code: Any, body: str, says: str
 ) -> None:
@@ -265,6 +270,7 @@ def test_a_write_without_a_table_runs_its_steps_once_for_each_row(disk_place: Pl
     assert sorted(map(int, log.read_text().split())) == list(range(ROWS))
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_short_intervals_make_many_segments_and_every_row_once(disk_place: Place, tmp_path: Path, code: Any) -> None:
     disk_place.create(SCHEMA)
     module = code("import time\ndef slow(row):\n    time.sleep(0.002)\n    return row\n")

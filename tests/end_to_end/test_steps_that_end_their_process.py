@@ -36,9 +36,8 @@ def by_key(folder: Path, rows: int) -> dict[str, Any]:
     return {"spark": {"format": "orc", "paths": [str(path)], "keyColumns": ["id"]}}
 
 
-@pytest.mark.parametrize(
-    ("end", "how"), [pytest.param("exit", "os._exit", marks=pytest.mark.slow), ("fault", "Segmentation fault")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "how"), [("exit", "os._exit"), ("fault", "Segmentation fault")])
 def test_a_row_that_ends_the_process_of_its_task_is_named_in_the_same_attempt(
     lance_place: Place, tmp_path: Path, end: str, how: str
 ) -> None:
@@ -85,6 +84,7 @@ def test_rows_that_end_the_process_are_quarantined_with_how_and_all_others_are_c
     ]
 
 
+@pytest.mark.slow
 def test_sys_exit_is_the_codes_failure_at_once_with_its_row(lance_place: Place, tmp_path: Path) -> None:
     source = write_inputs(tmp_path / "in", files=1, rows=20)
 

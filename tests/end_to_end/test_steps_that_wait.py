@@ -74,13 +74,14 @@ def seals_of(ledger: Ledger, attempt: int) -> list[Seal]:
     return list(ledger.chains.counted_seals([attempt]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "name"),
     [
-        pytest.param("splits", "iceberg-sql-s3", marks=pytest.mark.slow),
+        ("splits", "iceberg-sql-s3"),
         ("splits", "lance-disk"),
         ("keys", "iceberg-sql-disk"),
-        pytest.param("keys", "lance-s3", marks=pytest.mark.slow),
+        ("keys", "lance-s3"),
     ],
 )
 def test_a_driver_killed_amid_calls_is_followed_by_one_that_asks_for_nothing_that_is_sealed(

@@ -17,6 +17,7 @@ from tests.end_to_end.streamed_writes import StreamedWrite
 from tests.support import streams
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 
 __all__ = ["session"]
 pytestmark = pytest.mark.spark
@@ -44,6 +45,7 @@ def test_each_micro_batch_is_one_commit_and_the_end_of_the_query_is_none(
     assert ended.reason == reasons.STREAM_ENDED
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_half_a_micro_batch_is_staged_anew_as_a_whole_whatever_its_partitions_are(
     session: Any, disk_place: Place, tmp_path: Path
 ) -> None:
@@ -66,6 +68,7 @@ def test_half_a_micro_batch_is_staged_anew_as_a_whole_whatever_its_partitions_ar
     assert disk_place.keys() == [f"{write.uid}/{epoch}" for epoch in (3, 2, 1)]
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_complete_result_takes_the_place_of_the_one_before_and_goes_on_over_a_replay(
     session: Any, disk_place: Place, tmp_path: Path
 ) -> None:
@@ -85,6 +88,7 @@ def test_a_complete_result_takes_the_place_of_the_one_before_and_goes_on_over_a_
     assert disk_place.keys() == [f"{write.uid}/{epoch}" for epoch in (3, 2, 1)]
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_in_a_volume_each_driver_goes_on_from_a_copy_with_the_offsets_and_the_state(
     session: Any, disk_place: Place, tmp_path: Path
 ) -> None:

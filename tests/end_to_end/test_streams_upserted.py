@@ -22,6 +22,7 @@ from tests.support import streams
 from tests.support.command_line import CommandLine, driver_of, kill
 from tests.support.crashes import Died, DyingStore, dying_sink
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.waiting import until
 from tests.support.writes import rows_of
 
@@ -49,6 +50,7 @@ def merges(write: StreamedWrite, epoch: int) -> list[Ledger]:
     return [Ledger(ledger.store, key) for key in list_stages(ledger.store, ledger.key)]
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_changed_results_take_the_place_of_those_before_by_the_driver_of_the_stream(
     session: Any, disk_place: Place, tmp_path: Path
 ) -> None:
@@ -123,11 +125,20 @@ class DeathAt(Death):
     ("place_name", "effect", "after", "is_merged"),
     [
         # Between its last seal and the commit, before or after it was asked for the merge.
-        pytest.param("lance-disk", "get control/2/closed/2.json", AFTER, False, id="before the merge"),
-        pytest.param("iceberg-sql-disk", "staged/2/.*merge.*/plan.json", BEFORE, False, id="before its plan"),
+        pytest.param("lance-disk", "get control/2/closed/2.json", AFTER, False, id="before the merge", marks=pytest.mark.slow),
+        pytest.param(
+            "iceberg-sql-disk", "staged/2/.*merge.*/plan.json", BEFORE, False, id="before its plan", marks=pytest.mark.slow
+        ),
         pytest.param("lance-disk", "staged/2/.*merge.*/plan.json", AFTER, False, id="after its plan"),
-        pytest.param("iceberg-sql-disk", "staged/2/.*merge.*/plan.json", AFTER, False, id="after its plan, of Iceberg"),
-        pytest.param("lance-disk", "get control/3/launch/1.json", BEFORE, True, id="after the commit"),
+        pytest.param(
+            "iceberg-sql-disk",
+            "staged/2/.*merge.*/plan.json",
+            AFTER,
+            False,
+            id="after its plan, of Iceberg",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("lance-disk", "get control/3/launch/1.json", BEFORE, True, id="after the commit", marks=pytest.mark.slow),
     ],
 )
 def test_a_merge_whose_driver_dies_is_done_by_another_and_the_micro_batch_is_not_staged_again(
@@ -155,16 +166,21 @@ def test_a_merge_whose_driver_dies_is_done_by_another_and_the_micro_batch_is_not
 @pytest.mark.parametrize(
     ("place_name", "effect"),
     [
-        pytest.param("iceberg-sql-disk", "control/2/closed/2.json", id="closed"),
+        pytest.param("iceberg-sql-disk", "control/2/closed/2.json", id="closed", marks=pytest.mark.slow),
         pytest.param("lance-disk", "control/2/stages/.*/launch/1.json", id="the merge is recorded"),
-        pytest.param("iceberg-sql-disk", "control/2/stages/.*/launch/1.json", id="the merge is recorded, of Iceberg"),
-        pytest.param("lance-disk", "control/2/stages/.*/closed/1.json", id="the merge is sealed"),
-        pytest.param("iceberg-sql-disk", "control/2/stages/.*/commit/done.json", id="the merge is done"),
-        pytest.param("lance-disk", "control/2/commit/claim-0.json", id="claimed"),
-        pytest.param("lance-disk", "fence", id="the fence of Lance"),
-        pytest.param("lance-disk", "update", id="committed to Lance"),
+        pytest.param(
+            "iceberg-sql-disk",
+            "control/2/stages/.*/launch/1.json",
+            id="the merge is recorded, of Iceberg",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("lance-disk", "control/2/stages/.*/closed/1.json", id="the merge is sealed", marks=pytest.mark.slow),
+        pytest.param("iceberg-sql-disk", "control/2/stages/.*/commit/done.json", id="the merge is done", marks=pytest.mark.slow),
+        pytest.param("lance-disk", "control/2/commit/claim-0.json", id="claimed", marks=pytest.mark.slow),
+        pytest.param("lance-disk", "fence", id="the fence of Lance", marks=pytest.mark.slow),
+        pytest.param("lance-disk", "update", id="committed to Lance", marks=pytest.mark.slow),
         pytest.param("iceberg-sql-disk", "swap", id="committed to Iceberg"),
-        pytest.param("lance-disk", "control/2/commit/done.json", id="recorded"),
+        pytest.param("lance-disk", "control/2/commit/done.json", id="recorded", marks=pytest.mark.slow),
         pytest.param("iceberg-sql-disk", "control/3/launch/1.json", id="the next epoch"),
     ],
 )
@@ -202,6 +218,7 @@ def counts(rows: int) -> dict[int, str]:
     return {group: str(min(15, rows - 15 * group)) for group in range(-(-rows // 15))}
 
 
+@pytest.mark.slow
 def test_an_endless_stream_is_upserted_on_over_kills_of_its_driver_and_its_runner(
     session: Any, iceberg_place: Place, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.store.object_store import local_path
 from tests.support.checks import assert_exactly_once
 from tests.support.places import IcebergPlace, LancePlace, Place
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -190,6 +191,7 @@ def test_a_staged_file_that_was_written_over_is_refused(disk_place: Place, tmp_p
     assert disk_place.rows() == []
 
 
+@slow_except_on("place", "iceberg-rest-disk", "lance-s3")
 def test_rows_that_a_stranger_appends_between_stage_and_commit_are_there_too(place: Place, tmp_path: Path) -> None:
     place.create(SCHEMA)
     reconciler = sealed(place, write_inputs(tmp_path / "in"))

@@ -24,6 +24,7 @@ from checkpoint_spark.tasks.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.source_places import IcebergSourceTable, LanceSourceTable, SourceTable, source_beside
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of
 
@@ -87,6 +88,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 # --- one epoch ------------------------------------------------------------------------------------------------------------
 
 
+@slow_except_on("place", "iceberg-rest-disk", "iceberg-sql-s3", "lance-disk")
 def test_each_row_of_a_source_table_is_in_the_sink_once(place: Place, kind: str) -> None:
     place.create(SCHEMA)
     source = source_beside(place, kind)
@@ -98,6 +100,7 @@ def test_each_row_of_a_source_table_is_in_the_sink_once(place: Place, kind: str)
     assert_exactly_once(place, range(400))
 
 
+@slow_except_on("place", "iceberg-sql-disk", "lance-s3")
 def test_a_resume_reads_only_what_is_missing_and_opens_no_file_that_is_done(
     place: Place, kind: str, opened: Counter[str]
 ) -> None:
@@ -123,6 +126,7 @@ def test_a_resume_reads_only_what_is_missing_and_opens_no_file_that_is_done(
     assert len(first - missing) == plan.done_files
 
 
+@slow_except_on("disk_place", "lance-disk")
 def test_a_table_that_moves_between_attempts_is_read_as_it_was_at_the_first(disk_place: Place, kind: str) -> None:
     disk_place.create(SCHEMA)
     source = source_beside(disk_place, kind)

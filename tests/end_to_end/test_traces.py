@@ -24,6 +24,7 @@ from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.command_line import CommandLine
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import IcebergPlace, LancePlace, Place
+from tests.support.slow import slow_except_on
 from tests.support.writes import drive, manifest_for, reconciler_for, write_inputs
 
 FILES: Final = 3
@@ -148,6 +149,7 @@ def assert_exact_both_ways(write: Traced, first: str | None, last: str | None) -
         assert numbers_of(failed) == ({place_of(row)} if row == FAILS else set())
 
 
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_rows_of_three_stages_are_traced_exactly_both_ways(disk_place: Place, tmp_path: Path) -> None:
     stages = [{"name": name, "steps": [step]} for name, step in (("same", SAME), ("some", SOME), ("many", MANY))]
 

@@ -17,6 +17,7 @@ from checkpoint_protocol.writes import last_epoch, look_up_name
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.waiting import until
 from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
@@ -54,6 +55,7 @@ def end_driver_that_waits(runner: int) -> None:
 
 
 @pytest.mark.spark
+@slow_except_on("disk_place", "iceberg-sql-disk")
 def test_a_run_that_watches_takes_new_files_epoch_by_epoch_and_goes_on_after_a_kill(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in", files=2)
@@ -96,6 +98,7 @@ def test_a_run_that_watches_takes_new_files_epoch_by_epoch_and_goes_on_after_a_k
 
 
 @pytest.mark.spark
+@slow_except_on("disk_place", "lance-disk")
 def test_a_run_that_does_not_watch_takes_what_is_new_and_ends(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in", files=3)

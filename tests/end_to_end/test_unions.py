@@ -16,6 +16,7 @@ from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import Place
+from tests.support.slow import slow_except_on
 from tests.support.source_places import SourceTable, source_beside
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
@@ -42,6 +43,7 @@ def run(place: Place, source: dict[str, Any], **spec: Any) -> Any:
 
 
 @pytest.mark.parametrize("after_tasks", [1, 3])
+@slow_except_on("place", "iceberg-sql-s3", "lance-disk")
 def test_each_row_of_each_source_is_in_the_sink_once_though_a_driver_dies(place: Place, tmp_path: Path, after_tasks: int) -> None:
     place.create(SCHEMA)
     iceberg, lance = source_beside(place, "iceberg"), source_beside(place, "lance")
@@ -69,6 +71,7 @@ def test_each_row_of_each_source_is_in_the_sink_once_though_a_driver_dies(place:
     assert plan.done_rows > 0
 
 
+@slow_except_on("place", "iceberg-sql-disk", "lance-s3")
 def test_the_next_epoch_takes_of_each_source_what_came_since(place: Place, tmp_path: Path) -> None:
     place.create(SCHEMA)
     iceberg, lance = source_beside(place, "iceberg"), source_beside(place, "lance")

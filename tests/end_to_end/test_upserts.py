@@ -25,6 +25,7 @@ from tests.support.command_line import CommandLine, driver_of, kill, wait_for_en
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import IcebergPlace, on_disk
+from tests.support.slow import slow_except
 from tests.support.waiting import until
 from tests.support.writes import drive, manifest_for, reconciler_for
 
@@ -82,6 +83,7 @@ def run_until_death(place: IcebergPlace, source: Path, effects: Effects) -> bool
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_death_around_each_effect_of_the_runner_leaves_one_upsert_with_every_key_once(tmp_path: Path, way: str) -> None:
     source, effects = write_input(tmp_path / "in"), Effects()
@@ -124,7 +126,7 @@ def test_drivers_that_die_before_each_task_of_the_merge_leave_every_key_once(tmp
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["iceberg", "lance"])
+@pytest.mark.parametrize("kind", slow_except(["iceberg", "lance"], "iceberg"))
 def test_an_upsert_starts_one_driver_process_and_the_run_ends_with_its_commit(tmp_path: Path, kind: str) -> None:
     place = on_disk(tmp_path / "place", kind)
     place.create(SCHEMA)
@@ -142,6 +144,7 @@ def test_an_upsert_starts_one_driver_process_and_the_run_ends_with_its_commit(tm
     assert [log.name for log in command.folder.rglob("driver-*.log")] == ["driver-1-1.log"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_driver_killed_in_the_merge_is_followed_by_one_that_does_the_rest_and_others_read_what_is_there(
     tmp_path: Path,

@@ -23,6 +23,7 @@ from checkpoint_protocol.store.object_store import open_store
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import LancePlace, on_disk, on_s3
+from tests.support.slow import slow_except
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -80,7 +81,7 @@ def run_until_death(place: LancePlace, source: Path, sink: dict[str, Any], effec
     return False
 
 
-@pytest.mark.parametrize("where", ["disk", "s3"])
+@pytest.mark.parametrize("where", slow_except(["disk", "s3"], "disk"))
 @pytest.mark.parametrize("sink", [UPDATE, DELETE], ids=["update", "delete"])
 def test_rows_with_a_key_of_the_output_are_replaced_and_all_others_stay(
     tmp_path: Path, request: pytest.FixtureRequest, where: str, sink: dict[str, Any]
@@ -96,7 +97,7 @@ def test_rows_with_a_key_of_the_output_are_replaced_and_all_others_stay(
     assert len(place.keys()) == 1
 
 
-@pytest.mark.parametrize("sink", [UPDATE, DELETE], ids=["update", "delete"])
+@pytest.mark.parametrize("sink", slow_except([UPDATE, DELETE], DELETE), ids=["update", "delete"])
 def test_a_death_around_each_effect_of_merge_and_commit_leaves_one_upsert(tmp_path: Path, sink: dict[str, Any]) -> None:
     source, effects = write_inputs(tmp_path / "in", files=1, rows=40), Effects()
     assert not run_until_death(make(tmp_path / "clean"), source, sink, effects)
@@ -354,7 +355,7 @@ def test_a_delete_of_keys_that_no_row_has_is_one_version_that_changes_no_row(tmp
     assert len(place.keys()) == 1
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["matched", "new-keys-only"])
+@pytest.mark.parametrize("known", slow_except([True, False], True), ids=["matched", "new-keys-only"])
 def test_a_committer_that_pauses_around_each_request_changes_nothing_after_another_has_committed(
     tmp_path: Path, known: bool
 ) -> None:

@@ -18,6 +18,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import Place
 from tests.support.records import position_of
+from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for
 
 FILES = 60
@@ -51,6 +52,7 @@ def finished(ended: Round) -> Round:
 
 
 @pytest.mark.parametrize("after_tasks", [1, 3])
+@slow_except_on("place", "iceberg-sql-disk", "lance-s3")
 def test_each_file_is_a_row_once_though_a_driver_dies(place: Place, tmp_path: Path, after_tasks: int) -> None:
     place.create(SCHEMA)
     source = put(tmp_path / "in", *range(FILES))

@@ -25,6 +25,9 @@ from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 
 KEY_PROPERTY = "checkpointed-write.key"
+KINDS = ("iceberg", "lance")
+PLACES = ("iceberg-sql-disk", "iceberg-rest-disk", "iceberg-sql-s3", "lance-disk", "lance-s3")
+DISK_PLACES = ("iceberg-sql-disk", "lance-disk")
 
 
 @dataclass

@@ -19,6 +19,7 @@ from devtools.kubernetes.api_server_only import ApiServer
 from devtools.ports import LOOPBACK, free_port
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
+from tests.support.slow import slow_except
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 
@@ -88,7 +89,7 @@ def test_an_entry_for_all_buckets_of_a_kind_and_one_of_a_folder_name_no_place_to
     assert list(check_settings(settings)) == []
 
 
-@pytest.mark.parametrize(("name", "code"), [("lakehouse", 0), ("down", 1)])
+@pytest.mark.parametrize(("name", "code"), slow_except([("lakehouse", 0), ("down", 1)], ("down", 1)))
 def test_the_program_says_what_answers_and_ends_accordingly(
     api_server: ApiServer, rest_catalog: RestCatalog, tmp_path: Path, name: str, code: int
 ) -> None:

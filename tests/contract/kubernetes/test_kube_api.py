@@ -321,6 +321,7 @@ def test_a_pod_that_admission_refuses_is_told_in_the_servers_words(real_api: Kub
     assert "restricted" in refused.value.message
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_is_retryable_and_comes_back(real_api: KubernetesApi, api_server: ApiServer) -> None:
     api_server.stop()
     try:

@@ -140,6 +140,7 @@ def operator(prepared: ApiServer, tmp_path: Path) -> Iterator[Operator]:
         process.stop()
 
 
+@pytest.mark.slow
 def test_where_the_kind_vanishes_the_process_ends_and_the_next_one_sees_the_writes_of_the_new_kind(operator: Operator) -> None:
     operator.apply(ONE, "before")
     until(lambda: operator.has_seen(ONE, "before"))
@@ -171,6 +172,7 @@ def test_the_log_of_an_operator_that_begins_when_its_kind_was_installed_just_now
     assert [line["message"] for line in operator.messages() if line["level"] == "error"] == []
 
 
+@pytest.mark.slow
 def test_a_kind_that_is_back_at_once_is_watched(operator: Operator) -> None:
     operator.delete_crd()
     operator.apply_crd()

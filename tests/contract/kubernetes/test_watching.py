@@ -238,8 +238,8 @@ def test_a_namespace_that_is_refused_is_no_dead_watch_for_the_resync(world: Worl
     ("within", "told"),
     [
         ("arguments", "nested more than 32 deep"),
-        ("template", "nested more than 32 deep"),
-        ("a list", "has more than 50,000 values"),
+        pytest.param("template", "nested more than 32 deep", marks=pytest.mark.slow),
+        pytest.param("a list", "has more than 50,000 values", marks=pytest.mark.slow),
     ],
 )
 def test_an_object_that_is_nested_too_deep_or_has_too_many_values_is_refused_alone_and_the_others_are_reconciled(

@@ -49,7 +49,7 @@ def _pieces_of(data: bytes) -> Sequence[memoryview]:
     begin = end - count * _LENGTH_BYTES
     lengths = struct.unpack_from(f"<{count}Q", data, begin) if begin >= 0 else ()
     if not lengths or sum(lengths) != begin:
-        raise Corrupt(reasons.RECORD_UNREADABLE, "an object of keys that were put together has not the parts that it names")
+        raise Corrupt(reasons.RECORD_UNREADABLE, "an object with the keys of several objects lacks some of its parts")
     pieces, at = [], 0
     for length in lengths:
         pieces.append(whole[at : at + length])

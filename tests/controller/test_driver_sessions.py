@@ -253,7 +253,7 @@ def test_what_an_edit_costs_stands_in_the_status_while_a_person_is_asked_and_unt
     assert pipeline.status.reason == reasons.CODE_CHANGED
     assert [(stage.name, stage.what, stage.because) for stage in pipeline.status.stages or ()] == [
         ("first", "redo", "its code has changed"),
-        ("second", "redo", "what it reads is made anew"),
+        ("second", "redo", "its input is computed again"),
         ("third", "begin", None),
     ]
     assert pipeline.kubelet.drivers_run == 1

@@ -72,8 +72,8 @@ def test_stages_that_are_done_wait_before_they_are_done_anew_and_the_message_nam
     VERSIONS["second"] = 2
 
     assert asked(lab.run()) == (
-        "stages with sealed rows would be done anew: second (its code has changed), third (what it reads is made anew); kept: "
-        "first; approve that, or undo the edit"
+        "stages with sealed rows would be computed again: second (its code has changed), third (its input is computed again); "
+        "kept: first; approve that, or undo the edit"
     )
 
     assert CALLS["second", 2] == 0

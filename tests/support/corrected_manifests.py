@@ -197,13 +197,13 @@ CORRECTIONS: Final = (
     # steps and stages
     Correction(
         {"spec__steps": [{"call": "m:f", "input": "row", "batchSize": 10}]},
-        "a row step is given one row at a time; see concurrency",
+        "a row step receives one row at a time; leave it out, and see concurrency",
         [{"spec__steps": [{"call": "m:f", "input": "row", "concurrency": 10}]}],
-        "a row step is given one row at a time; see concurrency",
+        "a row step receives one row at a time; leave it out, and see concurrency",
     ),
     Correction(
         {"spec__steps": [_STEP, {**_ROW, "memo": True}]},
-        "a batch step comes before, so that nobody knows of which source row a result is; move this step before it",
+        "a batch step before this one hides which source row a result comes from; move this step before it",
         [{"spec__steps": [{**_ROW, "memo": True}, _STEP]}],
     ),
     Correction(
@@ -213,9 +213,9 @@ CORRECTIONS: Final = (
     ),
     Correction(
         "stages beside steps",
-        "stages take the place of steps: put the steps into a stage, or leave the stages out",
+        "stages replace steps: put the steps into a stage, or leave the stages out",
         [{"spec__steps": ..., "spec__stages": [*_STAGES, {"name": "last", "steps": [_STEP]}]}, {"spec__stages": ...}],
-        "stages take the place of steps: put the steps into a stage, or leave the stages out",
+        "stages replace steps: put the steps into a stage, or leave the stages out",
     ),
     Correction(
         "two stages of one name",
@@ -235,9 +235,9 @@ CORRECTIONS: Final = (
     ),
     Correction(
         {"spec__source": _DATASET, "spec__stages": _STAGES, "spec__sink": _ADDED},
-        "AddColumns gives columns to the rows that are read, and with stages these are others; use steps",
+        "AddColumns adds columns to the rows of the source, but stages replace these rows; use steps",
         [{"spec__stages": ..., "spec__steps": [_STEP]}],
-        "AddColumns gives columns to the rows that are read, and with stages these are others; use steps",
+        "AddColumns adds columns to the rows of the source, but stages replace these rows; use steps",
     ),
     Correction(
         "keys of rows that do not come together",
@@ -272,9 +272,9 @@ CORRECTIONS: Final = (
     ),
     Correction(
         "the name of a shuffle",
-        "stages: 'sum-shuffle' is the name of what comes before the Aggregate; give the stage another name",
+        "stages: 'sum-shuffle' is the name of the pass before the Aggregate; give the stage another name",
         [{"spec__stages": [{"name": "add", "steps": [_STEP]}, _AGGREGATE]}],
-        "a stage has the name of what comes before an Aggregate (its name and -shuffle); give it another name",
+        "a stage has the name of the pass before an Aggregate (the name of the Aggregate and -shuffle); give it another name",
     ),
     # triggers
     Correction(
@@ -306,9 +306,9 @@ CORRECTIONS: Final = (
     ),
     Correction(
         "at most of a table",
-        "atMost is for files; of a table an epoch takes all that is new: leave it out",
+        "atMost applies only to files; from a table, an epoch takes all new rows: leave it out",
         [{"spec__trigger": _EVERY}],
-        "atMost is for files; of a table an epoch takes all that is new: leave it out",
+        "atMost applies only to files; from a table, an epoch takes all new rows: leave it out",
     ),
     Correction(
         "a time zone without cron",
@@ -423,28 +423,29 @@ CORRECTIONS: Final = (
     # pods and Spark
     Correction(
         "fewest executors and no most",
-        "minInstances is the fewest pods that there are; say instances, too: the most",
+        "minInstances is the minimum number of pods; also set instances, the maximum",
         [{"spec__executor": {"minInstances": 1, "instances": 2}}],
-        "minInstances is the fewest pods; say instances, too, the most, which is not less",
+        "minInstances is the minimum number of pods; also set instances, the maximum, which must not be less",
     ),
     Correction(
         "more executors at the least than at the most",
         "minInstances: 3 is more than instances: 2, which is the most; lower the first, or raise the second",
         [{"spec__executor": {"minInstances": 2, "instances": 2}}, {"spec__executor": {"minInstances": 3, "instances": 3}}],
-        "minInstances is the fewest pods; say instances, too, the most, which is not less",
+        "minInstances is the minimum number of pods; also set instances, the maximum, which must not be less",
     ),
     Correction(
         "GPUs without executors",
-        "instances: 0 has none (the driver's pod has no GPU); leave instances out, or gpus",
+        "with instances: 0 there are none (the driver pod has no GPU); leave instances out, or gpus",
         [{"spec__executor": {"gpus": 1}}, {"spec__executor": {"instances": 0}}],
-        "gpus are those of executors, and instances: 0 has none (the driver's pod has no GPU); leave one of them out",
+        "gpus are for executors, and with instances: 0 there are none (the driver pod has no GPU); leave one of them out",
     ),
     Correction(
         "GPUs that tasks cannot share",
-        "a task has whole GPUs, or shares one with as many others as any; let one of the two numbers be a multiple of the other",
+        "each task must have whole GPUs, or each GPU must have the same number of tasks; let one of the two numbers be a "
+        "multiple of the other",
         [{"spec__executor": {"gpus": 2, "tasksPerExecutor": 4}}, {"spec__executor": {"gpus": 6, "tasksPerExecutor": 3}}],
-        "tasks do not share gpus evenly: a task has whole GPUs, or shares one with as many others as any; let one of "
-        "tasksPerExecutor and gpus be a multiple of the other",
+        "tasks do not share gpus evenly: each task must have whole GPUs, or each GPU must have the same number of tasks; let "
+        "one of tasksPerExecutor and gpus be a multiple of the other",
     ),
     Correction(
         "a master as a property",

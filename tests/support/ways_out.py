@@ -13,10 +13,9 @@ from typing import Final
 NO_ADVICE: Final = (
     "partition {} of micro-batch {}",
     "quote and escape: {}; one ASCII character is expected",
-    "what its steps are called with, or give, has changed",
     "spec.reset asks for it",
     "show rows: {}",
-    "({} by now, see status.rowsQuarantined)",
+    "({} so far, see status.rowsQuarantined)",
     "one for each task, segment and partition value",
     "topic, partition and offset",
     "all fragments, and say which rows go",
@@ -126,10 +125,10 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "for the metadata of tables; expire snapshots, or raise recordMemory and resources.limits.memory",
     ),
     "end_to_end/test_approvals.py::test_stages_that_are_done_wait_before_they_are_done_anew_and_the_message_names_them": (
-        "stages with sealed rows would be done anew: {}{}; approve that, or undo the edit",
+        "stages with sealed rows would be computed again: {}{}; approve that, or undo the edit",
     ),
     "end_to_end/test_approvals.py::test_a_failed_stage_whose_code_was_edited_waits_and_goes_on_with_the_rows_that_are_left": (
-        "or Restart (they are done anew), or undo the edit",
+        "or Restart (all rows are computed again), or undo the edit",
     ),
     "end_to_end/test_stage_preview.py::test_what_the_messages_say_shows_rows": (
         "--stage {}: spec.stages has no stage of that name; name one of these: {}",
@@ -276,7 +275,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "let each have a folder of its own",
     ),
     "unit/cli/test_cli_allow.py::test_an_allowed_file_counts_until_it_is_changed": (
-        "Read it, then say: checkpointed-write allow {} (again after each change)",
+        "Read it, then run: checkpointed-write allow {} (again after each change)",
     ),
     # --- the store and the records ----------------------------------------------------------------------------------------
     "controller/test_ways_out.py::test_room_that_is_made_on_a_full_disk_is_used_by_the_next_attempt": (
@@ -367,7 +366,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "{} does not exist; make it, or set sink.create: true",
     ),
     "controller/test_replaced_tables.py::test_one_that_is_made_by_hand_then_as_the_message_says_gets_the_new_rows": (
-        "or make the table yourself if it is to have new rows only",
+        "or create the table yourself if it needs only the new rows",
     ),
     "controller/test_ways_out.py::test_the_former_table_is_restored_after_another_took_its_name": (
         "whose files belong to the old table: restore that one, or give the write a new name",
@@ -406,7 +405,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "look what has changed; then drop the branch {}",
     ),
     "contract/test_audits_iceberg.py::test_a_branch_of_that_name_with_commits_of_others_is_left_and_named": (
-        "look what it has, keep it under another name if it is wanted, and drop this one",
+        "look at its rows, keep them under another branch name if you need them, and drop this branch",
     ),
     "contract/test_branches_iceberg.py::"
     "test_a_branch_that_was_dropped_after_a_commit_to_it_was_tried_is_not_made_again_and_is_named": (
@@ -531,7 +530,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/cli/test_cli_validate.py::test_the_columns_that_the_last_step_declares_are_compared_with_the_table": (
         "drop it in the step",
         "leave it out by source.columns, drop it in a step",
-        "has the column {}, and {} has not (it has {}); {}, or add it to the table",
+        "has the column {}, which {} does not have (it has {}); {}, or add it to the table",
     ),
     "unit/cli/test_cli_validate.py::test_a_time_of_day_in_an_iceberg_table_is_noted_as_spark_could_not_read_it": (
         "let it be a string, if Spark is to read the table",
@@ -550,7 +549,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "{} at {}; correct it",
     ),
     "unit/cli/test_async_steps.py::test_an_async_init_is_refused_by_validate_and_by_a_driver": (
-        "is async, and nobody awaits it; do what waits in an async setup()",
+        "is async, but is never awaited; move what waits to an async setup()",
     ),
     "unit/cli/test_cli_inspect.py::test_a_name_of_two_namespaces_is_refused_until_the_namespace_is_said": (
         "is a name in several namespaces or clusters of {}; say which",
@@ -585,7 +584,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "this image has no pyspark: install it, or set SPARK_HOME",
     ),
     "unit/cluster/test_pod_policy.py::test_what_reaches_beyond_the_pod_is_refused_by_its_field": (
-        "leave it out, or have whoever installed the operator allow it: workloads.allowed in the chart's values",
+        "leave it out, or ask the administrator of the operator to allow it: workloads.allowed in the chart's values",
     ),
     "unit/cluster/test_pod_drivers.py::test_a_pod_of_another_write_in_the_place_of_our_driver_is_for_a_person": (
         "is not one of this write, and stands where its driver would: remove it",
@@ -611,7 +610,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "{} does not exist; correct its uri: columns are added to rows that are there",
         "{} is required in {}, and is NULL in rows without a value; make it nullable (alter_columns)",
         "to whose rows columns are to be added; correct its uri",
-        "in which columns have no files of their own; write it anew with a later one",
+        "in which columns have no files of their own; write the dataset again with a later version",
         "make it nullable (alter_columns), or name another one in sink.columns",
     ),
     "controller/test_ways_out.py::test_a_write_in_the_operators_own_namespace_is_served_in_another": (
@@ -637,7 +636,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "so which files of epoch {} count is unknown; restore it, or remove {}/ yourself",
     ),
     "unit/decision/test_cleaning.py::test_of_an_epoch_that_was_claimed_and_deleted_nothing_goes_before_its_deletion_has_ended": (
-        "its deletion has not ended; forget the write, or delete its object, and that goes on",
+        "its deletion has not ended; to finish it, forget the write, or delete its object",
     ),
     "unit/commit/test_tables_that_lead_elsewhere.py::"
     "test_a_table_that_wants_its_files_elsewhere_is_refused_before_staging_and_at_the_commit": (
@@ -668,7 +667,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "drop the table, or bring the former store back, if that is not meant",
     ),
     "unit/cli/test_cli_forget.py::test_a_forgotten_write_begins_anew_under_its_name": (
-        "to write everything anew: checkpointed-write forget {}, and run it again",
+        "to write everything again: checkpointed-write forget {}, and then run it",
     ),
     "contract/test_object_store.py::test_a_bucket_that_is_not_there_is_for_a_person_and_never_an_absent_object": (
         "the bucket of {} does not exist; make it, or correct the URI",
@@ -789,9 +788,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "set onReplaced: Process to take all new fragments as new rows (Skip cannot tell them apart)",
     ),
     "contract/kubernetes/test_crd_on_a_real_api_server.py::test_what_a_write_is_cannot_be_changed": (
-        "{} cannot be changed: it is what this write is; give a new write a new name",
-        "{} of sink.{} cannot be changed: it is what this write is; give a new write a new name",
-        "give a new write a new name (rows of it are sealed)",
+        "{} cannot be changed, because it identifies the write; create a new write under a new name",
+        "{} of sink.{} cannot be changed, because it identifies the write; create a new write under a new name",
+        "create a new write under a new name (rows of this one are sealed)",
     ),
     "end_to_end/test_unions.py::test_sources_that_cannot_be_united_are_both_named": (
         "give the column a type by source.files.types (of CSV and JSON), ",
@@ -803,7 +802,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "is another than when the write began: the dataset was made again; start a new write",
     ),
     "end_to_end/test_row_keys.py::test_where_there_is_no_source_row_that_is_said": (
-        "ask for the key in a row step before that one, and hand it on as a column",
+        "call row_key() in a row step before that one, and pass the key on as a column",
     ),
     "end_to_end/test_bad_lines.py::test_lines_that_were_set_apart_are_taken_by_a_later_epoch_that_can_read_them": (
         "checkpointed-write inspect {} lists them, quarantine.retry takes them again",

@@ -78,7 +78,7 @@ def _rewrite(dataset: Any, known: dict[int, LanceOrigin], group: Any, version: i
 def _operation(dataset: Any, version: int, since: int) -> Any:
     transaction = read_transaction(dataset, version)
     if transaction is None:
-        raise _lost(dataset, since, f"version {version} was cleaned up, so that nobody knows what it did")
+        raise _lost(dataset, since, f"version {version} was cleaned up, so that its changes are unknown")
     return transaction.operation
 
 

@@ -40,7 +40,9 @@ def open_database(memory_bytes: int, threads: int = 1) -> Iterator[Any]:
         except duckdb.Error as error:
             if (full := disk_full(error, f"what a merge holds in {folder}")) is not None:
                 raise full from error
-            raise Retryable(reasons.DISK_FULL, f"the merge has not the room that it needs: {one_line(error)}") from error
+            raise Retryable(
+                reasons.DISK_FULL, f"the merge does not have the disk space that it needs: {one_line(error)}"
+            ) from error
         finally:
             connection.close()
 

@@ -160,7 +160,7 @@ def _end_of(ledger: Ledger, modified: dict[str, datetime.datetime | None]) -> _E
     if not ledger.commits.is_deleted():
         return "it is not committed yet"
     if is_claimed:
-        return "it was claimed, and its deletion has not ended; forget the write, or delete its object, and that goes on"
+        return "its commit was claimed, and its deletion has not ended; to finish it, forget the write, or delete its object"
     deleted = [modified.get(path) for path in (layout.deleted_path(ledger.key.uid), ledger.at.deleted) if path in modified]
     return _Ended(ledger, None, min((at for at in deleted if at is not None), default=None), None)
 

@@ -108,4 +108,4 @@ def _was(commit: Commit) -> str:
 
 
 def _anew(file: Path | str) -> str:
-    return f"to write everything anew: checkpointed-write forget {file}, and run it again"
+    return f"to write everything again: checkpointed-write forget {file}, and then run it"

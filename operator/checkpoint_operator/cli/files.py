@@ -70,8 +70,8 @@ def load_settings(found: FoundSettings | None) -> Settings:
         more = f" and {len(claims) - 1} more" if len(claims) > 1 else ""
         raise NeedsChange(
             reasons.MANIFEST_INVALID,
-            f"{found.path} was found beside the manifest and uses {claims[0]}{more}: whoever wrote it might have that sent "
-            f"anywhere. Read it, then say: checkpointed-write allow {shlex.quote(str(found.path))} (again after each change), or "
+            f"{found.path} was found beside the manifest and uses {claims[0]}{more}: its author could have that sent "
+            f"anywhere. Read it, then run: checkpointed-write allow {shlex.quote(str(found.path))} (again after each change), or "
             f"name it with --settings or ${SETTINGS_VARIABLE}",
         )
     return _settings_absolute(settings, found.path.resolve().parent)

@@ -12,11 +12,16 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False)
 _settings = click.option(
     "--settings",
     type=_EXISTING,
-    help="Catalogs and storage. By default $CHECKPOINTED_WRITE_SETTINGS, checkpointed-write.settings.yaml beside the manifest, "
-    "or ~/.config/checkpointed-write/settings.yaml.",
+    help="The file with catalogs and storage. Default: the first of $CHECKPOINTED_WRITE_SETTINGS, "
+    "checkpointed-write.settings.yaml beside the manifest, and ~/.config/checkpointed-write/settings.yaml.",
 )
 _output = click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="How to print."
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="The format of the output.",
 )
 
 
@@ -34,27 +39,30 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="checkpointed-writes")
 def main() -> None:
-    """Spark jobs that cannot be lost: staged, sealed and committed exactly once."""
+    """Run Spark jobs that cannot be lost: their rows are staged, sealed, and committed exactly once."""
 
 
 @main.command()
 @click.argument("file", type=_EXISTING)
 @_settings
-@click.option("--cores", type=click.IntRange(1, 1024), help="How many tasks run at once. By default all cores.")
-@click.option("--watch", is_flag=True, help="With spec.trigger: go on with new input as that says, until interrupted.")
+@click.option("--cores", type=click.IntRange(1, 1024), help="How many tasks run at the same time. Default: the number of cores.")
+@click.option(
+    "--watch", is_flag=True, help="With spec.trigger: keep taking new input on its schedule until you interrupt the command."
+)
 @click.option(
     "--approve",
     type=click.Choice(["Continue", "Restart"], case_sensitive=False),
-    help="With onCodeChange: Ask: approve the code as it is now. Results of other code stay, or those of the stage at work are "
-    "dropped.",
+    help="With onCodeChange: Ask: approve the code as it is now. Continue keeps the results of other code. Restart drops those "
+    "of the current stage.",
 )
 def run(
     file: Path, settings: Path | None, cores: int | None, watch: bool, approve: Literal["Continue", "Restart"] | None
 ) -> None:
-    """Run the CheckpointedWrite in FILE on this machine, or resume it. With spec.trigger it takes what is new, and ends.
+    """Run the CheckpointedWrite in FILE on this machine, or resume it. With spec.trigger, take all new input and then end.
 
-    Interrupt it at any moment and run it again: what was sealed is not computed again. Exit codes: 0 committed, 1 failed,
-    2 manifest or settings wrong (also where a driver finds it), 4 a person is to approve changed code first, 130 interrupted.
+    You can interrupt the command at any moment and run it again: sealed rows are not computed again. Exit codes: 0 committed,
+    1 failed, 2 manifest or settings wrong (even if only a driver notices), 4 changed code must be approved first,
+    130 interrupted.
     """
     from checkpoint_operator.cli.commands.run import run_command
 
@@ -66,10 +74,10 @@ def run(
 @_settings
 @_output
 def validate(file: Path, settings: Path | None, output: str) -> None:
-    """Check the CheckpointedWrite in FILE without running it, and say what a run would do.
+    """Check the CheckpointedWrite in FILE without running it, and show what a run would do.
 
-    All problems are listed, each with its field. The steps' code is parsed, never imported. The only thing that is written
-    is a probe of the checkpoint store, which is removed again. Exit codes: 0 nothing found, 2 problems.
+    The command lists all problems, each with its field. It parses the code of the steps, and never imports it. It writes only a
+    small test object to the checkpoint store, and removes it again. Exit codes: 0 no problems found, 2 problems found.
     """
     from checkpoint_operator.cli.commands.validate import validate_command
 
@@ -80,18 +88,18 @@ def validate(file: Path, settings: Path | None, output: str) -> None:
 @click.argument("file", type=_EXISTING)
 @_settings
 @_output
-@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many rows the steps get.")
-@click.option("--stage", metavar="NAME", help="Run this stage of spec.stages alone, on what the stage before has sealed.")
+@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many rows the steps receive.")
+@click.option("--stage", metavar="NAME", help="Run only this stage of spec.stages, on rows that the stage before it has sealed.")
 def preview(file: Path, settings: Path | None, output: str, rows: int, stage: str | None) -> None:
-    """Run the steps of the CheckpointedWrite in FILE on the first rows of its source, and show what they give.
+    """Run the steps of the CheckpointedWrite in FILE on the first rows of its source, and show what they return.
 
-    Of a write with stages, the steps of all of them are run one after the other, on rows of the source. With --stage it is those
-    of one stage, on rows that the stage before has sealed in the checkpoint store; the first stage gets rows of the source. An
-    Aggregate gets whole groups, until there are so many rows.
+    If the write has stages, the steps of all stages run one after another, on rows of the source. With --stage, only the steps of
+    that stage run, on rows that the stage before it has sealed in the checkpoint store; the first stage receives rows of the
+    source. An Aggregate receives whole groups until they have --rows rows.
 
-    Nothing is written: no data file, no record, no table. Rows on which a step fails are listed, whatever onRowError says. Steps
-    do what they do, and call what they call. Exit codes: 0 shown, 1 steps or rows failed, 2 manifest or settings wrong, no such
-    stage, or nothing for it to read yet.
+    The command writes nothing: no data file, no record, no table. It lists the rows on which a step fails, even if onRowError is
+    Fail. Side effects of the steps do happen, such as calls of a service. Exit codes: 0 shown, 1 steps or rows failed, 2 manifest
+    or settings wrong, unknown stage, or no rows for the stage yet.
     """
     from checkpoint_operator.cli.commands.preview import preview_command
 
@@ -102,11 +110,11 @@ def preview(file: Path, settings: Path | None, output: str, rows: int, stage: st
 @click.argument("uri")
 @_settings
 @_output
-@click.option("--write", metavar="UID_OR_NAME", help="Show this write only: its uid, its name, or namespace/name.")
+@click.option("--write", metavar="UID_OR_NAME", help="Show only this write, given by its uid, its name, or namespace/name.")
 def inspect(uri: str, settings: Path | None, output: str, write: str | None) -> None:
     """Show the writes in the checkpoint store at URI, with their epochs, attempts, seals and commits.
 
-    Changes nothing. Exit codes: 0 shown, 1 something could not be read (the rest is shown), 2 settings or URI wrong.
+    The command changes nothing. Exit codes: 0 shown, 1 a record could not be read (the rest is shown), 2 settings or URI wrong.
     """
     from checkpoint_operator.cli.commands.inspect import inspect_command
 
@@ -118,10 +126,10 @@ def inspect(uri: str, settings: Path | None, output: str, write: str | None) -> 
 @_settings
 @_output
 def status(file: Path, settings: Path | None, output: str) -> None:
-    """Show how far the CheckpointedWrite in FILE is, from its checkpoint store alone.
+    """Show the progress of the CheckpointedWrite in FILE, as its checkpoint store has it.
 
-    Changes nothing. Exit codes: 0 committed, 1 something could not be read, 2 manifest or settings wrong (also where the
-    write began with another source, sink or checkpoint), 3 not committed yet.
+    The command changes nothing. Exit codes: 0 committed, 1 something could not be read, 2 manifest or settings wrong (this
+    includes a write that began with another source, sink or checkpoint), 3 not committed yet.
     """
     from checkpoint_operator.cli.commands.status import status_command
 
@@ -133,9 +141,9 @@ def status(file: Path, settings: Path | None, output: str) -> None:
 @_settings
 @_output
 def plan(file: Path, settings: Path | None, output: str) -> None:
-    """Show what a run would do with each stage of the CheckpointedWrite in FILE: keep it, go on with it, or do it anew, and why.
+    """Show what a run would do with each stage of the CheckpointedWrite in FILE, and why: keep it, continue it, or redo it.
 
-    Changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 manifest or settings wrong, or no stages.
+    The command changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 manifest or settings wrong, or no stages.
     """
     from checkpoint_operator.cli.commands.plan import plan_command
 
@@ -146,19 +154,26 @@ def plan(file: Path, settings: Path | None, output: str) -> None:
 @click.argument("file", type=_EXISTING)
 @_settings
 @_output
-@click.option("--data-file", metavar="PATH", help="Of which rows this data file of the table was made. The end of its path does.")
-@click.option("--source-file", metavar="PATH", help="What this file of the source has become. The end of its path does.")
 @click.option(
-    "--position", type=click.IntRange(0), help="Only the row at this position: its number in the file, from 0 on, or its byte."
+    "--data-file",
+    metavar="PATH",
+    help="Show from which rows this data file of the table was made. The end of its path is enough.",
+)
+@click.option(
+    "--source-file", metavar="PATH", help="Show what this file of the source has become. The end of its path is enough."
+)
+@click.option(
+    "--position", type=click.IntRange(0), help="Show only the row at this position: its number in the file, from 0, or its byte."
 )
 def trace(
     file: Path, settings: Path | None, output: str, data_file: str | None, source_file: str | None, position: int | None
 ) -> None:
-    """Show of which rows of the source a data file of the table of the CheckpointedWrite in FILE was made, through its stages.
+    """Trace rows of the CheckpointedWrite in FILE, through all stages, between the files of its source and of its table.
 
-    Or, with --source-file, what has become of a file of the source. With --position it is of one row; where the records tell no
-    more, of rows of which it is one ("some of"). Changes nothing. Exit codes: 0 shown, 1 something could not be read, 2 no such
-    file or row, or settings wrong.
+    With --data-file, show the rows of the source from which a data file of the table was made. With --source-file, show what a
+    file of the source has become. With --position, show this for one row only; if the records do not identify that row exactly,
+    show the rows that contain it ("some of"). The command changes nothing. Exit codes: 0 shown, 1 something could not be read,
+    2 unknown file or row, or settings wrong.
     """
     from checkpoint_operator.cli.commands.trace import trace_command
 
@@ -168,14 +183,15 @@ def trace(
 @main.command()
 @click.argument("file", type=_EXISTING)
 @_settings
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also where another machine has begun an attempt that is not closed.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--force", is_flag=True, help="Forget the write even if another machine has begun an attempt that is not closed.")
 def forget(file: Path, settings: Path | None, yes: bool, force: bool) -> None:
-    """Forget the CheckpointedWrite in FILE: remove what its checkpoint store holds of it, so that the next run begins anew.
+    """Forget the CheckpointedWrite in FILE: remove its records from the checkpoint store, so that the next run starts over.
 
-    What is committed stays in its table, and is appended once more by the next run, unless you drop the table before. Nothing of
-    the forgotten write can be committed afterwards, whoever is still at work. A run that is at work on this machine is not
-    forgotten. Interrupted, the same command goes on. Exit codes: 0 forgotten, 1 not forgotten, 2 manifest or settings wrong.
+    Committed rows stay in the table, and the next run appends them once more unless you drop the table first. Nothing of the
+    forgotten write can be committed afterwards, even if a driver of it is still running. A write that is running on this machine
+    is not forgotten. If the command is interrupted, run it again to finish. Exit codes: 0 forgotten, 1 not forgotten, 2 manifest
+    or settings wrong.
     """
     from checkpoint_operator.cli.commands.forget import forget_command
 
@@ -203,18 +219,22 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]
 @click.argument("uri")
 @_settings
 @_output
-@click.option("--write", metavar="UID_OR_NAME", help="Clean this write only: its uid, its name, or namespace/name.")
+@click.option("--write", metavar="UID_OR_NAME", help="Clean only this write, given by its uid, its name, or namespace/name.")
 @click.option(
-    "--older-than", type=_Duration(), default="7d", show_default=True, help="Only epochs that have ended so long ago, e.g. 12h."
+    "--older-than",
+    type=_Duration(),
+    default="7d",
+    show_default=True,
+    help="Clean only epochs that ended this long ago, e.g. 12h.",
 )
-@click.option("--dry-run", is_flag=True, help="Remove nothing, and say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 def clean(uri: str, settings: Path | None, output: str, write: str | None, older_than: float, dry_run: bool) -> None:
-    """Remove from the checkpoint store at URI what its writes have staged and nobody needs any more.
+    """Remove staged data that is no longer needed from the checkpoint store at URI.
 
-    Of epochs that are committed, or that a deletion has ended: seals, plans and the like, and data files of tries that died below
-    the folder that a table has for the write. What later epochs need stays (inputs, keys, rows that are quarantined), and all of
-    what is not committed. Harmless beside runs and other cleaners. Exit codes: 0 cleaned, 1 something could not be judged or
-    removed (the rest is cleaned), 2 settings or URI wrong.
+    For epochs that are committed, or that ended when their write was deleted, the command removes seals, plans and similar
+    records, and also the data files that failed tries have left in the write's folder of the table. It keeps what later epochs
+    need (inputs, keys, quarantined rows), and everything that is not committed. It is safe to use during runs and other
+    clean-ups. Exit codes: 0 cleaned, 1 something could not be judged or removed (the rest is cleaned), 2 settings or URI wrong.
     """
     from checkpoint_operator.cli.commands.clean import clean_command
 
@@ -224,10 +244,11 @@ def clean(uri: str, settings: Path | None, output: str, write: str | None, older
 @main.command()
 @click.argument("file", type=_EXISTING, required=False)
 def allow(file: Path | None) -> None:
-    """Allow the settings file FILE (by default checkpointed-write.settings.yaml here) to use what is yours.
+    """Allow the settings file FILE to use your environment variables, files and identity.
 
-    A settings file beside a manifest may name variables and files of this machine, or its identity, and where to send them: it
-    counts once you have allowed it as it is. Changed, it has to be allowed again. Exit codes: 0 allowed, 1 not kept, 2 wrong.
+    FILE is by default checkpointed-write.settings.yaml in this folder. A settings file beside a manifest can name variables,
+    files and the identity of this machine, and servers to send them to. It is used only after you have allowed it, and must be
+    allowed again after each change. Exit codes: 0 allowed, 1 the permission could not be stored, 2 settings wrong.
     """
     from checkpoint_operator.cli.commands.allow import allow_command
 

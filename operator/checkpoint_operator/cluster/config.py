@@ -112,7 +112,9 @@ class OperatorConfig(Section):
         if len(set(self.namespaces)) < len(self.namespaces):
             raise ValueError("namespaces: a name stands twice")
         if self.own_namespace in self.namespaces:
-            raise ValueError("namespaces: the operator's own is one of them; whoever may make pods there could read its Secrets")
+            raise ValueError(
+                "namespaces: the operator's own is one of them, and users who can create pods there could read its Secrets"
+            )
         if self.health_port == self.metrics_port:
             raise ValueError("healthPort and metricsPort are the same")
         return self

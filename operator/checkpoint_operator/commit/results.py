@@ -211,7 +211,7 @@ class KeyCoverage:
                 reasons.STAGED_RESULT_REFUSED, f"{self._where}: {_title(seal)} covers positions, and rows are known by keys"
             )
         if sum(item.rows for item in seal.covered.objects) != seal.covered.keys.rows:
-            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: {_title(seal)} has not as many keys as it says")
+            raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"{self._where}: {_title(seal)} does not have as many keys as it says")
         for item in seal.covered.objects:
             if item.path in self._named or not is_keys_object(item.path, self._at.keys(seal.attempt)):
                 raise Corrupt(

@@ -53,14 +53,14 @@ def ask_before_results_are_mixed_or_dropped(seen: Observation) -> tuple[Action, 
 
 def _of_stages(change: Change) -> str:
     kept = f"; kept: {', '.join(change.kept)}" if change.kept else ""
-    return f"stages with sealed rows would be done anew: {', '.join(change.redone)}{kept}; approve that, or undo the edit"
+    return f"stages with sealed rows would be computed again: {', '.join(change.redone)}{kept}; approve that, or undo the edit"
 
 
 def _of_attempts(change: Change, others: list[int]) -> str:
     of_stage = f" of the stage {change.stage}" if change.stage else ""
     of_other = f"attempt {others[0]}" if len(others) == 1 else f"attempts {', '.join(map(str, others))}"
     return (
-        f"{change.rows_sealed:,} rows{of_stage} are sealed, and {of_other} sealed rows with other code, or read them otherwise, "
-        "than the manifest says now; approve Continue (they stay, and the rows that are left go on) or Restart (they are done "
-        "anew), or undo the edit"
+        f"{change.rows_sealed:,} rows{of_stage} are sealed, and {of_other} sealed rows with other code, or with other options "
+        "for reading, than the manifest has now; approve Continue (sealed rows stay, and only the remaining rows are computed) "
+        "or Restart (all rows are computed again), or undo the edit"
     )

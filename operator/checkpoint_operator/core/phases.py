@@ -11,14 +11,14 @@ Phase = Literal["Pending", "Running", "Sealed", "Committing", "Committed", "Susp
 
 #: What each means; the documentation and the commands say it in these words.
 MEANINGS: Final[dict[Phase, str]] = {
-    "Pending": "no driver is at work: nothing was begun yet, or what has ended goes on with the next attempt",
-    "Running": "an attempt is open: its driver is at work, or was interrupted where only the store can be asked",
-    "Sealed": "all rows are sealed, and the commit is still to be made or to be recorded",
+    "Pending": "no driver is running: nothing has started yet, or the next attempt will continue",
+    "Running": "an attempt is open: its driver is running, or was interrupted and the store does not show this yet",
+    "Sealed": "all rows are sealed; the commit has still to be made or recorded",
     "Committing": "the commit is being made",
     "Committed": "the commit was seen in the table",
-    "Suspended": "spec.suspend keeps it from going on; what is sealed stays",
-    "Stalled": "nothing goes on until a person changes something; the reason says what",
-    "Deleting": "nothing of it is committed any more; what it has staged is being removed, or waits for that",
+    "Suspended": "spec.suspend stops the write; sealed rows stay",
+    "Stalled": "the write waits until a person changes something; the reason says what",
+    "Deleting": "the write can no longer commit; what it has staged is being removed, or waits to be removed",
     "Unknown": "a record cannot be read",
 }
 

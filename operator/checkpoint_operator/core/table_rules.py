@@ -50,8 +50,8 @@ def gone_with_its_rows(title: str, epoch: int, rows: int) -> str:
     """Say that a table is not there, to which an epoch of this write has committed rows, and the ways out."""
     return (
         f"{title} is gone, and with it what earlier epochs of the write had committed (epoch {epoch}: {rows:,} rows), which this "
-        "one does not take again; restore it, or give the write a new name to write everything anew, or make the table yourself "
-        "if it is to have new rows only"
+        "one does not write again; restore the table, or give the write a new name to write all rows again, or create the table "
+        "yourself if it needs only the new rows"
     )
 
 

@@ -72,7 +72,7 @@ def custom_resource_definition() -> dict[str, Any]:
 def _root() -> Schema:
     return {
         "type": "object",
-        "description": "A Spark job whose results are sealed as it goes, and committed to a table exactly once.",
+        "description": "A Spark job whose results are sealed as it runs, and are committed to a table exactly once.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": API_VERSION},

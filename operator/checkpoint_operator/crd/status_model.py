@@ -72,49 +72,55 @@ class StatusSection(Section):
 
 
 class AttemptStatus(StatusSection):
-    """One driver's life."""
+    """One attempt, which has one driver."""
 
-    number: Count = Field(description="Counted from 1 within the epoch.")
-    pod: Annotated[str, Field(max_length=253)] | None = Field(default=None, description="The driver's pod.")
+    number: Count = Field(description="The number of the attempt, counted from 1 within the epoch.")
+    pod: Annotated[str, Field(max_length=253)] | None = Field(default=None, description="The name of the driver pod.")
     code_digest: Annotated[str, Field(max_length=64)] | None = Field(
-        default=None, description="Tells results of different code apart."
+        default=None, description="The digest of the code, which tells results of different code apart."
     )
-    recorded_at: Time | None = Field(default=None, description="When it was recorded, before its driver was made.")
-    closed_at: Time | None = Field(default=None, description="When it was fixed which of its seals count.")
-    cause: Cause | None = Field(default=None, description="Why it ended.")
-    message: _Text | None = Field(default=None, description="The same in words, the driver's own where it left some.")
+    recorded_at: Time | None = Field(default=None, description="When the attempt was recorded, before its driver was created.")
+    closed_at: Time | None = Field(
+        default=None, description="When the attempt was closed. From then on it is fixed which of its seals count."
+    )
+    cause: Cause | None = Field(default=None, description="Why the attempt ended.")
+    message: _Text | None = Field(
+        default=None, description="Why the attempt ended, in a sentence. The text is from the driver if it left one."
+    )
 
 
 class CommitStatus(StatusSection):
     """The transaction that holds the rows."""
 
-    format: Annotated[str, Field(max_length=32)] = Field(description="What kind of table.")
+    format: Annotated[str, Field(max_length=32)] = Field(description="The format of the table.")
     target: Annotated[str, Field(max_length=1024)] = Field(description="The table or dataset.")
     id: Annotated[str, Field(max_length=20)] | None = Field(
-        default=None, description="Iceberg: the snapshot id; Lance: the version. A text, as many JSON tools cannot hold 64 bits."
+        default=None,
+        description="The snapshot id (Iceberg) or the version (Lance). It is a text because many JSON tools cannot hold "
+        "64-bit numbers.",
     )
     key: Annotated[str, Field(max_length=128)] = Field(
         description="The idempotence key <uid>/<epoch> that the transaction carries."
     )
-    committed_at: Time | None = Field(default=None, description="When the commit was seen in the table.")
+    committed_at: Time | None = Field(default=None, description="When the operator saw the commit in the table.")
 
 
 class EpochStatus(StatusSection):
-    """An epoch that is committed."""
+    """A committed epoch."""
 
-    number: Count = Field(description="Counted from 1.")
-    committed_at: Time | None = Field(default=None, description="When its commit was seen in the table.")
+    number: Count = Field(description="The number of the epoch, counted from 1.")
+    committed_at: Time | None = Field(default=None, description="When the operator saw the commit in the table.")
     id: Annotated[str, Field(max_length=20)] | None = Field(
-        default=None, description="As in commit; absent where there was nothing to commit."
+        default=None, description="As in commit. Absent if there was nothing to commit."
     )
-    rows: Count | None = Field(default=None, description="Rows that it has written.")
+    rows: Count | None = Field(default=None, description="The number of rows that the epoch has written.")
 
 
 class Condition(StatusSection):
     """A condition as in Kubernetes' metav1.Condition."""
 
-    type: ConditionType = Field(description="Its name.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    type: ConditionType = Field(description="The type of the condition.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether the condition holds.")
     reason: str = Field(
         pattern=_REASON_PATTERN,
         min_length=1,
@@ -122,108 +128,126 @@ class Condition(StatusSection):
         description="Why, in one CamelCase word.",
     )
     message: str = Field(max_length=MAX_CONDITION_MESSAGE_LENGTH, description="Why, and what to do, in a sentence.")
-    last_transition_time: Time = Field(description="When its status last changed.")
-    observed_generation: Count | None = Field(default=None, description="The metadata.generation that it is about.")
+    last_transition_time: Time = Field(description="When the status of the condition last changed.")
+    observed_generation: Count | None = Field(default=None, description="The metadata.generation that the condition refers to.")
 
 
 class StageStatus(StatusSection):
-    """What becomes of a stage."""
+    """What happens to a stage."""
 
-    name: Annotated[str, Field(max_length=63)] = Field(description="Its name; -shuffle behind it: what puts keys together.")
+    name: Annotated[str, Field(max_length=63)] = Field(
+        description="The name of the stage. With -shuffle at its end, it is the pass that groups rows by key before an Aggregate."
+    )
     what: What = Field(
-        description="keep: it is done. continue: its rows that are left. begin: all of them. redo: all, once more."
+        description="keep: the stage is done. continue: its remaining rows are computed. begin: all its rows are computed. "
+        "redo: all its rows are computed again."
     )
-    because: Annotated[str, Field(max_length=256)] | None = Field(
-        default=None, description="What has changed, where it is done once more."
-    )
+    because: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="For redo: what has changed.")
 
 
 class Status(StatusSection):
-    """How far the write is, and why it is not further."""
+    """The observed state of the write: how far it is, and why it is not further."""
 
     observed_generation: Annotated[int, Field(ge=UNOBSERVED, lt=1 << 63)] | None = Field(
-        default=None, description="The newest metadata.generation that was acted on; -1: none yet."
+        default=None, description="The newest metadata.generation that the operator has acted on. -1 means none yet."
     )
     observed_uid: Annotated[str, Field(max_length=64)] | None = Field(
-        default=None, description="The metadata.uid of the object that this was told of: a restored status is another's."
+        default=None,
+        description="The metadata.uid of the object that this status was written for. A status that was restored from a "
+        "backup belongs to another object.",
     )
     write_uid: Annotated[str, Field(max_length=64)] | None = Field(
         default=None,
-        description="The write, which outlives its object: the metadata.uid of the first object of this name, or of the first "
-        "since the write was forgotten or started over. Its records lie under it in the checkpoint store.",
+        description="The uid of the write, which outlives its object: the metadata.uid of the first object of this name, or "
+        "of the first one since the write was forgotten or started over. The records of the write are under this uid in the "
+        "checkpoint store.",
     )
-    phase: Phase | None = Field(default=None, description="One word for people. Programs read conditions.")
-    epoch: Count | None = Field(default=None, description="One table transaction each; runNonce begins the next.")
+    phase: Phase | None = Field(default=None, description="A one-word summary for people. Programs should read conditions.")
+    epoch: Count | None = Field(
+        default=None,
+        description="The number of the current epoch. Each epoch is one table transaction. A new runNonce starts the next one.",
+    )
     stage: Annotated[str, Field(max_length=63)] | None = Field(
         default=None,
-        description="The stage of the epoch that is at work, which the commit waits for: attempts, tasks, progress and rows are "
-        "those of the stage.",
+        description="The stage that the epoch is working on before its commit. While it is set, attempts, tasks, progress and "
+        "rows are those of the stage.",
     )
     stages: tuple[StageStatus, ...] | None = Field(
         default=None,
         max_length=MAX_STAGES_SHOWN,
-        description="With spec.stages, until the commit: what becomes of each, as was decided when the last of them began.",
+        description="With spec.stages, until the commit: what happens to each stage, as it was decided when the current stage "
+        "began.",
     )
     started_at: Time | None = Field(
-        default=None, description="When the epoch's first attempt was recorded; activeDeadlineSeconds counts from here."
+        default=None, description="When the epoch's first attempt was recorded. activeDeadlineSeconds counts from this time."
     )
-    attempt: Count | None = Field(default=None, description="The last driver of this epoch, counted from 1.")
+    attempt: Count | None = Field(default=None, description="The number of the latest attempt of this epoch, counted from 1.")
     progress: Annotated[str, Field(max_length=64)] | None = Field(
         default=None,
-        description="How much of the input is done, as 1.23M/10M (rows), or 3.44Gi/12Gi where bytes are counted; only the rows "
-        "that are done where it is not known how much there is. What running tasks have computed and not sealed yet is among it.",
+        description="How much of the input is done, e.g. 1.23M/10M (rows), or 3.44Gi/12Gi if bytes are counted. If the total "
+        "is not known, it is only the number of rows done. Work that running tasks have computed but not sealed yet is "
+        "included.",
     )
     activity: Annotated[str, Field(max_length=256)] | None = Field(
         default=None,
-        description="What the driver is at: planning, starting Spark or running tasks; with how much of the input is done, and "
-        "how long the rest may take, where that can be known.",
+        description="What the driver is doing: planning, starting Spark or running tasks. If it is known, also how much of "
+        "the input is done and how long the rest may take.",
     )
-    tasks: Count | None = Field(default=None, description="Tasks of the last attempt's plan.")
-    tasks_sealed: Count | None = Field(default=None, description="Those of them whose work is all sealed.")
+    tasks: Count | None = Field(default=None, description="The number of tasks in the latest attempt's plan.")
+    tasks_sealed: Count | None = Field(default=None, description="The number of these tasks whose work is all sealed.")
     input_files_done: Count | None = Field(
-        default=None, description="Whole input files that are sealed, so that the last attempt does not open them."
+        default=None, description="The number of input files that are completely sealed. The latest attempt does not open them."
     )
     rows_sealed: Count | None = Field(
-        default=None, description="Result rows of this epoch that are sealed and will not be made again."
+        default=None, description="The number of result rows of this epoch that are sealed. They will not be computed again."
     )
     rows_quarantined: Count | None = Field(
         default=None,
-        description="Rows of this epoch that failed and are sealed without a result (onRowError: Quarantine).",
+        description="The number of rows of this epoch that failed and are sealed without a result (onRowError: Quarantine).",
     )
-    rows_committed: Count | None = Field(default=None, description="Result rows in the table by the last commit.")
+    rows_committed: Count | None = Field(
+        default=None, description="The number of result rows that the latest commit has put into the table."
+    )
     run_nonce: Annotated[str, Field(max_length=128)] | None = Field(
-        default=None, description="The spec.runNonce that the epoch was begun with."
+        default=None, description="The value of spec.runNonce when the epoch began."
     )
-    driver_pod: Annotated[str, Field(max_length=253)] | None = Field(default=None, description="The pod of the driver at work.")
+    driver_pod: Annotated[str, Field(max_length=253)] | None = Field(
+        default=None, description="The name of the pod of the current driver."
+    )
     queue_position: Count | None = Field(
-        default=None, description="Its place among the writes of the namespace whose drivers wait for room, counted from 1."
+        default=None,
+        description="The position of the write, counted from 1, among the writes of the namespace whose drivers wait for room.",
     )
     reason: _Reason | None = Field(
         default=None,
-        description="Why the phase is what it is, in one word; docs/reference/reasons.md of the project has a section on it.",
+        description="The reason for the phase, in one word. docs/reference/reasons.md of the project has a section on each "
+        "reason.",
     )
-    message: _Text | None = Field(default=None, description="The same in a sentence, and what to do.")
+    message: _Text | None = Field(default=None, description="The reason in a sentence, and what to do.")
     attempts: tuple[AttemptStatus, ...] | None = Field(
-        default=None, max_length=MAX_ATTEMPTS_SHOWN, description="The last attempts of this epoch, oldest first."
+        default=None, max_length=MAX_ATTEMPTS_SHOWN, description="The latest attempts of this epoch, oldest first."
     )
-    commit: CommitStatus | None = Field(default=None, description="The last commit.")
+    commit: CommitStatus | None = Field(default=None, description="The latest commit.")
     epochs: tuple[EpochStatus, ...] | None = Field(
-        default=None, max_length=MAX_EPOCHS_SHOWN, description="With a trigger: the last epochs that are committed, oldest first."
+        default=None, max_length=MAX_EPOCHS_SHOWN, description="With a trigger: the latest committed epochs, oldest first."
     )
     failed_before: Count | None = Field(
         default=None,
-        description="Attempts up to this one no longer count against backoffLimit: a person has changed something since.",
+        description="Attempts up to this number no longer count toward backoffLimit, because a person has changed something "
+        "since.",
     )
     failed_before_generation: Count | None = Field(
-        default=None, description="The metadata.generation for which failedBefore was fixed; an edit of the spec fixes it anew."
+        default=None,
+        description="The metadata.generation for which failedBefore was set. An edit of the spec sets failedBefore again.",
     )
     retried: Annotated[str, Field(max_length=128)] | None = Field(
-        default=None, description="The value of the annotation checkpointed.dev/retry that was last acted on."
+        default=None, description="The latest value of the annotation checkpointed.dev/retry that the operator has acted on."
     )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Accepted, Running, Sealed, Committed, Stalled, Ready, Reconciling; with a trigger UpToDate.",
+        description="The conditions Accepted, Running, Sealed, Committed, Stalled, Ready and Reconciling, and with a trigger "
+        "UpToDate.",
     )
 
 

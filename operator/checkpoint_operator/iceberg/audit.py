@@ -185,6 +185,6 @@ def _publish(table: AuditedTable, state: IcebergState, key: EpochKey, change: Ch
 
 def _taken(found: OnAuditBranch) -> str:
     return (
-        f"the branch {found.name} has the head {found.snapshot_id}, which this write has not put there, and rows are audited on "
-        "that branch: look what it has, keep it under another name if it is wanted, and drop this one"
+        f"the branch {found.name} has the head {found.snapshot_id}, which this write did not put there; the write needs this "
+        "branch for its audit: look at its rows, keep them under another branch name if you need them, and drop this branch"
     )

@@ -50,7 +50,7 @@ class LanceUpsertSink(MergingSink["PylanceTable"]):
         if at_version in done.versions:
             raise Corrupt(
                 reasons.RECORD_UNREADABLE,
-                f"{ledger.store.uri}: the stage {name} of {ledger.key} is done, and has not read all fragments of the version",
+                f"{ledger.store.uri}: the stage {name} of {ledger.key} is done, but did not read all fragments of the version",
             )
         wanted = Wanted(
             name=name,

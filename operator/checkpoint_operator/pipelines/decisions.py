@@ -20,9 +20,9 @@ from checkpoint_operator.pipelines.hashes import Hashes
 Cause = Literal["code", "input", "arguments", "upstream", "reset"]
 IN_WORDS: Final[Mapping[Cause, str]] = {
     "code": "its code has changed",
-    "input": "the source is another one",
-    "arguments": "what its steps are called with, or give, has changed",
-    "upstream": "what it reads is made anew",
+    "input": "spec.source has changed",
+    "arguments": "the definition of its steps has changed",
+    "upstream": "its input is computed again",
     "reset": "spec.reset asks for it",
 }
 #: Keep: it is done. Continue: the rows that are left. Begin: nothing of it is there. Redo: what there is, is of something else.

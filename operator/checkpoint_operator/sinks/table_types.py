@@ -53,7 +53,7 @@ def _schema(given: pa.Schema, of: Callable[[pa.DataType, str], pa.DataType], for
         try:
             fields.append(field.with_type(of(field.type, field.name)))
         except _Unfit as unfit:
-            what = f"the column {unfit.path!r} has the type {unfit.given}, which {format_name} has not"
+            what = f"the column {unfit.path!r} has the type {unfit.given}, which {format_name} does not have"
             problems.append(f"{what}: {unfit.remedy}, or leave it out")
     if problems:
         raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, "; ".join(problems))

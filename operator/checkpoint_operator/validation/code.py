@@ -181,7 +181,7 @@ def _check_definition(where: str, step: Step, definition: _Definition, findings:
         if isinstance(method, ast.AsyncFunctionDef) and method.name == "__init__" and not method.decorator_list:
             findings.problem(
                 _at(where, "call"),
-                f"{definition.name}.__init__ is async, and nobody awaits it; do what waits in an async setup()",
+                f"{definition.name}.__init__ is async, but is never awaited; move what waits to an async setup()",
             )
             return
     if definition.bases or definition.keywords:

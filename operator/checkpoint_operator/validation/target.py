@@ -77,7 +77,7 @@ def what_a_commit_does(sink: Sink) -> str:
                 case "Delete":
                     does = f"rows with the {keys} of the output are deleted, and nothing is added"
                 case "Ignore":
-                    does = f"new rows whose {keys} the table has not are added, and its rows stay"
+                    does = f"new rows whose {keys} are not in the table are added, and its rows stay"
             reads = (
                 "all fragments, and say which rows go"
                 if sink.lance is not None
@@ -114,8 +114,8 @@ def compare_columns(sink: Sink, target: TargetSeen, given: Sequence[str], giver:
             if name not in target.columns:
                 findings.problem(
                     giver.columns_at,
-                    f"{giver.name} has the column {name!r}, and {target.title} has not (it has {', '.join(target.columns)}); "
-                    f"{giver.remedy}, or add it to the table",
+                    f"{giver.name} has the column {name!r}, which {target.title} does not have "
+                    f"(it has {', '.join(target.columns)}); {giver.remedy}, or add it to the table",
                 )
         for name, is_required in target.columns.items():
             if is_required and name not in given:

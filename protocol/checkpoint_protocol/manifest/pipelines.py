@@ -29,18 +29,22 @@ ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$", max_length=256)]
 
 
 class StageSpec(Section):
-    """Steps whose result is kept in the checkpoint store: once all rows are through them, no failure brings them back."""
+    """Steps whose result is kept in the checkpoint store. When all rows have passed through a stage, no failure causes them to
+    be computed again.
+    """
 
-    name: StageName = Field(description="Lower case letters, digits and '-'. Used in status, messages, and the checkpoint store.")
+    name: StageName = Field(
+        description="Lower case letters, digits and '-'. The name appears in the status, in messages and in the checkpoint store."
+    )
     kind: Literal["Map", "Aggregate"] = Field(
         default="Map",
-        description="Map: the steps get rows as they come. Aggregate: the first step is called once for each key (keyBy), with "
-        "all of its rows as one pyarrow.RecordBatch or pandas.DataFrame.",
+        description="Map: the steps receive rows as they come. Aggregate: the first step is called once for each key (keyBy), "
+        "with all rows of that key as one pyarrow.RecordBatch or pandas.DataFrame.",
     )
     key_by: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=256)], ...], Field(max_length=32)] = Field(
         default=(),
-        description="Of an Aggregate: the columns whose values are the key. NULL is a value as any other. Without columns the "
-        "first step is called once, with all rows.",
+        description="For an Aggregate: the columns whose values are the key. NULL is a value like any other. Without keyBy, "
+        "the first step is called once, with all rows.",
     )
     buckets: Annotated[int, Field(ge=1, le=MOST_BUCKETS)] | None = Field(
         default=None,
@@ -49,17 +53,18 @@ class StageSpec(Section):
         f"a failure go by whole buckets. {DEFAULT_BUCKETS} by default.",
     )
     steps: Annotated[tuple[Step, ...], Field(min_length=1, max_length=MOST_STEPS_OF_A_STAGE)] = Field(
-        description="What is done with each row, in this order."
+        description="The steps that each row goes through, in this order."
     )
     checkpoint: bool = Field(
         default=True,
-        description="Keep the result. false: the steps are done together with those of the next stage, which is right for what "
-        "is cheaper to compute than to store. Of the last stage the table keeps the result.",
+        description="Whether the result of the stage is kept. If false, its steps run together with those of the next stage; "
+        "this is right for steps that are cheaper to compute than to store. The last stage must not be false: its result is "
+        "in the table.",
     )
     code: Annotated[tuple[ModuleName, ...], Field(max_length=64)] = Field(
         default=(),
-        description="The modules and packages of spec.code that the result depends on, e.g. docs: an edit of others leaves the "
-        "result as it is. By default every file of spec.code counts.",
+        description="The modules and packages of spec.code that the result depends on, e.g. docs. An edit of other modules "
+        "does not affect the result. By default every file of spec.code counts.",
     )
 
     @property
@@ -114,13 +119,13 @@ class ShuffleStage(StageSpec):
 
 
 class ResetSpec(Section):
-    """Have stages done anew, though nothing of them has changed."""
+    """Have stages computed again although nothing in them has changed."""
 
     stages: Annotated[tuple[StageName, ...], Field(min_length=1, max_length=MOST_STAGES)] = Field(
-        description="Names of stages. What comes after them is done anew, too."
+        description="Names of stages. The stages after them are computed again too."
     )
     nonce: Annotated[str, Field(min_length=1, max_length=128)] = Field(
-        description="Change it to have them done anew once more. What it was before names their earlier results."
+        description="Change this value to compute the stages once more. An earlier value finds its earlier results again."
     )
 
 
@@ -171,15 +176,15 @@ def done_together(placed: Iterable[tuple[str, Step]], stages: Sequence[StageSpec
 def why_no_stages(stages: Sequence[StageSpec], reset: ResetSpec | None, *, has_steps: bool, retry: str) -> str | None:
     """Return why a manifest cannot have these stages, with the way out. `retry`: what its `quarantine.retry` says."""
     if stages and has_steps:
-        return "stages take the place of steps: put the steps into a stage, or leave the stages out"
+        return "stages replace steps: put the steps into a stage, or leave the stages out"
     names = [stage.name for stage in stages]
     if twice := next((name for name in names if names.count(name) > 1), None):
         return f"stages: two are called {twice!r}; give each a name of its own"
     shuffles = {f"{stage.name}{SHUFFLE}" for stage in stages if stage.kind == "Aggregate"}
     if taken := next((name for name in names if name in shuffles), None):
-        return f"stages: {taken!r} is the name of what comes before the Aggregate; give the stage another name"
+        return f"stages: {taken!r} is the name of the pass before the Aggregate; give the stage another name"
     if stages and not stages[-1].checkpoint:
-        return "stages: checkpoint: false is for stages before others; the last one's result is in the table"
+        return "stages: checkpoint: false does not apply to the last stage: its result is in the table"
     if stages and retry != "Never":
         return (
             "quarantine.retry: with stages, rows that failed are known by the results of stages, which end with their epoch; "

@@ -11,18 +11,18 @@ from checkpoint_protocol.manifest.sections import Section
 
 
 class Quarantine(Section):
-    """How many rows may fail, with onRowError: Quarantine, and what becomes of them in a later epoch."""
+    """For onRowError: Quarantine: how many rows may fail, and whether a later epoch takes them again."""
 
     max_rows: int = Field(
-        default=1000, ge=0, le=1_000_000, description="More failed rows than these in one epoch stop it before its commit."
+        default=1000, ge=0, le=1_000_000, description="An epoch with more failed rows than this stops before its commit."
     )
     max_share: Share = Field(
         default=100_000,
-        description="The same as a share of the epoch's rows, rounded down; of text, whose rows are not known before, when all "
-        "are read. Rows that are tried again count for neither limit.",
+        description="The same limit as a share of the epoch's rows, rounded down. For text, whose number of rows is not known "
+        "in advance, it is checked when all rows are read. Rows that a later epoch takes again count toward neither limit.",
     )
     retry: Literal["Never", "Also", "Only"] = Field(
         default="Never",
-        description="Whether a later epoch (runNonce) takes the rows that earlier ones have quarantined: never; also, besides "
-        "new files or rows; or only them.",
+        description="Whether a later epoch (runNonce) takes the rows that earlier epochs have quarantined. Never: it does "
+        "not. Also: it takes them along with new files or rows. Only: it takes nothing else.",
     )

@@ -39,89 +39,93 @@ ColumnName = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class PartitionField(Section):
-    """One field of the new table's partitioning."""
+    """One partition field of the new table."""
 
-    column: str = Field(min_length=1, max_length=512, description="A column of the steps' output.")
+    column: str = Field(min_length=1, max_length=512, description="A column of the output of the steps.")
     transform: str = Field(
         default="identity",
         pattern=_TRANSFORM,
         max_length=32,
-        description="What is made of the column's value, in Iceberg's spelling: identity, year, month, day, hour, bucket[16], "
-        "truncate[4]. year to hour are for dates and timestamps.",
+        description="The partition transform, in Iceberg's spelling: identity, year, month, day, hour, bucket[16] or "
+        "truncate[4]. The transforms from year to hour apply to dates and timestamps.",
     )
 
 
 class Sink(SinkChoice):
-    """Where the rows go. Immutable. Exactly one of iceberg, lance and none."""
+    """Where the rows go: exactly one of iceberg, lance and none. Immutable."""
 
     mode: Mode = Field(
         default="Append",
-        description="What the commit does to the table. Append: it adds the rows. OverwriteAll: they take the place of all rows; "
-        "OverwriteWhere: of those for which where is true; OverwritePartitions: of those in the same partitions. With these "
-        "three each epoch reads the whole source. Upsert: each row takes the place of those with the same key, or is added. "
-        "AddColumns: rows of the source, which is the sink's own dataset, get what the steps give in columns, and stay as they "
-        "are else.",
+        description="What the commit does to the table. Append: it adds the rows. OverwriteAll: it replaces all rows of the "
+        "table. OverwriteWhere: it replaces the rows for which sink.where is true. OverwritePartitions: it replaces all rows "
+        "in the partitions that the new rows belong to. With these three modes each epoch reads the whole source. Upsert: "
+        "each row replaces the rows with the same key, or is added if there are none. AddColumns: existing rows get values in "
+        "sink.columns, and are otherwise unchanged; the source must be the same dataset as the sink.",
     )
     where: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         default=None,
-        description="OverwriteWhere: which rows of the table are replaced, e.g. day = '2026-11-24' and country in ('DE', 'FR'). "
-        "Each row of the output must be one for which it is true.",
+        description="For OverwriteWhere: the condition that selects the rows of the table to replace, e.g. day = '2026-11-24' "
+        "and country in ('DE', 'FR'). The condition must also be true for each row of the output.",
     )
     on_concurrent: Literal["Fail", "Replace"] = Field(
         default="Fail",
-        description="With the overwriting modes: what becomes of rows that others have put, since the epoch began, where its "
-        "rows go. Fail: nothing is committed. Replace: they are replaced, too.",
+        description="For the overwriting modes: what happens if another writer has added rows to the part of the table that "
+        "is replaced, since the epoch began. Fail: nothing is committed. Replace: those rows are replaced too.",
     )
     upsert_keys: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)] | None = Field(
         default=None,
-        description="Upsert: the columns by which a row of the output is the same as a row of the table. They are never NULL.",
+        description="For Upsert: the key columns. A row of the output and a row of the table match if they have the same "
+        "values in these columns. The values must not be NULL.",
     )
     when_matched: WhenMatched = Field(
         default="Update",
-        description="Upsert: what becomes of rows of the table whose key the output has. Update: the output's row takes their "
-        "place. Delete: they are deleted, and nothing is added. Ignore: they stay, and only rows with new keys are added.",
+        description="For Upsert: what happens to rows of the table whose key is in the output. Update: the row of the output "
+        "replaces them. Delete: they are deleted, and nothing is added. Ignore: they stay, and only rows with new keys are "
+        "added.",
     )
     on_duplicate: OnDuplicate = Field(
         default="Fail",
-        description="Upsert: what if several rows of the output have one key. Fail: nothing is committed. Last: the one with the "
-        "largest value of orderBy counts.",
+        description="For Upsert: what happens if several rows of the output have the same key. Fail: nothing is committed. "
+        "Last: the row with the largest value of orderBy counts.",
     )
     order_by: ColumnName | None = Field(
-        default=None, description="With onDuplicate Last: the column of the output whose largest value counts."
+        default=None, description="For onDuplicate Last: the column of the output whose largest value counts."
     )
     columns: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=512)], ...], Field(max_length=64)] = Field(
         default=(),
-        description="AddColumns: the columns that get what the steps give. Those that the dataset does not have are added to it.",
+        description="For AddColumns: the columns that receive the output of the steps. Columns that the dataset does not have "
+        "are added to it.",
     )
     # YAML reads Null as no value, and so does Kubernetes, which then puts the default.
     only: Annotated[Literal["Null", "All"], BeforeValidator(lambda value: "Null" if value is None else value)] = Field(
         default="Null",
-        description="AddColumns: which rows the steps are given. Null: those that are NULL in all of these columns. All: all "
-        "rows; what the columns had is replaced, also by NULL where the steps give nothing.",
+        description="For AddColumns: which rows the steps receive. Null: rows in which all of sink.columns are NULL. All: all "
+        "rows; existing values are replaced, with NULL where the steps return nothing.",
     )
-    create: bool = Field(default=False, description="Make the target from the steps' output if it does not exist.")
+    create: bool = Field(default=False, description="Create the target from the output of the steps if it does not exist.")
     partition_by: tuple[PartitionField, ...] = Field(
-        default=(), max_length=16, description="Iceberg, with create: how the new table is partitioned."
+        default=(), max_length=16, description="For Iceberg, with create: how the new table is partitioned."
     )
     target_file_size: Size | None = Field(
         default=None,
         gt=0,
-        description="Data files are rolled near this size. Default: what the table says (Iceberg: write.target-file-size-bytes), "
-        "else 256Mi.",
+        description="The approximate size at which a data file is closed and the next one begins. Default: the table's own "
+        "setting (for Iceberg, write.target-file-size-bytes), else 256Mi.",
     )
     verify: Verify = Field(
         default="Seals",
-        description="What the commit goes by. Seals: what drivers have sealed must be possible. Footers: and the row count of "
-        "each data file must be that of its footer, which is read. SampledFooters: that of one file of twenty. In a cluster at "
-        "least what the operator's configuration says: Footers, unless its installer has chosen otherwise.",
+        description="What the commit checks. Seals: that the seals of the drivers are plausible. Footers: also that the row "
+        "count in the footer of each data file is the sealed one; each footer is read for this. SampledFooters: the same for "
+        "one data file in twenty. In a cluster the operator's configuration sets the minimum, which is Footers unless the "
+        "installer has chosen another.",
     )
 
     audit: Annotated[str, Field(pattern=CALL_PATTERN, max_length=512)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Iceberg: module:function of the code, which is given the table as it would be after the commit, and readers "
-        "do not see it before. It returns nothing where the rows may be published; what it raises, or a text that it returns, "
-        "says why not, and the write stops.",
+        description="For Iceberg: a function of the code (module:function) that checks the rows before readers see them. It "
+        "receives the table as it would be after the commit. If it returns nothing, the rows are published. If it raises an "
+        "exception or returns a text, the write stops, with that as the reason.",
     )
 
     @model_validator(mode="after")

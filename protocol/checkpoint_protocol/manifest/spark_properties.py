@@ -50,7 +50,7 @@ def why_refused(name: str, value: str) -> str | None:
     """Say why a manifest may not set a property so; None if it may. Quotes no value."""
     for refused in REFUSED:
         if re.search(refused.pattern, name):
-            return f"{name} reaches beyond what a manifest says of its pods: {refused.remedy}"
+            return f"{name} would change more than a manifest may set for its pods: {refused.remedy}"
     is_secret = re.search(SECRET_NAME, name) is not None and re.search(NO_SECRET_NAME, name) is None
     if is_secret and not re.search(SECRET_VALUE, value):
         return f"{name} is a secret; say ${{env:NAME}}, a variable of the driver's environment"

@@ -54,9 +54,7 @@ MAX_NAME_LENGTH: Final = 45
 MOST_DEPTH: Final = 32
 #: With what anchors and aliases of YAML stand for: a few lines may mean billions of values.
 MOST_VALUES: Final = 1_000_000
-_BATCHES_BEFORE: Final = (
-    "a batch step comes before, so that nobody knows of which source row a result is; move this step before it"
-)
+_BATCHES_BEFORE: Final = "a batch step before this one hides which source row a result comes from; move this step before it"
 #: Of a step's arguments, and of a pod template, as JSON. Kubernetes refuses a whole object above about 1.5 million bytes.
 MAX_FREE_FORM_LENGTH: Final = 256 << 10
 #: Of the path to a value that is too deep.
@@ -72,112 +70,128 @@ class CheckpointSpec(Section):
     interval: Duration = Field(
         default=60.0,
         gt=0,
-        description="A task seals what it has after this long (90s, 5m) and minimumBytes of output.",
+        description="A task seals its finished rows when this much time has passed (e.g. 90s or 5m) and it has minimumBytes "
+        "of output.",
     )
     minimum_bytes: Size = Field(
         default=8 << 20,
-        description="A task seals what it has after interval and this much output, counted in memory; or after ten intervals.",
+        description="A task seals its finished rows when interval has passed and it has this much output, measured in memory. "
+        "After ten intervals it seals them with less.",
     )
     maximum_rows: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="A task seals before it has more source rows than this, whatever their size: a crash costs no more. A "
-        "batch of batchSize stays whole. By default only time and size count.",
+        description="The most source rows in one seal, whatever their size. This limits the work that a crash can cost. A "
+        "batch of batchSize rows is never divided. By default only interval and minimumBytes count.",
     )
     retention: Duration | None = Field(
         default=None,
         gt=0,
-        description="What an epoch has staged, and no later one needs, is removed so long after its commit (168h). By default "
-        "what the operator's retentionDays says; on one machine checkpointed-write clean removes it.",
+        description="What an epoch has staged is removed this long after its commit (e.g. 168h), unless a later epoch needs "
+        "it. Default: the operator's retentionDays. On one machine, the command checkpointed-write clean removes it.",
     )
 
 
 class Spec(Section):
-    """What a CheckpointedWrite asks for."""
+    """The desired state of a CheckpointedWrite."""
 
     source: Source
     steps: tuple[Step, ...] = Field(
-        default=(), max_length=64, description="What is done with each row, in this order. Without steps, rows are copied."
+        default=(),
+        max_length=64,
+        description="The steps that each row goes through, in this order. Without steps, rows are copied.",
     )
     stages: tuple[StageSpec, ...] = Field(
         default=(),
         max_length=MOST_STAGES,
-        description="Instead of steps: groups of steps, each of which keeps its result until the commit. An edit of one has it "
-        "and those after it done anew; the ones before it stay.",
+        description="Groups of steps, in place of spec.steps. Each stage keeps its result until the commit. When a stage is "
+        "edited, that stage and the stages after it are computed again; the stages before it keep their results.",
     )
-    reset: ResetSpec | None = Field(default=None, description="Stages that are to be done anew.")
+    reset: ResetSpec | None = Field(default=None, description="Stages to compute again although nothing in them has changed.")
     code: Code = Field(default_factory=Code)
     sink: Sink
     checkpoint: CheckpointSpec
     on_code_change: Literal["Continue", "Restart", "Ask"] = Field(
         default="Continue",
-        description="What becomes of sealed results when the code changes: they stay, are dropped, or nothing begins until a "
-        "person has said which (annotation checkpointed.dev/approve; run --approve). Ask also waits where an edit has stages "
-        "done anew.",
+        description="What happens to sealed results when the code changes. Continue: they stay. Restart: they are dropped. "
+        "Ask: nothing starts until a person has chosen one of the two, with the annotation checkpointed.dev/approve or with "
+        "run --approve. Ask also waits before an edit causes a stage to be computed again.",
     )
     on_replaced: Literal["Fail", "Process", "Skip"] = Field(
         default="Fail",
-        description="A later epoch meets a known file with new content, or under a new name: stop, take it as new, or pass it "
-        "over.",
+        description="What an epoch does when a file that an earlier epoch has taken has new content or a new name. Fail: the "
+        "write stops. Process: the file is read as a new file. Skip: the file is ignored.",
     )
     on_row_error: Literal["Fail", "Quarantine"] = Field(
         default="Fail",
-        description="A line of text cannot be read, a step raises on a row, or makes something of it that the table cannot hold: "
-        "the attempt fails, or the row is set apart and the others go on. `checkpointed-write inspect` shows those that were.",
+        description="What happens when a row fails: a line of text cannot be read, a step raises an exception, or the table "
+        "cannot hold the result. Fail: the attempt fails. Quarantine: the row is set aside, and the other rows continue. "
+        "`checkpointed-write inspect` lists the quarantined rows.",
     )
     quarantine: Quarantine = Field(default_factory=Quarantine)
-    run_nonce: str = Field(default="", max_length=128, description="Change it to take the files that came since the last run.")
+    run_nonce: str = Field(
+        default="",
+        max_length=128,
+        description="Change this value to start another epoch, which takes the files that arrived since the last one.",
+    )
     trigger: Trigger | None = Field(
         default=None,
-        description="When the next epoch begins by itself, with what no epoch has taken. Absent: one epoch, and another for each "
-        "runNonce.",
+        description="Starts the next epoch automatically, with the input that no epoch has taken yet. Without a trigger, the "
+        "write has one epoch, and another one for each new runNonce.",
     )
     suspend: bool = Field(
-        default=False, description="Cluster: end the driver and start none. What is sealed stays; false goes on from there."
+        default=False,
+        description="Cluster: stop the driver and do not start another one. Sealed work stays. Set this to false to continue "
+        "from there.",
     )
     backoff_limit: int = Field(
-        default=3, ge=0, le=1000, description="Attempts in a row that may fail and seal nothing, beyond the first."
+        default=3,
+        ge=0,
+        le=1000,
+        description="How many attempts in a row may fail without sealing anything, not counting the first one.",
     )
     active_deadline_seconds: Annotated[Seconds, Field(ge=1)] | None = Field(
-        default=None, description="Cluster: an epoch that has taken longer gets no more drivers, and waits for a person."
+        default=None,
+        description="Cluster: when an epoch has taken longer than this, it gets no more drivers and waits for a person.",
     )
     progress_deadline_seconds: Annotated[Seconds, Field(ge=10)] | None = Field(
         default=None,
-        description="An attempt without a new seal for this long is given up for the next one. By default 20 times "
-        "checkpoint.interval (a segment may take ten of them), and 600 at least; less than 20 times is refused (2 times where "
-        "minimumBytes is 0).",
+        description="An attempt that makes no new seal for this long is given up, and the next attempt starts. Default: 20 "
+        "times checkpoint.interval, because one segment may take ten intervals, and at least 600. A value below 20 times "
+        "checkpoint.interval is refused (below 2 times if minimumBytes is 0).",
     )
     ttl_seconds_after_finished: Annotated[Seconds, Field(ge=0)] | None = Field(
         default=None, description="Cluster: the object is deleted this long after its commit. The table keeps the rows."
     )
     on_recreate: Literal["Attach", "New"] = Field(
         default="Attach",
-        description="Cluster: what an object is whose name an earlier one had. Attach: the same write, which goes on; what it "
-        "has committed is not done again. New: a new write, which does everything anew and appends all rows once more.",
+        description="Cluster: what a new object means when an earlier object had the same name. Attach: it continues the "
+        "earlier write, and does not repeat what was committed. New: it is a new write, which starts from the beginning and "
+        "appends all rows again.",
     )
     deletion_policy: Literal["Retain", "Forget"] = Field(
         default="Retain",
-        description="Cluster: what becomes of the records of a write that has committed something when its object is deleted. "
-        "Retain: they stay, so that an object of the same name goes on from them. Forget: they go, and the same name is a new "
-        "write. What is not committed goes in any case.",
+        description="Cluster: what happens to the records of a write when its object is deleted after a commit. Retain: they "
+        "stay, and a new object of the same name continues from them. Forget: they are removed, and a new object of the same "
+        "name is a new write. What is not committed is removed in either case.",
     )
     image: Annotated[str, Field(pattern=r"^\S+$", max_length=512)] | None = Field(
-        default=None, description="Cluster: the image of driver and executors; the operator's default if absent."
+        default=None, description="Cluster: the image of the driver and executor pods. If absent, the operator's default applies."
     )
     service_account_name: ObjectName | None = Field(
-        default=None, description="Cluster: the driver's ServiceAccount; the operator's default if absent."
+        default=None, description="Cluster: the ServiceAccount of the driver pod. If absent, the operator's default applies."
     )
     storage_secret_name: ObjectName | None = Field(
         default=None,
-        description="Cluster: a Secret in this namespace whose key storage.json has the storage settings of driver and "
-        "executors; the operator's default if absent.",
+        description="Cluster: a Secret in this namespace. Its key storage.json holds the storage settings of the driver and "
+        "the executors. If absent, the operator's default applies.",
     )
     driver: DriverSpec = Field(default_factory=DriverSpec)
     executor: ExecutorSpec = Field(default_factory=ExecutorSpec)
     spark_conf: dict[str, Annotated[str, Field(max_length=8192)]] = Field(
         default_factory=dict,
         max_length=256,
-        description="Properties of Spark; their names start with 'spark.'. ${env:NAME} stands for a variable of the driver's "
-        "environment; secrets are given in no other way.",
+        description="Spark properties. Their names start with 'spark.'. Write ${env:NAME} to insert an environment variable "
+        "of the driver; secrets can be passed in no other way.",
     )
 
     @model_validator(mode="after")
@@ -211,7 +225,7 @@ class Spec(Section):
             raise ValueError(why)
         if self.stages and self.sink.mode == "AddColumns":
             raise ValueError(
-                "sink.mode: AddColumns gives columns to the rows that are read, and with stages these are others; use steps"
+                "sink.mode: AddColumns adds columns to the rows of the source, but stages replace these rows; use steps"
             )
         if self.stages and self.trigger is not None:
             raise ValueError("trigger: stages do not go with it; begin epochs by runNonce, or put the steps into one list")
@@ -332,9 +346,7 @@ class Spec(Section):
     def _sets_lost_records_apart(self) -> Spec:
         kafka = self.source.kafka
         if kafka is not None and kafka.on_lost == "Skip" and self.on_row_error != "Quarantine":
-            raise ValueError(
-                "source.kafka.onLost: Skip goes with onRowError: Quarantine: what is passed over is set apart, so that it is told"
-            )
+            raise ValueError("source.kafka.onLost: Skip needs onRowError: Quarantine, because lost offsets are quarantined")
         return self
 
     @model_validator(mode="after")
@@ -371,7 +383,7 @@ class Spec(Section):
         if limits and not is_counted:
             raise ValueError(f"trigger.{limits[0]} counts files, and this source has none that can be counted; leave it out")
         if self.trigger.at_most is not None and any(member.kind != "files" for member in self.source.members):
-            raise ValueError("trigger.atMost is for files; of a table an epoch takes all that is new: leave it out")
+            raise ValueError("trigger.atMost applies only to files; from a table, an epoch takes all new rows: leave it out")
         return self
 
     @property

@@ -20,93 +20,107 @@ MOST_ROWS_OF_A_BATCH: Final = 65_536
 
 
 class Retry(Section):
-    """How often a call is tried again that failed for a reason outside, and how long is waited before."""
+    """How calls are retried that fail for an external reason, such as a timeout."""
 
     attempts: int = Field(
-        default=5, ge=1, le=100, description="How often a row, or a batch, is tried in all. After the last it fails: onRowError."
+        default=5,
+        ge=1,
+        le=100,
+        description="How often a row or a batch is tried, including the first call. When the last try fails, onRowError applies.",
     )
     first_delay: Duration = Field(
         default=1.0,
         gt=0,
-        description="How long is waited before the second try, on the average. It is doubled from try to try, "
-        "and spread at random; a service that says how long to wait (Retry-After) is believed.",
+        description="The average delay before the second try. The delay doubles with each further try, and is randomized. If "
+        "the service says how long to wait (Retry-After), that delay is used instead.",
     )
-    most_delay: Duration = Field(default=60.0, gt=0, description="At most so long, whatever the service says.")
+    most_delay: Duration = Field(default=60.0, gt=0, description="The longest delay, even if the service asks for a longer one.")
     on: tuple[Annotated[str, Field(pattern=r"^([0-9]{3}|[A-Za-z_][\w.]*)$", max_length=256)], ...] = Field(
         default=(),
         max_length=32,
-        description="What else is tried again: names of exceptions (openai.APIError, or APIError alone; those derived from it, "
-        "too), or status codes of HTTP. Always are timeouts, lost connections, and the status codes 408, 429 and 5xx. kubectl "
-        'takes on for true: write "on".',
+        description="Further errors to retry: names of exceptions (openai.APIError, or only APIError; subclasses count too) "
+        "or HTTP status codes. Timeouts, lost connections and the status codes 408, 429 and 5xx are always retried. kubectl "
+        'reads an unquoted on as true, so write "on".',
     )
 
 
 class RateLimit(Section):
-    """How many calls of a step may begin in a time, over all tasks of the write."""
+    """How many calls of a step may start in a period, over all tasks of the write."""
 
-    calls: int = Field(ge=1, le=1_000_000_000, description="So many calls, tries again among them,")
-    per: Duration = Field(gt=0, description="in so much time (1s, 1m, 1h). Each task that may run at once has the same share.")
+    calls: int = Field(ge=1, le=1_000_000_000, description="The most calls that may start in one period, including retries.")
+    per: Duration = Field(
+        gt=0,
+        description="The length of the period (e.g. 1s, 1m or 1h). All tasks that may run at the same time share the limit "
+        "equally.",
+    )
 
 
 class Step(Section):
-    """One Python callable, applied in the order of the list."""
+    """One Python callable. Steps run in the order of the list."""
 
     call: str = Field(
         pattern=CALL_PATTERN,
         max_length=512,
-        description="module:function, or module:Class: an instance per process, with setup() once where it has one. Plain or "
-        "async.",
+        description="module:function or module:Class. A class is instantiated once per process, and its setup(), if it has "
+        "one, is called once. The callable may be plain or async.",
     )
     input: Literal["arrow", "pandas", "row"] = Field(
         default="arrow",
-        description="What the callable takes and gives: a pyarrow.RecordBatch, a pandas.DataFrame, or one row as a dict "
-        "(which may give None to drop the row, one dict, or an iterable of dicts).",
+        description="What the callable receives and returns. arrow: a pyarrow.RecordBatch. pandas: a pandas.DataFrame. row: "
+        "one row as a dict; the callable may return None to drop the row, one dict, or an iterable of dicts.",
     )
-    name: str | None = Field(default=None, max_length=128, description="Used in messages; the callable by default.")
+    name: str | None = Field(
+        default=None, max_length=128, description="The name of the step in messages. Default: the value of call."
+    )
     arguments: dict[str, JsonValue] = Field(
         default_factory=dict,
-        description="Keyword arguments: of the function at each call, of the class when it is made. Kubernetes keeps numbers as "
-        "JSON does: 1.0 arrives as 1, and digits beyond 64 bits are lost; quote what must stay as it is.",
+        description="Keyword arguments. A function receives them in each call, a class when it is instantiated. Kubernetes "
+        "stores numbers as JSON does: 1.0 becomes 1, and digits beyond 64 bits are lost. Quote values that must stay as they "
+        "are.",
     )
     output: Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(min_length=1, max_length=2048)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="The columns that the step gives, with types as in source.files.types: a column that is left out is NULL, "
-        "another one is refused, and sink.create makes the table of these. Without it each row of a row step gives all columns.",
+        description="The columns that the step returns, with types as in source.files.types. A column that a row lacks is "
+        "NULL. A column that is not listed here is refused. sink.create makes the table from these columns. Without output, "
+        "each row that a row step returns must have all columns.",
     )
     concurrency: Annotated[int, Field(ge=1, le=MOST_CONCURRENT_CALLS)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="So many calls at once in a task, each of a row or of a batch; plain functions are called in threads. One by "
-        "default.",
+        description="How many calls a task makes at the same time, each with a row or a batch. Plain functions are called in "
+        "threads. Default: 1.",
     )
     batch_size: Annotated[int, Field(ge=1, le=MOST_ROWS_OF_A_BATCH)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="So many rows in each batch of an arrow or pandas step; the last one of a task has fewer, and one where the "
-        "rows that row steps before have made of one source row would be divided. By default as many as are fastest.",
+        description="The number of rows in each batch of an arrow or pandas step. The last batch of a task has fewer. A batch "
+        "also has fewer rows if it would otherwise divide the rows that earlier row steps have made from one source row. By "
+        "default the fastest size is chosen.",
     )
     timeout: Annotated[Duration, Field(gt=0)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="How long one call may take. A plain function runs on in its thread, as nobody can end that; what it "
-        "gives then is dropped.",
+        description="How long one call may take. A plain function cannot be interrupted: it continues in its thread, and its "
+        "result is dropped.",
     )
     retry: Retry | None = Field(
-        default=None, exclude_if=is_absent, description="How calls are tried again that fail for a reason outside."
+        default=None,
+        exclude_if=is_absent,
+        description="How calls are retried that fail for an external reason, such as a timeout.",
     )
     rate_limit: RateLimit | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="So many calls in a time, over all tasks. When a service says that these are too many (429), they become "
-        "fewer, and more again as it allows.",
+        description="How many calls of the step may start in a period, over all tasks. When the service answers 429 (too many "
+        "requests), the rate is lowered, and is raised again as the service allows.",
     )
 
     memo: bool = Field(
         default=False,
         exclude_if=lambda memo: not memo,
-        description="Of a row step: what a call gives is kept in the checkpoint store until its row is sealed, so that after a "
-        "crash hardly any call is made again. For calls that are dear; rows come from the source or from row steps.",
+        description="For row steps: the result of each call is kept in the checkpoint store until its row is sealed, so that "
+        "hardly any call is repeated after a crash. This is for expensive calls. All steps before it must be row steps.",
     )
 
     @property
@@ -124,7 +138,7 @@ class Step(Section):
     @model_validator(mode="after")
     def _keeps_rows_only(self) -> Step:
         if self.memo and self.input != "row":
-            error = "batches are not the same in the next try, so that their results cannot be kept; a row step can have it"
+            error = "batches may differ in the next try, so their results cannot be kept; only row steps can have it"
             raise PydanticCustomError(AT_FIELD, "{error}", {"field": "memo", "error": error})
         return self
 
@@ -132,6 +146,8 @@ class Step(Section):
     def _sizes_batches_only(self) -> Step:
         if self.batch_size is not None and self.input == "row":
             raise PydanticCustomError(
-                AT_FIELD, "{error}", {"field": "batchSize", "error": "a row step is given one row at a time; see concurrency"}
+                AT_FIELD,
+                "{error}",
+                {"field": "batchSize", "error": "a row step receives one row at a time; leave it out, and see concurrency"},
             )
         return self

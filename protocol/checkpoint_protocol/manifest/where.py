@@ -220,7 +220,9 @@ def _time(column: str, text: str, *, unit: str, has_zone: bool) -> datetime.date
         zone = "with a zone" if has_zone else "without a zone"
         raise _refused(f"the column {column!r} is a time {zone}, and {text!r} is none; write it as '{example}'")
     if any(finer.strip("0") for finer in _BELOW_MICROSECONDS.findall(text)):
-        raise _refused(f"{text} is finer than a microsecond, and the column {column!r} is compared with no such time")
+        raise _refused(
+            f"{text} is finer than a microsecond; the column {column!r} can be compared only with times in whole microseconds"
+        )
     if has_zone:
         try:
             value = value.astimezone(datetime.UTC)

@@ -74,22 +74,25 @@ PodTemplate = Annotated[dict[str, JsonValue], AfterValidator(check_pod_template)
 class ConfigMapRef(Section):
     """A ConfigMap in the write's namespace."""
 
-    name: ObjectName = Field(description="Its name.")
+    name: ObjectName = Field(description="The name of the ConfigMap.")
 
 
 class Code(Section):
-    """Where the steps' code lies: at most one of path, configMap and uri. Without it, installed packages are used."""
+    """Where the code of the steps is: at most one of path, configMap and uri. Without any of them, installed packages are
+    used.
+    """
 
     path: Uri | None = Field(
         default=None,
-        description="A folder that is put on the import path: on this machine, or in the pods' image.",
+        description="A folder that is put on the import path. It is on this machine, or in the image of the pods.",
     )
     config_map: ConfigMapRef | None = Field(
-        default=None, description="Cluster: a ConfigMap whose keys are Python files, e.g. flights.py. It has 1 MiB at most."
+        default=None,
+        description="Cluster: a ConfigMap whose keys are Python files, e.g. flights.py. A ConfigMap holds at most 1 MiB.",
     )
     uri: Annotated[str, Field(pattern=_CODE_URI_PATTERN, max_length=1024)] | None = Field(
         default=None,
-        description="A .py, .zip or .whl file in an object store (s3://, gs://, az://), or on one machine on its disk.",
+        description="A .py, .zip or .whl file in an object store (s3://, gs://, az://). On one machine it may also be on disk.",
     )
 
     @model_validator(mode="after")
@@ -104,61 +107,68 @@ class _PodSpec(Section):
 
     memory_overhead: Size | None = Field(
         default=None,
-        description="Cluster: memory beside the JVM's heap, for Python above all. By default 40 % of memory, at least 384Mi.",
+        description="Cluster: memory in addition to the JVM heap, mainly for Python. Default: 40 % of memory, at least 384Mi.",
     )
     template: PodTemplate = Field(
         default_factory=dict,
-        description="Cluster: metadata and spec of a pod (as in a PodTemplateSpec), merged into the pod that is made: volumes, "
-        "node selectors, tolerations, annotations.",
+        description="Cluster: the metadata and spec of a pod, as in a PodTemplateSpec. They are merged into the generated "
+        "pod, e.g. for volumes, node selectors, tolerations and annotations.",
     )
 
 
 class DriverSpec(_PodSpec):
-    """The process that plans. It reads no rows."""
+    """The process that plans the work. It reads rows only if there are no executors."""
 
-    cores: int = Field(default=1, ge=1, le=1024, description="Cluster: CPUs of its pod.")
-    memory: Size = Field(default=1 << 30, gt=0, description="The heap of its JVM.")
+    cores: int = Field(default=1, ge=1, le=1024, description="Cluster: the CPUs of the driver pod.")
+    memory: Size = Field(default=1 << 30, gt=0, description="The JVM heap of the driver.")
 
 
 class ExecutorSpec(_PodSpec):
-    """The processes that read, run the steps, and stage. One machine has none: there the driver's process does it."""
+    """The processes that read the source, run the steps, and stage the results. On one machine there are none: the driver does
+    this work.
+    """
 
     instances: int | None = Field(
         default=None,
         ge=0,
         le=10_000,
-        description="Cluster: how many pods, or with minInstances how many at the most; 0: none, and the driver's own pod runs "
-        "the tasks, driver.cores at once. By default 1, or none for the first attempt at small input (below 64 MiB, read in "
+        description="Cluster: the number of executor pods, or the maximum if minInstances is set. With 0, the driver pod runs "
+        "the tasks, driver.cores at a time. Default: 1, but none for the first attempt at small input (below 64 MiB, read in "
         "splits, without gpus).",
     )
     min_instances: Annotated[int, Field(ge=0, le=10_000)] | None = Field(
         default=None,
-        description="Cluster: only as many pods as there are tasks for, but these at the least and instances at the most "
-        "(Spark's dynamic allocation). By default there are always as many as instances says.",
+        description="Cluster: the minimum number of executor pods. Spark's dynamic allocation then starts only as many pods "
+        "as there are tasks for, between minInstances and instances. By default there are always as many pods as instances "
+        "says.",
     )
     cores: int = Field(
-        default=2, ge=1, le=1024, description="Cluster: CPUs of each pod, and tasks that it runs at once unless others are said."
+        default=2,
+        ge=1,
+        le=1024,
+        description="Cluster: the CPUs of each executor pod. It is also the number of tasks that the pod runs at a time, "
+        "unless gpus or tasksPerExecutor is set.",
     )
     gpus: int = Field(
         default=0,
         ge=0,
         le=64,
-        description="Cluster: GPUs of each pod. A task sees those that it was assigned, in CUDA_VISIBLE_DEVICES, before setup() "
-        "of its steps.",
+        description="Cluster: the GPUs of each executor pod. A task finds the GPUs that are assigned to it in "
+        "CUDA_VISIBLE_DEVICES, which is set before setup() of its steps is called.",
     )
     gpu_resource: str = Field(
         default="nvidia.com/gpu",
         pattern=_GPU_RESOURCE_PATTERN,
         max_length=128,
-        description="Cluster: the resource of the nodes that gpus counts, as the device plugin names it: amd.com/gpu. There is "
-        "no dot after the slash, as Spark's names of resources have none.",
+        description="Cluster: the node resource that gpus counts, as the device plugin names it, e.g. amd.com/gpu. There must "
+        "be no dot after the slash, because Spark's resource names have none.",
     )
     tasks_per_executor: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None,
-        description="Cluster: tasks that each pod runs at once, each in a process with its own copy of the steps. By default one "
-        "for each GPU, or without gpus one for each of cores.",
+        description="Cluster: the number of tasks that each executor pod runs at a time. Each task has a process with its own "
+        "copy of the steps. Default: one task for each GPU, or one for each of cores if there are no GPUs.",
     )
-    memory: Size = Field(default=2 << 30, gt=0, description="The heap of each JVM.")
+    memory: Size = Field(default=2 << 30, gt=0, description="The JVM heap of each executor.")
 
     @property
     def tasks_at_once(self) -> int:
@@ -170,7 +180,7 @@ class ExecutorSpec(_PodSpec):
         if self.min_instances is None:
             return self
         if self.instances is None:
-            raise ValueError("minInstances is the fewest pods that there are; say instances, too: the most")
+            raise ValueError("minInstances is the minimum number of pods; also set instances, the maximum")
         if self.min_instances > self.instances:
             raise ValueError(
                 f"minInstances: {self.min_instances} is more than instances: {self.instances}, which is the most; lower the "
@@ -182,13 +192,13 @@ class ExecutorSpec(_PodSpec):
     def _shares_gpus_evenly(self) -> ExecutorSpec:
         if self.gpus and self.instances == 0:
             raise ValueError(
-                f"gpus: {self.gpus} are those of executors, and instances: 0 has none (the driver's pod has no GPU); leave "
+                f"gpus: {self.gpus} are for executors, and with instances: 0 there are none (the driver pod has no GPU); leave "
                 "instances out, or gpus"
             )
         tasks = self.tasks_at_once
         if self.gpus and tasks % self.gpus and self.gpus % tasks:
             raise ValueError(
-                f"tasksPerExecutor: {tasks} do not share gpus: {self.gpus} evenly: a task has whole GPUs, or shares one with as "
-                "many others as any; let one of the two numbers be a multiple of the other"
+                f"tasksPerExecutor: {tasks} do not share gpus: {self.gpus} evenly: each task must have whole GPUs, or each GPU "
+                "must have the same number of tasks; let one of the two numbers be a multiple of the other"
             )
         return self

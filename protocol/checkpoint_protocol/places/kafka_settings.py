@@ -24,7 +24,7 @@ class KafkaEntry(SettingsSection):
     """One Kafka cluster: the servers at which clients begin, and as whom."""
 
     bootstrap_servers: tuple[BrokerAddress, ...] = Field(
-        min_length=1, description="All that manifests may name of this cluster, as host:port."
+        min_length=1, description="All brokers of this cluster that manifests may name, as host:port."
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
@@ -35,8 +35,8 @@ class KafkaEntry(SettingsSection):
     key_file: str | None = Field(default=None, description="TLS: the key of our certificate, in PEM.")
     namespaces: tuple[NamespacePattern, ...] = Field(
         default=(),
-        description="Cluster: whose writes may use it, e.g. [team-a, etl-*]. Without it, those of the only namespace that is "
-        "watched; where several are, nobody's.",
+        description="Cluster: the namespaces whose writes may use the entry, e.g. [team-a, etl-*]. If absent, only a "
+        "namespace that is the only one watched may use it.",
     )
 
     @model_validator(mode="after")
@@ -92,8 +92,8 @@ def client_properties(servers: Sequence[str], settings: KafkaSettings) -> dict[s
     if tenant is not None and not tenant.is_granted(entry.namespaces):
         raise NeedsChange(
             reasons.ACCESS_NOT_GRANTED,
-            f"writes of the namespace {tenant.namespace} may not use the Kafka cluster {', '.join(servers)}; whoever installed "
-            f"the operator adds {tenant.namespace} to the namespaces of its entry, in {place}",
+            f"writes of the namespace {tenant.namespace} may not use the Kafka cluster {', '.join(servers)}; the "
+            f"administrator of the operator can add {tenant.namespace} to the namespaces of its entry, in {place}",
         )
     options = {
         "security.protocol": entry.security_protocol,

@@ -21,10 +21,10 @@ class CatalogGrant(SettingsSection):
 
     namespaces: tuple[NamespacePattern, ...] = Field(min_length=1, description="E.g. [team-a, etl-*].")
     tables: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=("*",), min_length=1, description="E.g. [sales.*, raw.events]; * stands for any characters."
+        default=("*",), min_length=1, description="E.g. [sales.*, raw.events]; * matches any characters."
     )
     overwrites: bool = Field(
-        default=False, description="They may have the overwriting values of spec.sink.mode too, which remove rows of others."
+        default=False, description="Also allow the overwriting values of spec.sink.mode, which remove rows of other writers."
     )
 
 
@@ -33,14 +33,14 @@ class CatalogSettings(SettingsSection):
 
     type: Literal["sql", "rest"]
     uri: str = Field(min_length=1, repr=False, description="sql: an SQLAlchemy URI (sqlite:///..., postgresql+psycopg2://...).")
-    warehouse: str | None = Field(default=None, description="Where new tables lie (a name, for some REST catalogs).")
+    warehouse: str | None = Field(default=None, description="The location of new tables (a name, for some REST catalogs).")
     credential: Secret | None = Field(default=None, description="REST: client id and secret, as id:secret.")
     token: Secret | None = Field(default=None, description="REST: a bearer token.")
     scope: str | None = None
     grants: tuple[CatalogGrant, ...] = Field(
         default=(),
-        description="Cluster: whose writes may use which of its tables. Without it, those of the only namespace that is watched "
-        "may use all; where several are, nobody any.",
+        description="Cluster: the namespaces whose writes may use the catalog, and which tables. If absent, a namespace that is "
+        "the only one watched may use all tables, and other namespaces none.",
     )
 
     @model_validator(mode="after")
@@ -83,8 +83,8 @@ class Settings(StorageSettings):
             raise NeedsChange(
                 reasons.ACCESS_NOT_GRANTED,
                 f"writes of the namespace {tenant.namespace} may not {may_not} the table {table} of the catalog {catalog!r}; "
-                f"whoever installed the operator grants it: {{namespaces: [{tenant.namespace}], tables: [{table}]{more}}} in "
-                f"{self.place.name(f'catalogs.{catalog}.grants')}",
+                f"the administrator of the operator can grant it: {{namespaces: [{tenant.namespace}], tables: [{table}]"
+                f"{more}}} in {self.place.name(f'catalogs.{catalog}.grants')}",
             )
 
     def _may_use_some_of(self, catalog: CatalogSettings) -> bool:

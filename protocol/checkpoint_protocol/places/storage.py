@@ -55,18 +55,18 @@ class StorageEntry(SettingsSection):
     service_account_file: str | None = Field(default=None, description="GCS: the path of a key file.")
     credentials: Literal["ambient", "anonymous"] | None = Field(
         default=None,
-        description="Instead of keys. ambient: the identity of the machine or pod (environment, instance role, IRSA, workload "
-        "identity); anonymous: none, for public buckets.",
+        description="Used instead of keys. ambient: the identity of the machine or pod (environment, instance role, IRSA, "
+        "workload identity). anonymous: no credentials, for public buckets.",
     )
     namespaces: tuple[NamespacePattern, ...] = Field(
         default=(),
-        description="Cluster: whose writes may use it, e.g. [team-a, etl-*]. Without it, those of the only namespace that is "
-        "watched; where several are, nobody's.",
+        description="Cluster: the namespaces whose writes may use the entry, e.g. [team-a, etl-*]. If absent, only a "
+        "namespace that is the only one watched may use it.",
     )
     overwrites: bool = Field(
         default=False,
-        description="Cluster: those that it is granted to may overwrite the Lance datasets in it too, by a spec.sink.mode other "
-        "than Append, which removes rows of others.",
+        description="Cluster: the same namespaces may also overwrite the Lance datasets under the prefix, with a spec.sink.mode "
+        "other than Append, which removes rows of other writers.",
     )
 
     @model_validator(mode="after")
@@ -96,7 +96,7 @@ class StorageSettings(SettingsSection):
     kafka: tuple[KafkaEntry, ...] = Field(
         default=(),
         exclude_if=lambda entries: not entries,
-        description="Kafka clusters that ask for credentials, or for TLS. One that does neither needs no entry.",
+        description="Kafka clusters that need credentials or TLS. Other clusters need no entry.",
     )
     _place: SettingsPlace = PrivateAttr(default=SETTINGS_FILE)
     _tenant: Tenant | None = PrivateAttr(default=None)
@@ -145,8 +145,8 @@ class StorageSettings(SettingsSection):
         raise NeedsChange(
             reasons.ACCESS_NOT_GRANTED,
             f"writes of the namespace {tenant.namespace} may not overwrite {uri}: the storage entry {entry.prefix} is granted to "
-            "it for appends only; whoever installed the operator says overwrites: true in it, or in one with a longer prefix, "
-            f"in {self._place.name('storage')}",
+            "it for appends only; the administrator of the operator can set overwrites: true in it, or in one with a longer "
+            f"prefix, in {self._place.name('storage')}",
         )
 
     def entry_for(self, uri: str) -> StorageEntry | None:
@@ -196,7 +196,7 @@ def entry_of(uri: str, settings: StorageSettings) -> StorageEntry | None:
         raise NeedsChange(
             reasons.ACCESS_NOT_GRANTED,
             f"writes of the namespace {tenant.namespace} may not use {uri}: the storage entry {entry.prefix} is not granted to "
-            f"it; whoever installed the operator adds {tenant.namespace} to its namespaces, in {place}",
+            f"it; the administrator of the operator can add {tenant.namespace} to its namespaces, in {place}",
         )
     if entry.credentials is None and not entry.has_keys:
         raise NeedsChange(

@@ -46,7 +46,7 @@ class NotListed(NeedsChange):
     def __init__(self, where: str, name: str) -> None:
         super().__init__(
             reasons.FOLDER_NOT_LISTED,
-            f"{where} cannot be listed: it has an object that nobody here has put, with a name that is no path: {name}; remove "
+            f"{where} cannot be listed: it has an object of another program, with a name that is no path: {name}; remove "
             "that object, and find out who may write there",
         )
 
@@ -98,7 +98,7 @@ def _on_disk(root_folder: str, at: str, pending: list[str], root: str) -> Iterat
     with entries:
         for entry in entries:
             if _NOT_IN_PATHS.search(entry.name):
-                _log.warning("%s/%s has an object that nobody here has put, and that is passed over: %r", root, at, entry.name)
+                _log.warning("%s/%s has an object of another program, which is ignored: %r", root, at, entry.name)
             elif entry.is_dir():
                 pending.append(f"{at}{entry.name}/")
             elif entry.is_file() and not _UNFINISHED_PUT.search(entry.name):

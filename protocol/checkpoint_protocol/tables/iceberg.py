@@ -30,8 +30,12 @@ class IcebergTableName(Section):
 
     kind: ClassVar[str] = "iceberg"
 
-    catalog: str = Field(min_length=1, max_length=128, description="A catalog of the operator's (or runner's) settings.")
-    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="namespace.table, its name in the catalog.")
+    catalog: str = Field(
+        min_length=1, max_length=128, description="The name of a catalog in the operator's (or runner's) settings."
+    )
+    table: str = Field(
+        pattern=r"^[^.]+(\.[^.]+)+$", max_length=512, description="The name of the table in the catalog, as namespace.table."
+    )
 
     @property
     def title(self) -> str:
@@ -57,18 +61,20 @@ class IcebergSink(IcebergTableName):
         default=MAIN_BRANCH,
         min_length=1,
         max_length=256,
-        description="The branch of the table that the rows go to. The commit makes one that does not exist, from main's head.",
+        description="The branch of the table that the rows go to. If it does not exist, the commit creates it from the head "
+        "of main.",
     )
     tag: Annotated[str, Field(pattern=r"^([^{}]|\{epoch\})+$", max_length=256)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="The commit gives its snapshot this tag. {epoch} stands for the number of the epoch, 1 for the first run. A "
-        "tag that exists stops the write.",
+        description="The commit puts this tag on its snapshot. {epoch} is replaced by the number of the epoch, which is 1 for "
+        "the first run. If the tag exists already, the write stops.",
     )
     snapshot_properties: dict[str, Annotated[str, Field(max_length=4096)]] = Field(
         default_factory=dict,
         max_length=64,
-        description="What the summary of the snapshot says beside the key of the commit and Iceberg's counts.",
+        description="Properties that the commit adds to the summary of its snapshot, besides the key of the commit and "
+        "Iceberg's counts.",
     )
 
     @model_validator(mode="after")

@@ -24,7 +24,7 @@ class LanceDatasetPlace(Section):
 
     kind: ClassVar[str] = "lance"
 
-    uri: Uri = Field(description="The dataset, e.g. s3://bucket/name.lance")
+    uri: Uri = Field(description="The URI of the dataset, e.g. s3://bucket/name.lance")
 
     @model_validator(mode="after")
     def _is_what_lance_reads(self) -> Self:
@@ -47,7 +47,9 @@ class LanceDatasetPlace(Section):
 class VectorColumn(Section):
     """A column of vectors."""
 
-    dimension: int = Field(ge=1, le=1 << 20, description="How many numbers each vector has. A row with another number fails.")
+    dimension: int = Field(
+        ge=1, le=1 << 20, description="How many numbers each vector has. A row whose list has another length fails."
+    )
     type: Literal["float16", "float32", "float64", "int8", "uint8"] = Field(
         default="float32", description="The type of the numbers."
     )
@@ -59,10 +61,11 @@ class NewLanceDataset(Section):
     data_storage_version: Annotated[str, Field(pattern=r"^2\.[012]$", max_length=8)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="The format of its data files: 2.0, 2.1 or 2.2. Default: what the installed Lance takes for a new dataset.",
+        description="The storage version of the data files: 2.0, 2.1 or 2.2. Default: the one that the installed Lance uses "
+        "for new datasets.",
     )
     enable_stable_row_ids: bool = Field(
-        default=False, description="Rows keep their ids (_rowid) when the dataset is compacted. Cannot be set later."
+        default=False, description="Rows keep their ids (_rowid) when the dataset is compacted. This cannot be set later."
     )
     blob_columns: tuple[Annotated[str, Field(min_length=1, max_length=512)], ...] = Field(
         default=(),
@@ -73,7 +76,7 @@ class NewLanceDataset(Section):
     vector_columns: dict[str, VectorColumn] = Field(
         default_factory=dict,
         max_length=64,
-        description="Columns of lists of numbers that are stored as vectors: lists of a fixed size.",
+        description="Columns of lists of numbers that are stored as vectors, which are lists of a fixed size.",
     )
 
     @model_validator(mode="after")
@@ -97,13 +100,13 @@ class LanceSink(LanceDatasetPlace):
     tag: Annotated[str, Field(pattern=_TAG, max_length=256)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="The version that the commit makes gets this tag, right after it. {epoch} stands for the number of the "
-        "epoch, 1 for the first run. A tag that exists stops the write.",
+        description="The version that the commit creates gets this tag, right after the commit. {epoch} is replaced by the "
+        "number of the epoch, which is 1 for the first run. If the tag exists already, the write stops.",
     )
     create: NewLanceDataset | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="With sink.create: how the dataset is made. The names are those of pylance.",
+        description="With sink.create: how the dataset is created. The fields are named as in pylance.",
     )
 
     @model_validator(mode="after")

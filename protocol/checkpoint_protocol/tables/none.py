@@ -10,7 +10,7 @@ from checkpoint_protocol.tables.modes import Mode
 
 
 class NoSink(Section):
-    """No table: the steps run once per row, for what they do."""
+    """No table: the steps run once per row, for their side effects only."""
 
     kind: ClassVar[str] = "none"
     committed_by: ClassVar[str] = "checkpoint_operator.none.sink"

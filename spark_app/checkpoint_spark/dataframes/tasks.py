@@ -81,7 +81,9 @@ def run_keyed_task(
     """Run one task of the plan to its `last` seal, as `run_task` does."""
     plan = ledger.plans.read_plan(order.attempt)
     if plan is None or number >= plan.task_count:
-        raise Corrupt(reasons.RECORD_UNREADABLE, f"Spark runs task {number}, which the plan of attempt {order.attempt} has not")
+        raise Corrupt(
+            reasons.RECORD_UNREADABLE, f"Spark runs task {number}, which the plan of attempt {order.attempt} does not have"
+        )
 
     def put(data: bytes) -> str:
         path = ledger.at.keys_object(order.attempt, number, new_token())

@@ -35,7 +35,9 @@ def await_target(ledger: Ledger, attempt: int, schema: pa.Schema) -> Target:
         if (record := ledger.attempts.read_target(attempt)) is not None:
             return record.target
         time.sleep(_TARGET_POLL_S)
-    raise Retryable(reasons.TABLE_MISSING, f"nobody made the table for attempt {attempt} within {_TARGET_PATIENCE_S:.0f} s")
+    raise Retryable(
+        reasons.TABLE_MISSING, f"the controller did not create the table for attempt {attempt} within {_TARGET_PATIENCE_S:.0f} s"
+    )
 
 
 def later_columns(ledger: Ledger, launch: LaunchRecord, target: Target) -> tuple[str, ...]:

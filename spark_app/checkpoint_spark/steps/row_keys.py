@@ -31,8 +31,8 @@ class NamedRow:
     def key(self) -> str:
         if self.number is None:
             raise RuntimeError(
-                "row_key(): a batch step has made this row, so that nobody knows of which source row it is; ask for the key in a "
-                "row step before that one, and hand it on as a column"
+                "row_key(): a batch step has made this row, so its source row is not known; call row_key() in a row step before "
+                "that one, and pass the key on as a column"
             )
         named = [self.write, self.step, *self.place.identity_of(self.number), self.ordinal]
         return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:_DIGITS]

@@ -175,7 +175,7 @@ def test_the_api_server_takes_null_for_the_default_where_the_models_do_not(api: 
 def test_what_a_write_is_cannot_be_changed(api: Api, write: dict[str, Any], changes: dict[str, Any]) -> None:
     put_status(api, Status(rows_sealed=1))
 
-    with pytest.raises(Refused, match="cannot be changed: it is what this write is; give a new write a new name"):
+    with pytest.raises(Refused, match="cannot be changed, because it identifies the write; create a new write under a new name"):
         replace(api, manifest(**changes))
 
     create(api, manifest(**changes, metadata__name="another"))

@@ -63,7 +63,7 @@ def test_an_async_init_is_refused_by_validate_and_by_a_driver(tmp_path: Path, mo
 
     spec, problems = checked(tmp_path, {"call": f"{module}:Work", "input": "row"})
 
-    assert problems == ["Work.__init__ is async, and nobody awaits it; do what waits in an async setup()"]
+    assert problems == ["Work.__init__ is async, but is never awaited; move what waits to an async setup()"]
     with pytest.raises(NeedsChange, match="making Work raised TypeError"), pytest.warns(RuntimeWarning, match="never awaited"):
         Pipeline(spec.steps)
 

@@ -1012,7 +1012,7 @@ def test_the_columns_that_the_last_step_declares_are_compared_with_the_table(bar
     (where, surplus), (_, required) = bare_ground.problems()
 
     assert where == "spec.steps.0.output"
-    assert surplus.startswith("the output of step 'json:loads' has the column 'id', and lake.db.rows has not")
+    assert surplus.startswith("the output of step 'json:loads' has the column 'id', which lake.db.rows does not have")
     assert required == "lake.db.rows requires the column 'other', and the output of step 'json:loads' has none"
 
     bare_ground.spec["steps"][0]["output"] = {"other": "int64"}
@@ -1127,7 +1127,7 @@ def test_a_key_of_an_upsert_that_the_source_of_a_table_to_be_made_lacks_is_a_pro
         ({"mode": "OverwritePartitions"}, "without any, the table stays as it is"),
         ({"mode": "Upsert", "upsertKeys": ["id"]}, "drivers read id of the data files that may have such rows"),
         ({"mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Delete"}, "are deleted, and nothing is added"),
-        ({"mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Ignore"}, "new rows whose id the table has not are added"),
+        ({"mode": "Upsert", "upsertKeys": ["id"], "whenMatched": "Ignore"}, "new rows whose id are not in the table are added"),
     ],
 )
 def test_what_becomes_of_the_rows_of_the_table_is_told(sink: dict[str, Any], said: str, ground: Ground) -> None:

@@ -107,7 +107,9 @@ def test_a_dataset_that_is_there_and_may_lack_values_gets_columns_as_the_message
 
     old, later = tmp_path / "old.lance", tmp_path / "later.lance"
     lance.write_dataset(pa.table({"id": [1]}), old, data_storage_version="legacy")
-    with pytest.raises(NeedsChange, match="in which columns have no files of their own; write it anew with a later one"):
+    with pytest.raises(
+        NeedsChange, match="in which columns have no files of their own; write the dataset again with a later version"
+    ):
         describe(old, "new")
     lance.write_dataset(lance.dataset(old).to_table(), later, data_storage_version="2.1")
     describe(later, "new")

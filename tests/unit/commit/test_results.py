@@ -476,7 +476,7 @@ def test_a_keys_object_elsewhere_is_corrupt() -> None:
 def test_a_seal_with_another_number_of_keys_than_it_says_is_corrupt() -> None:
     store = stored_by_keys([keys_seal(0, 3, said=4)], [], key_set(4, 1, 1))
 
-    with pytest.raises(Corrupt, match="not as many keys"):
+    with pytest.raises(Corrupt, match="does not have as many keys"):
         gathered(store, 2)
 
 

@@ -106,8 +106,9 @@ def with_failed_rows(attempt: Attempt, rows: int) -> Attempt:
 CHANGE = Change("0123456789abcdef", rows_sealed=1200)
 ASKS: dict[str, Any] = {"on_code_change": "Ask", "change": CHANGE}
 OF_OTHER_CODE = (
-    "1,200 rows are sealed, and attempt 1 sealed rows with other code, or read them otherwise, than the manifest says now; "
-    "approve Continue (they stay, and the rows that are left go on) or Restart (they are done anew), or undo the edit"
+    "1,200 rows are sealed, and attempt 1 sealed rows with other code, or with other options for reading, than the manifest has "
+    "now; approve Continue (sealed rows stay, and only the remaining rows are computed) or Restart (all rows are computed "
+    "again), or undo the edit"
 )
 
 LIMIT = RowErrorLimit(most_rows=10, set_by="quarantine.maxRows allows 10", examples=("row 7 of /in/a: predict: KeyError: 'x'",))
@@ -235,8 +236,8 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
             Stall(
                 reasons.TABLE_MISSING,
                 "lake.rows is gone, and with it what earlier epochs of the write had committed (epoch 2: 1,500 rows), which this "
-                "one does not take again; restore it, or give the write a new name to write everything anew, or make the table "
-                "yourself if it is to have new rows only",
+                "one does not write again; restore the table, or give the write a new name to write all rows again, or create "
+                "the table yourself if it needs only the new rows",
             ),
         ),
     ),
@@ -796,7 +797,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         (
             Stall(
                 reasons.CODE_CHANGED,
-                "stages with sealed rows would be done anew: embed (its code has changed); kept: parse; approve that, or "
+                "stages with sealed rows would be computed again: embed (its code has changed); kept: parse; approve that, or "
                 "undo the edit",
             ),
         ),

@@ -81,7 +81,7 @@ def test_results_are_not_kept_behind_a_batch_step() -> None:
 
     assert spec(steps=[rows, kept, batches]).steps[1].memo
     (line,) = problems(manifest(spec__steps=[rows, batches, kept]))
-    assert line.startswith("spec.steps.2.memo: a batch step comes before")
+    assert line.startswith("spec.steps.2.memo: a batch step before this one")
 
 
 def test_a_manifest_survives_its_own_printing() -> None:

@@ -54,7 +54,7 @@ def _forget(manifest: CheckpointedWrite, settings: Settings, console: Console, y
         say_problem(console, f"error: {ended.reason}: {ended.message}; {title} is not forgotten, and the same command goes on")
         return exits.FAILED
     removed = f"{counted(ended.removed.objects, 'object')} of the store and {counted(ended.removed.data_files, 'staged file')}"
-    answers().print(f"forgotten: {title} was {ended.uid}; {removed} are gone, and the next run begins anew", markup=False)
+    answers().print(f"forgotten: {title} was {ended.uid}; {removed} are gone, and the next run starts over", markup=False)
     return exits.DONE
 
 

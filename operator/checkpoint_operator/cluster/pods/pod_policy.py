@@ -92,7 +92,7 @@ def check_pods(spec: Spec, policy: PodPolicy, own_account: str) -> None:
         more = f" and {len(refused) - _MOST_TOLD} more" if len(refused) > _MOST_TOLD else ""
         raise NeedsChange(
             reasons.ACCESS_NOT_GRANTED,
-            f"not allowed here, or misspelt: {told}{more}; leave it out, or have whoever installed the operator allow it: "
+            f"not allowed here, or misspelt: {told}{more}; leave it out, or ask the administrator of the operator to allow it: "
             "workloads.allowed in the chart's values (templateFields, secrets, serviceAccounts)",
         )
 

@@ -28,9 +28,9 @@ def warnings_between(before: Status, after: Status) -> list[tuple[str, str]]:
             why = attempt.message or "its driver did not say why it ended"
             found.append(("AttemptFailed", f"attempt {attempt.number}{_of_stage(after)} ({attempt.cause}): {why}"))
     if after.rows_quarantined and (not before.rows_quarantined or before.epoch != after.epoch):
-        count = f"({after.rows_quarantined:,} by now, see status.rowsQuarantined)"
+        count = f"({after.rows_quarantined:,} so far, see status.rowsQuarantined)"
         how = "`checkpointed-write inspect` lists them with step, error and traceback"
-        found.append(("RowsQuarantined", f"rows of epoch {after.epoch} fail and are quarantined {count}; {how}"))
+        found.append(("RowsQuarantined", f"rows of epoch {after.epoch} failed and are quarantined {count}; {how}"))
     last = (after.attempts or (None,))[-1]
     is_told = after.phase == "Pending" and last is not None and last.closed_at is not None
     is_problem = after.phase not in ("Committed", "Suspended") and after.reason not in (None, *_NO_PROBLEM)
@@ -46,14 +46,14 @@ def steps_between(before: Status, after: Status) -> list[tuple[str, str]]:
     found = []
     is_new_object = before.observed_uid != after.observed_uid
     if is_new_object and after.write_uid != after.observed_uid:
-        found.append(("Attached", f"goes on as the write {after.write_uid}, which an earlier object of this name began"))
+        found.append(("Attached", f"continues the write {after.write_uid}, which an earlier object of this name began"))
     is_same_epoch = before.epoch == after.epoch
     is_other = (before.epoch, before.stage, before.attempt) != (after.epoch, after.stage, after.attempt)
     if after.phase == "Running" and (is_other or before.phase != "Running"):
         found.append(
             (
                 "Started",
-                f"the driver of attempt {after.attempt}{_of_stage(after)} of epoch {after.epoch} is at work: {after.driver_pod}",
+                f"the driver of attempt {after.attempt}{_of_stage(after)} of epoch {after.epoch} is running: {after.driver_pod}",
             )
         )
     # After a stage that the commit needed, it was told before.

@@ -42,7 +42,7 @@ from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import Spec
 
 _STARTING: Final = "DriverStarting"
-_EDITED: Final = "the manifest was changed, and that counts from the next attempt"
+_EDITED: Final = "the manifest was changed, and the change counts from the next attempt"
 #: Another value of it asks for new tries, as an edit of the spec does.
 RETRY_ANNOTATION: Final = "checkpointed.dev/retry"
 #: What a person has decided where the manifest says onCodeChange: Ask, and of which code.
@@ -242,7 +242,7 @@ def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str 
         case Stall(reason, message) if reason in ENVIRONMENT and done.seen.attempts:
             number = done.seen.attempts[-1].number
             command = f"kubectl annotate checkpointedwrite {frame.owner.name} {RETRY_ANNOTATION}={number} --overwrite"
-            ending = f"; it is reconciled again within the hour, and at once with: {command}"
+            ending = f"; the operator tries again within an hour, or at once if you run: {command}"
             return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
         case Stall(reasons.CODE_CHANGED as reason, message) if done.seen.change is not None:
             value = Approval("Continue", done.seen.change.digest)
@@ -254,7 +254,7 @@ def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str 
         case Wait(_, problem) if problem is not None:
             return problem.reason, problem.message
         case StartDriver() | Wait() if _is_starting(done):
-            return _STARTING, f"the pod {pod} is asked for"
+            return _STARTING, f"the pod {pod} was requested"
         case Wait(for_what, _) if phase != "Running":
             return "Waiting", f"waiting for {for_what}"
     return None, None
@@ -308,10 +308,12 @@ def _conditions(frame: Frame, done: Round, status: Status) -> tuple[Condition, .
     is_sealed = is_committed or phase == "Committing" or (last is not None and last.is_complete)
     conditions = frame.conditions
     if last is not None and last.is_edited and phase == "Running":
-        conditions.set("Accepted", True, "EditWaits", f"{_EDITED}; the driver of attempt {last.number} goes on without it")
+        conditions.set(
+            "Accepted", True, "EditWaits", f"{_EDITED}; the driver of attempt {last.number} continues without the change"
+        )
     else:
         attached = done.key.uid != frame.owner.uid
-        before = f"it goes on as the write {done.key.uid}, which an earlier object of its name began; " if attached else ""
+        before = f"it continues the write {done.key.uid}, which an earlier object of its name began; " if attached else ""
         identified_by = _identified_by(frame.spec.source) if frame.spec else ""
         conditions.set("Accepted", True, "Attached" if attached else "ManifestValid", f"{before}{identified_by}")
     of_phase = {"Running": "DriverAtWork", "Committing": "AllSealed"}.get(phase or "", phase or "Pending")
@@ -335,18 +337,20 @@ def _say_how_far_behind(conditions: Conditions, done: Round) -> None:
     """Set whether all that a look has found is taken. Without another look, or other news, it stays as it was."""
     between = done.seen.between
     if not done.seen.is_committed:
-        conditions.set("UpToDate", False, "EpochAtWork", f"epoch {done.key.epoch} takes what is new")
+        conditions.set("UpToDate", False, "EpochAtWork", f"epoch {done.key.epoch} is taking the new input")
     elif between is not None:
         # Before another look it is as when the epoch fixed what it takes.
         news = between.news or News()
         if not news.counted:
-            conditions.set("UpToDate", True, "NotLookedAt", "what is new only a driver can tell: each due time begins an epoch")
+            conditions.set(
+                "UpToDate", True, "NotLookedAt", "only a driver can tell what is new, so each due time begins an epoch"
+            )
         elif news.is_any:
             since = f" since {news.since.strftime('%Y-%m-%dT%H:%M:%SZ')}" if news.since is not None else ""
             waits = "" if between.begins else "; trigger.atLeast waits for more"
             conditions.set("UpToDate", False, "Behind", f"{news.files:,} new files, {format_size(news.size_bytes)}{since}{waits}")
         else:
-            conditions.set("UpToDate", True, "NothingNew", f"epoch {done.key.epoch} has taken all that there was")
+            conditions.set("UpToDate", True, "NothingNew", f"epoch {done.key.epoch} has taken all input that was found")
 
 
 def _stages(frame: Frame, done: Round) -> tuple[StageStatus, ...] | None:
@@ -366,7 +370,7 @@ def _said_of_commit(done: Round, status: Status) -> str:
     return "; ".join(
         text
         for text, is_so in (
-            ("the table was rolled back to before this commit: its rows are not in the current state", rolled_back),
+            ("the table was rolled back to a state before this commit, so its rows are not in the current state", rolled_back),
             (f"{status.rows_quarantined or 0:,} rows are quarantined, and not in the table", bool(status.rows_quarantined)),
         )
         if is_so

@@ -40,7 +40,7 @@ class CommitTurns:
         with self._lock:
             self._waiting.add(key)
             if key not in self._next():
-                raise Retryable(reasons.COMMIT_QUEUED, "as many commits as the operator may make at once are at work")
+                raise Retryable(reasons.COMMIT_QUEUED, "the operator is already making as many commits as it may at once")
             self._waiting.remove(key)
             self._at_work[key.namespace] += 1
         try:

@@ -45,7 +45,7 @@ def never_changes(field: str, what: str, *, optional: bool = False) -> Rule:
 
     On the parent, as a rule on the field itself is passed over where the field is added or removed.
     """
-    message = f"{what} cannot be changed: it is what this write is; give a new write a new name"
+    message = f"{what} cannot be changed, because it identifies the write; create a new write under a new name"
     if not optional:  # required, or with a default: always there
         return Rule(f"self.{field} == oldSelf.{field}", message, field)
     before, now = is_given(field, "oldSelf"), is_given(field)

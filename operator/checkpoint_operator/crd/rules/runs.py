@@ -27,19 +27,19 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     workloads.ExecutorSpec: (
         Rule(
             f"!{is_given('minInstances')} || ({is_given('instances')} && self.minInstances <= self.instances)",
-            "minInstances is the fewest pods; say instances, too, the most, which is not less",
+            "minInstances is the minimum number of pods; also set instances, the maximum, which must not be less",
             "minInstances",
         ),
         Rule(
             f"self.gpus == 0 || !{is_given('instances')} || self.instances > 0",
-            "gpus are those of executors, and instances: 0 has none (the driver's pod has no GPU); leave one of them out",
+            "gpus are for executors, and with instances: 0 there are none (the driver pod has no GPU); leave one of them out",
             "gpus",
         ),
         Rule(
             f"self.gpus == 0 || !{is_given('tasksPerExecutor')} || self.tasksPerExecutor % self.gpus == 0 || "
             "self.gpus % self.tasksPerExecutor == 0",
-            "tasks do not share gpus evenly: a task has whole GPUs, or shares one with as many others as any; let one of "
-            "tasksPerExecutor and gpus be a multiple of the other",
+            "tasks do not share gpus evenly: each task must have whole GPUs, or each GPU must have the same number of tasks; let "
+            "one of tasksPerExecutor and gpus be a multiple of the other",
             "tasksPerExecutor",
         ),
     ),
@@ -74,12 +74,12 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
     steps.Step: (
         Rule(
             f"!{is_given('batchSize')} || self.input != 'row'",
-            "a row step is given one row at a time; see concurrency",
+            "a row step receives one row at a time; leave it out, and see concurrency",
             "batchSize",
         ),
         Rule(
             f"!{is_given('memo')} || !self.memo || self.input == 'row'",
-            "batches are not the same in the next try, so that their results cannot be kept; a row step can have it",
+            "batches may differ in the next try, so their results cannot be kept; only row steps can have it",
             "memo",
         ),
     ),
@@ -111,12 +111,12 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         Rule(
             f"!{is_given('trigger')} || !{is_given('atMost', 'self.trigger')} || {is_given('files', 'self.source')} || "
             f"({is_given('union', 'self.source')} && self.source.union.all(one, {is_given('files', 'one')}))",
-            "atMost is for files; of a table an epoch takes all that is new: leave it out",
+            "atMost applies only to files; from a table, an epoch takes all new rows: leave it out",
             "trigger",
         ),
         Rule(
             "self.sink.mode != 'AddColumns' || self.stages.size() == 0",
-            "AddColumns gives columns to the rows that are read, and with stages these are others; use steps",
+            "AddColumns adds columns to the rows of the source, but stages replace these rows; use steps",
             "sink.mode",
         ),
         Rule(
@@ -126,7 +126,7 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
         Rule(
             "self.stages.size() == 0 || self.steps.size() == 0",
-            "stages take the place of steps: put the steps into a stage, or leave the stages out",
+            "stages replace steps: put the steps into a stage, or leave the stages out",
             "steps",
         ),
         Rule(
@@ -136,12 +136,12 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
         Rule(
             "self.stages.all(one, one.kind != 'Aggregate' || !self.stages.exists(other, other.name == one.name + '-shuffle'))",
-            "a stage has the name of what comes before an Aggregate (its name and -shuffle); give it another name",
+            "a stage has the name of the pass before an Aggregate (the name of the Aggregate and -shuffle); give it another name",
             "stages",
         ),
         Rule(
             "self.stages.size() == 0 || self.stages[self.stages.size() - 1].checkpoint",
-            "checkpoint: false is for stages before others; the last one's result is in the table",
+            "checkpoint: false does not apply to the last stage: its result is in the table",
             "stages",
         ),
         Rule(
@@ -175,7 +175,7 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         *(
             Rule(
                 f"self.sparkConf.all(name, !name.matches({text(refused.pattern)}))",
-                f"this property reaches beyond what a manifest says of its pods: {refused.remedy}",
+                f"this property would change more than a manifest may set for its pods: {refused.remedy}",
                 "sparkConf",
             )
             for refused in spark_properties.REFUSED
@@ -206,7 +206,7 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
         Rule(
             f"!{is_given('kafka', 'self.source')} || self.source.kafka.onLost == 'Stall' || self.onRowError == 'Quarantine'",
-            "source.kafka.onLost: Skip goes with onRowError: Quarantine: what is passed over is set apart, so that it is told",
+            "source.kafka.onLost: Skip needs onRowError: Quarantine, because lost offsets are quarantined",
         ),
         Rule(
             # Whole milliseconds: of less than one, the model is the stricter.

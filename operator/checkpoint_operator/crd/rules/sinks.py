@@ -21,7 +21,10 @@ def _sink_is_fixed(kind: type[formats.SinkKind]) -> Rule:
     if not kind.editable:
         return never_changes(name, f"sink.{name}", optional=True)
     fixed = tuple(to_camel(field) for field in kind.model_fields if field not in kind.editable)
-    message = f"{', '.join(fixed)} of sink.{name} cannot be changed: it is what this write is; give a new write a new name"
+    message = (
+        f"{', '.join(fixed)} of sink.{name} cannot be changed, because it identifies the write; create a new write under a new "
+        "name"
+    )
     before, now = is_given(name, "oldSelf"), is_given(name)
     same = has_same(f"self.{name}", f"oldSelf.{name}", fixed, ())
     return Rule(f"{now} == {before} && (!{now} || ({same}))", message, name)

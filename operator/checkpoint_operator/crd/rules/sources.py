@@ -29,7 +29,10 @@ _FIXED_CSV_FIELDS: Final = ("header", "multiLine", "escape")
 
 def _unless_sealed(rule: str, what: str, field: str) -> Rule:
     """Return the rule on the whole object, whose status says whether rows of the source are sealed."""
-    message = f"{what} cannot be changed: it is what this write is; give a new write a new name (rows of it are sealed)"
+    message = (
+        f"{what} cannot be changed, because it identifies the write; create a new write under a new name (rows of this one are "
+        "sealed)"
+    )
     return Rule(f"!({_IS_SEALED}) || ({rule})", message, field)
 
 

@@ -113,7 +113,7 @@ def find_outdated(version: TableVersion, rewritten: Mapping[str, Rewritten]) -> 
             raise NeedsChange(
                 reasons.TABLE_UNSUPPORTED,
                 f"the table {version.title} has equality deletes, which may be of rows of {file.file_path}: they would come back "
-                "if it were written anew; rewrite its data files (rewrite_data_files of Spark or Flink applies "
+                "if it were rewritten; rewrite its data files (rewrite_data_files of Spark or Flink applies "
                 "the deletes), and have the commit tried again",
             )
         applied = positions.for_data_file(number, file, partition_key=file.partition)

@@ -157,7 +157,7 @@ def _columns_of(schema: Schema, field_ids: tuple[int, ...], most_bytes: Mapping[
     for field_id in field_ids:
         known = by_id.get(field_id)
         if known is None:
-            return f"it has metrics of the field id {field_id}, which schema {schema.schema_id} has not"
+            return f"it has metrics of the field id {field_id}, which schema {schema.schema_id} does not have"
         checks.append(_check_of(known.field_type, most_bytes.get(field_id, _MOST_BOUND_BYTES)))
     return _Columns(
         names=tuple(by_id[field_id].name for field_id in field_ids),

@@ -160,7 +160,7 @@ class _Commit:
             moved.append(fragment)
             return TryLater(
                 reasons.COMMIT_CONTENDED,
-                f"fragment {fragment} of {self.table.title} was rewritten before its columns were committed; it is packed anew",
+                f"fragment {fragment} of {self.table.title} was rewritten before its columns were committed; it is packed again",
             )
 
         ended = lance_swap.commit(self.table, self.ledger, change, self.targets, self.pause, self.table.replace, find_problem)

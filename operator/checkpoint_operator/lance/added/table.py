@@ -65,7 +65,7 @@ class PylanceColumns(PylanceTable):
             raise NeedsChange(
                 reasons.TABLE_UNSUPPORTED,
                 f"the Lance dataset {self._uri} has the data storage version {_FIRST_STORAGE}, in which columns have no files "
-                "of their own; write it anew with a later one",
+                "of their own; write the dataset again with a later version",
             )
         schema = decode_schema(target.arrow_schema)
         for name in columns:

@@ -24,48 +24,54 @@ MetadataColumn = Literal["key", "headers", "timestamp", "partition", "offset", "
 
 
 class KafkaSource(Section):
-    """Topics of a Kafka cluster. Each epoch takes what came since the last one, up to the last stable offset."""
+    """Topics of a Kafka cluster. Each epoch takes the records that arrived since the last epoch, up to the last stable offset."""
 
     kind: ClassVar[str] = "kafka"
 
     bootstrap_servers: Annotated[tuple[BrokerAddress, ...], Field(min_length=1, max_length=64)] = Field(
-        description="host:port of some brokers; credentials are in the settings, under kafka."
+        description="Some of the brokers, as host:port. Credentials belong in the settings, under kafka."
     )
     topics: Annotated[tuple[TopicName, ...], Field(min_length=1, max_length=MAX_TOPICS)] | None = Field(
-        default=None, exclude_if=is_absent, description="Names of topics."
+        default=None, exclude_if=is_absent, description="The names of the topics."
     )
     pattern: Annotated[str, Field(min_length=1, max_length=249)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Instead: a regular expression for whole names of topics, e.g. orders-.*; topics that come later join.",
+        description="Instead of topics: a regular expression that matches whole topic names, e.g. orders-.*. Topics that are "
+        "created later are included.",
     )
     starting_offsets: Literal["Earliest", "Latest"] = Field(
         default="Earliest",
-        description="Where the first epoch begins. Partitions and topics that come later are read from their beginning.",
+        description="Where the first epoch begins. Partitions and topics that are added later are read from their beginning.",
     )
     format: Literal["raw", "json"] = Field(
-        description="raw: key, value, headers, timestamp, partition, offset and topic are columns. json: the fields of each "
-        "value, which is one JSON object, are columns."
+        description="raw: the columns are key, value, headers, timestamp, partition, offset and topic. json: each value is "
+        "one JSON object, whose fields are the columns."
     )
     types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
         max_length=2048,
-        description="json: the type of a column where the inferred one is not right, e.g. int64, string, timestamp[us].",
+        description="For json: the type of a column if the inferred type is not right, e.g. int64, string, timestamp[us].",
     )
     metadata: Annotated[tuple[MetadataColumn, ...], Field(max_length=6)] = Field(
-        default=(), description="json: columns beside those of the value, named kafka_key, kafka_offset and so on."
+        default=(),
+        description="For json: additional columns besides the fields of the value. They are named kafka_key, kafka_offset and "
+        "so on.",
     )
     max_offsets: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="The most offsets that one epoch takes, shared out to the partitions by what each has.",
+        description="The most offsets that one epoch takes. They are divided among the partitions in proportion to what each "
+        "has.",
     )
     on_lost: Literal["Stall", "Skip"] = Field(
         default="Stall",
-        description="Offsets that are to be read are below the beginning of the log, as retention has removed them: stop, or set "
-        "them apart as rows that failed, which takes onRowError: Quarantine.",
+        description="What happens if retention has removed records before they were read. Stall: the write stops. Skip: the "
+        "lost offsets are set aside as failed rows, which needs onRowError: Quarantine.",
     )
-    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split, as estimated.")
+    split_size: Size = Field(
+        default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input in one split, as an estimate."
+    )
 
     @model_validator(mode="after")
     def _names_topics(self) -> KafkaSource:

@@ -46,15 +46,16 @@ class CsvOptions(Section):
     header: bool = Field(default=True, description="The first line of each file names the columns.")
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="The character between fields.")
     quote: str = Field(default='"', max_length=1, description="The character around fields; empty for none.")
-    escape: str = Field(default="", max_length=1, description="The character before a special one; empty for none.")
+    escape: str = Field(default="", max_length=1, description="The character that escapes a special character; empty for none.")
     null_values: tuple[Annotated[str, Field(max_length=256)], ...] = Field(
         default=("",),
         max_length=64,
-        description="Texts that mean NULL when not quoted: the empty field. NA, null and NULL are texts unless named.",
+        description="Texts that mean NULL when they are not quoted. By default only the empty field does: NA, null and NULL "
+        "are texts unless they are listed.",
     )
     multi_line: bool = Field(
         default=False,
-        description="Fields may contain line breaks. Such files are read from their start by one task each.",
+        description="Fields may contain line breaks. Each file is then read from its start by a single task.",
     )
 
     def problems(self) -> dict[str, str]:
@@ -70,38 +71,42 @@ class CsvOptions(Section):
 
 
 class FilesSource(Section):
-    """Files on this machine or in an object store. A row is identified by its file and its position in it."""
+    """Files on this machine or in an object store. A row is identified by its file and by its position in that file."""
 
     kind: ClassVar[str] = "files"
 
     format: Literal["parquet", "csv", "json", "binary"] = Field(
-        description="json is one JSON object a line; binary makes one row of each file: path, size, etag, modified, content."
+        description="json: one JSON object per line. binary: one row per file, with the columns path, size, etag, modified "
+        "and content."
     )
     paths: Annotated[tuple[Uri, ...], Field(min_length=1, max_length=1024)] = Field(
-        description="Files, folders and patterns with *: s3://, gs://, az://, or on this machine."
+        description="Files, folders, and patterns with *, which start with s3://, gs:// or az:// or are on this machine."
     )
     csv: CsvOptions | None = Field(default=None, exclude_if=is_absent, description="How to read CSV.")
     compression: Literal["Auto", "None", "Gzip"] = Field(
-        default="Auto", description="CSV and JSON: Auto takes .gz as gzip. Compressed files are read by one task each."
+        default="Auto",
+        description="For CSV and JSON. Auto: files that end with .gz are read as gzip. Each compressed file is read by a "
+        "single task.",
     )
     types: dict[str, Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=dict,
         max_length=2048,
-        description="CSV and JSON, and columns of folders: the type of a column where the inferred one is not right, e.g. int64, "
-        "string, timestamp[us], decimal(10,2).",
+        description="For CSV, JSON, and columns from folders key=value: the type of a column if the inferred type is not "
+        "right, e.g. int64, string, timestamp[us], decimal(10,2).",
     )
     schema_rule: Literal["Unite", "Same"] = Field(
         default="Unite",
         alias="schema",
-        description="Files with different columns: Unite them by name, as Spark's mergeSchema does (a column that a file does "
-        "not have is NULL there, and a narrower type becomes the wider one), or refuse what is not the Same.",
+        description="What happens if files have different columns. Unite: the columns are merged by name, as with Spark's "
+        "mergeSchema; a column that a file lacks is NULL there, and a narrower type becomes the wider one. Same: such files "
+        "are refused.",
     )
     partitions: Literal["Auto", "Ignore"] = Field(
         default="Auto",
-        description="Folders key=value on the path of a file: Auto makes columns of them, of the types that CSV would infer; "
-        "Ignore does not.",
+        description="What happens to folders key=value in the path of a file. Auto: they become columns, with the types that "
+        "CSV would infer. Ignore: they do not.",
     )
-    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split.")
+    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input in one split.")
 
     @model_validator(mode="after")
     def _says_of_text_what_is_of_text(self) -> FilesSource:
@@ -141,15 +146,15 @@ class FilesSource(Section):
 
 
 class IcebergSource(IcebergTableName):
-    """An Iceberg table as it is when the epoch's first attempt is recorded."""
+    """An Iceberg table, at the snapshot that is current when the epoch's first attempt is recorded."""
 
     snapshot_id: int | None = Field(
-        default=None, ge=0, exclude_if=is_absent, description="This snapshot, whatever came after it."
+        default=None, ge=0, exclude_if=is_absent, description="Read this snapshot, even if the table has newer ones."
     )
     branch: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
-        default=None, exclude_if=is_absent, description="The head of this branch or tag, instead of main's."
+        default=None, exclude_if=is_absent, description="Read the head of this branch or tag, instead of main."
     )
-    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split.")
+    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input in one split.")
 
     @model_validator(mode="after")
     def _names_one_snapshot(self) -> IcebergSource:
@@ -159,36 +164,42 @@ class IcebergSource(IcebergTableName):
 
 
 class LanceSource(LanceDatasetPlace):
-    """A Lance dataset as it is when the epoch's first driver lists its fragments."""
+    """A Lance dataset, at the version that is current when the epoch's first driver lists its fragments."""
 
-    version: int | None = Field(default=None, ge=1, exclude_if=is_absent, description="This version, whatever came after it.")
-    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input of one split.")
+    version: int | None = Field(
+        default=None, ge=1, exclude_if=is_absent, description="Read this version, even if the dataset has newer ones."
+    )
+    split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input in one split.")
 
 
 class SparkSource(Section):
-    """Anything that Spark reads. A row is identified by the values of keyColumns."""
+    """Anything that Spark can read. A row is identified by the values of keyColumns."""
 
     format: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$", max_length=128)] | None = Field(
-        default=None, exclude_if=is_absent, description="A format of Spark's: jdbc, orc, avro, text, delta, parquet, ..."
+        default=None, exclude_if=is_absent, description="A data source of Spark: jdbc, orc, avro, text, delta, parquet, ..."
     )
     table: Annotated[str, Field(pattern=r"^\S+$", max_length=512)] | None = Field(
-        default=None, exclude_if=is_absent, description="A table of one of Spark's catalogs instead: catalog.namespace.table."
+        default=None,
+        exclude_if=is_absent,
+        description="Instead of format: a table in one of Spark's catalogs, as catalog.namespace.table.",
     )
     paths: tuple[SparkPath, ...] = Field(
-        default=(), max_length=1024, description="What the format is to load, where it has paths."
+        default=(), max_length=1024, description="The paths to load, for formats that have paths."
     )
     options: dict[str, Annotated[str, Field(max_length=4096)]] = Field(
         default_factory=dict,
         max_length=64,
-        description="Options of Spark's reader, e.g. url, dbtable and partitionColumn of jdbc. ${env:NAME} stands for a variable "
-        "of the driver's environment; secrets are given in no other way.",
+        description="Options of the Spark reader, e.g. url, dbtable and partitionColumn for jdbc. Write ${env:NAME} to insert "
+        "an environment variable of the driver; secrets can be passed in no other way.",
     )
     sql: Annotated[str, Field(min_length=1, max_length=32768)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Spark SQL between the source and the steps, e.g. SELECT id, upper(a) AS a FROM input.",
+        description="A Spark SQL query between the source and the steps, e.g. SELECT id, upper(a) AS a FROM input.",
     )
-    key_columns: KeyColumns = Field(description="Columns that identify a row: unique, never NULL.")
+    key_columns: KeyColumns = Field(
+        description="The columns that identify a row. Together they must be unique, and none may be NULL."
+    )
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> SparkSource:
@@ -213,18 +224,22 @@ class SparkSource(Section):
 
 
 class ProgramSource(Section):
-    """What a program of the user's reads with Spark. A row is identified by the values of keyColumns, or it is of a stream."""
+    """A program of yours that reads with Spark. Rows are identified by the values of keyColumns, or they belong to a stream."""
 
     call: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=512)] = Field(
-        description="module:function; it is given a job with spark, read(dataframe) and write(dataframe), or stream(dataframe)."
+        description="module:function. The function receives a job with spark, read(dataframe) and write(dataframe), or with "
+        "stream(dataframe)."
     )
     key_columns: KeyColumns | None = Field(
-        default=None, exclude_if=is_absent, description="Columns that identify a row: unique, never NULL. Not of a stream."
+        default=None,
+        exclude_if=is_absent,
+        description="The columns that identify a row. Together they must be unique, and none may be NULL. Not allowed with "
+        "stream.",
     )
     stream: ProgramStream | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="The program hands a query of Spark's Structured Streaming to job.stream.",
+        description="The program passes a streaming DataFrame to job.stream. Each micro-batch is one epoch, and one commit.",
     )
 
     @model_validator(mode="after")
@@ -241,7 +256,7 @@ Keyed = SparkSource | ProgramSource
 
 
 class UnionMember(Section):
-    """One source of a union. Exactly one of files, iceberg and lance."""
+    """One source of a union: exactly one of files, iceberg and lance."""
 
     files: FilesSource | None = Field(default=None, exclude_if=is_absent)
     iceberg: IcebergSource | None = Field(default=None, exclude_if=is_absent)
@@ -261,7 +276,7 @@ class UnionMember(Section):
 
 
 class Source(Section):
-    """Where the rows come from. Immutable once rows of it are sealed, but for how text is read."""
+    """Where the rows come from. Immutable once rows of it are sealed, except for how text is read."""
 
     files: FilesSource | None = Field(default=None, exclude_if=is_absent)
     iceberg: IcebergSource | None = Field(default=None, exclude_if=is_absent)
@@ -272,16 +287,17 @@ class Source(Section):
     union: Annotated[tuple[UnionMember, ...], Field(min_length=2, max_length=MOST_MEMBERS)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Several of files, iceberg and lance, one after the other. Their columns are united by name; a row of one is "
-        "never taken for a row of another.",
+        description="Several sources (files, iceberg or lance), which are read one after another. Their columns are merged by "
+        "name. Rows of different sources are never taken for the same row.",
     )
     columns: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=2048)] | None = Field(
-        default=None, exclude_if=is_absent, description="Read these columns only."
+        default=None, exclude_if=is_absent, description="Read only these columns."
     )
     where: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Take only the rows for which this is true, e.g. day >= '2026-01-01' and not (code in (3, 4) or x is null)",
+        description="Read only the rows for which this condition is true, e.g. day >= '2026-01-01' and not (code in (3, 4) or "
+        "x is null)",
     )
 
     @model_validator(mode="after")

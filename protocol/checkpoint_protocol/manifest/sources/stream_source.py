@@ -27,8 +27,8 @@ class CheckpointVolume(Section):
     """Cluster: the volume for Spark's own checkpoint of the stream, which Spark cannot keep in an object store."""
 
     claim_name: ObjectName = Field(
-        description="A PersistentVolumeClaim of the write's namespace, which is mounted into the pods of driver and executors: "
-        "ReadWriteMany, or ReadWriteOnce where all of them are on one node.",
+        description="A PersistentVolumeClaim in the namespace of the write. It is mounted into the pods of the driver and the "
+        "executors. Its access mode is ReadWriteMany, or ReadWriteOnce if all of these pods are on one node.",
     )
 
 
@@ -37,20 +37,21 @@ class ProgramStream(Section):
 
     output_mode: Literal["Append", "Complete", "Update"] = Field(
         default="Append",
-        description="Spark's output mode. Append: new rows, with sink.mode Append or Upsert. Complete: the whole result, with "
-        "sink.mode OverwriteAll. Update: rows of the result that have changed, with sink.mode Upsert, or with updateAs.",
+        description="Spark's output mode. Append: new rows, for sink.mode Append or Upsert. Complete: the whole result, for "
+        "sink.mode OverwriteAll. Update: the rows of the result that have changed, for sink.mode Upsert, or with updateAs.",
     )
     update_as: Literal["Append"] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Update: rows of the result that have changed are appended, with sink.mode Append, so that the table has "
-        "each of their versions.",
+        description="For outputMode Update: the rows of the result that have changed are appended, with sink.mode Append. The "
+        "table then has each version of a row.",
     )
 
     checkpoint_volume: CheckpointVolume | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Cluster: the volume for Spark's own checkpoint. On one machine that is below checkpoint.uri, on a disk.",
+        description="Cluster: the volume for Spark's own checkpoint. On one machine that checkpoint is below checkpoint.uri, "
+        "which must be on a disk.",
     )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from checkpoint_operator.catalogs.named import open_catalog
 from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.runner import identify
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
@@ -124,12 +125,9 @@ def reconciler_of(manifest: CheckpointedWrite, settings: Settings, drivers: Driv
     """Return the production loop of a write, as its runner or its operator begins it."""
     store = open_store(manifest.spec.checkpoint.uri, settings)
     write = Write(uid=identify(store, manifest), spec=manifest.spec, code_digest=code_digest(manifest.spec))
-
-    def renew(write: Write) -> Write:
-        """Each stage has the digest of its own code."""
-        return replace(write, code_digest=code_digest(write.spec)) if manifest.spec.stages else write
-
-    return Reconciler(Observer(write, store, drivers, open_sink(manifest.spec.sink, settings), renew=renew))
+    # Each stage has the digest of its own code.
+    host = LocalHost(digest_of=code_digest if manifest.spec.stages else None)
+    return Reconciler(Observer(write, store, drivers, open_sink(manifest.spec.sink, settings), host))
 
 
 def finish(reconciler: Reconciler) -> None:

@@ -1,5 +1,5 @@
-"""What the loop needs of the world: drivers (pods or processes), a sink (a table of some format), and the write as its manifest
-says it now.
+"""What the loop needs of the world: the place where drivers run, drivers (pods or processes), a sink (a table of some format),
+and the write as its manifest says it now.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 from checkpoint_operator.commit.changes import Change
 from checkpoint_operator.commit.outcomes import BlockOutcome, CommitOutcome
 from checkpoint_operator.commit.results import Results
-from checkpoint_operator.core.observation import DriverObservation
+from checkpoint_operator.core.observation import DriverObservation, Failure
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import Spec
@@ -40,6 +40,42 @@ class Drivers(Protocol):
 
     def stop(self, key: EpochKey, attempt: int) -> None:
         """Ask the driver to end, and do not wait for it. It may go on as a zombie."""
+
+
+class Host(Protocol):
+    """The place where drivers run, a cluster or one machine, and what is decided there for one write."""
+
+    @property
+    def recorder(self) -> str:
+        """Name the machine that records attempts: the drivers of others cannot be seen from here. Empty where all can."""
+
+    @property
+    def driver_digest(self) -> str | None:
+        """The digest of what drivers that may do the next stage, or epoch, too are started with; None: they are not to wait."""
+
+    def clock(self) -> float:
+        """Return the seconds since some moment."""
+
+    def renew(self, write: Write) -> Write:
+        """Return the write with its code as it is now. Asked wherever a new attempt may depend on that."""
+
+    def forgive(self, attempts: list[int]) -> int:
+        """Return the last attempt whose failure no longer counts, of those that an epoch has when it is first observed."""
+
+    def is_past_deadline(self, epoch: int) -> bool:
+        """Whether this epoch has taken longer than its manifest allows."""
+
+    def pause_after(self, failures: int) -> float:
+        """Return the seconds between an attempt and the next, after so many in a row that sealed nothing."""
+
+    def retry_after(self, failures: int) -> float:
+        """Return the same where the last attempt waits for something outside of the manifest; infinite: a person tries again."""
+
+    def queue_for_a_place(self) -> int | None:
+        """Return how many writes come before this one, where its driver has to wait for a place; None if it has one."""
+
+    def find_starvation(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
+        """Return what keeps all executors of an attempt's driver from running, if anything does."""
 
 
 class Sink(Protocol):

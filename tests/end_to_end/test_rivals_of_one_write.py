@@ -12,7 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Finish, Wait
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store
@@ -178,13 +180,10 @@ def test_runners_on_two_machines_do_not_close_each_others_attempts(lance_place: 
     """The lock that makes a second runner attach is one machine's; elsewhere only the launch record tells."""
     lance_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in")
-    first = reconciler_for(manifest_for(lance_place, source), lance_place)
-    first.observer.recorder = "one"
-    first.step()
-    second = reconciler_for(manifest_for(lance_place, source), lance_place)
-    second.observer.recorder = "two"
     time_now = [0.0]
-    second.observer.clock = lambda: time_now[0]
+    hosts = LocalHost("one", digest_of=code_digest), LocalHost("two", digest_of=code_digest, clock=lambda: time_now[0])
+    first, second = (reconciler_for(manifest_for(lance_place, source), lance_place, host=host) for host in hosts)
+    first.step()
 
     for _ in range(5):
         assert isinstance(second.step().actions[-1], Wait)

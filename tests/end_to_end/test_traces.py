@@ -16,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from checkpoint_operator.cli.main import main
 from checkpoint_operator.core.actions import Finish
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.stages import NO_CODE
 from checkpoint_operator.views.tracing import ShownRows, ShownSegment, trace_back, trace_forward
 from checkpoint_protocol.errors import NeedsChange
@@ -120,9 +121,8 @@ def committed(place: Place, folder: Path, *, is_created: bool = False, **spec: A
         place, spec.pop("source", source), checkpoint=checkpoint, onRowError="Quarantine", quarantine={"maxShare": "50%"}, **spec
     )
     drivers = DirectDrivers(open_store(place.checkpoint_uri, place.settings), place.settings)
-    reconciler = reconciler_for(
-        manifest, place, drivers, digest_of=lambda spec: NO_CODE if not spec.last_part.steps else "d" * 64
-    )
+    host = LocalHost(digest_of=lambda spec: NO_CODE if not spec.last_part.steps else "d" * 64)
+    reconciler = reconciler_for(manifest, place, drivers, host=host)
     try:
         done = drive(reconciler)
     finally:

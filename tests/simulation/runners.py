@@ -14,6 +14,7 @@ from checkpoint_operator.commit.results import Results
 from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.iceberg import audit as iceberg_audit
 from checkpoint_operator.iceberg.audit import Staged
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.looks import FoundItem, Known, Looks
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.ports import Sink, Write
@@ -53,17 +54,14 @@ def start_runner(world: World, job: Job) -> RunnerLog:
 def _run(world: World, write: Write, log: RunnerLog) -> None:
     sink = open_sink(world, log.job)
     drivers = SimulatedDrivers(world, log.job, log)
-    clock = world.scheduler.clock
-    looks = _looks(world, log.job, write.spec)
     observer = Observer(
         write,
         world.store,
         drivers,
         sink,
-        clock=clock,
+        LocalHost(clock=world.scheduler.clock),
         open_ledger=world.open_ledger,
-        looks=looks,
-        ends_up_to_date=looks is not None and looks.is_asked,
+        looks=_looks(world, log.job, write.spec),
     )
     reconciler = world.parts.reconciler(observer)
     while True:

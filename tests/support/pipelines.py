@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.core.code_changes import Approval, Choice
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_operator.loop.stages import NO_CODE
 from checkpoint_operator.pipelines.decisions import Decision
@@ -177,8 +178,7 @@ class PipelineLab:
 
         drivers = DirectDrivers(self.store, self.place.settings, self.parallelism, between_tasks)
         store = DyingStore(self.store, effects) if effects is not None else self.store
-        reconciler = reconciler_for(self.manifest, self.place, drivers, store, digest_of=digest_of)
-        reconciler.observer.recorder = self.recorder
+        reconciler = reconciler_for(self.manifest, self.place, drivers, store, host=LocalHost(self.recorder, digest_of=digest_of))
         if self.approve is not None:
             reconciler.observer.approval = Approval(self.approve, reconciler.observer.digest_to_approve())
         return reconciler

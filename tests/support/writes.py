@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,17 +12,20 @@ import pyarrow.parquet as pq
 from checkpoint_operator.catalogs.source_tables import open_source
 from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Wait
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.runner import identify
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler, Round
-from checkpoint_operator.ports import Sink, Write
+from checkpoint_operator.ports import Host, Sink, Write
 from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_operator.writes.registration import registering
-from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, Spec, parse_manifest
+from checkpoint_protocol.manifest.spec import API_VERSION, KIND, CheckpointedWrite, parse_manifest
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 
+#: Drivers import the code as it is, and each stage has code of its own.
+_HOST: Final = LocalHost(digest_of=code_digest)
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 
@@ -75,22 +77,23 @@ def reconciler_for(
     drivers: DirectDrivers | None = None,
     store: ObjectStore | None = None,
     sink: Sink | None = None,
-    digest_of: Callable[[Spec], str] = code_digest,
+    host: Host = _HOST,
 ) -> Reconciler:
-    """Return the production loop with drivers that run in this process. `digest_of`: of the code of a manifest, or a stage's."""
+    """Return the production loop with drivers that run in this process."""
     store = store or open_store(manifest.spec.checkpoint.uri, place.settings)
     uid = identify(store, manifest)
-    write = Write(uid=uid, spec=manifest.spec, code_digest=digest_of(manifest.spec), row_keys=manifest.row_keys)
+    write = host.renew(Write(uid=uid, spec=manifest.spec, code_digest="", row_keys=manifest.row_keys))
+    metadata = manifest.metadata
     return Reconciler(
         Observer(
             write,
             store,
             drivers or DirectDrivers(store, place.settings),
             sink or open_sink(manifest.spec.sink, place.settings),
+            host,
             pin_source=open_source(manifest.spec.source, place.settings),
-            renew=lambda write: replace(write, code_digest=digest_of(write.spec)),
-            register=registering(store, uid, manifest.metadata.namespace, manifest.metadata.name, manifest.spec),
-        )
+        ),
+        register=registering(store, uid, metadata.namespace, metadata.name, manifest.spec),
     )
 
 

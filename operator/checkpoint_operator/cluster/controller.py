@@ -19,13 +19,13 @@ from checkpoint_operator.cluster.config import OperatorConfig
 from checkpoint_operator.cluster.ends.deleting import ObjectDeletion
 from checkpoint_operator.cluster.ends.finished import clean_up_after
 from checkpoint_operator.cluster.ends.retention import Retention
+from checkpoint_operator.cluster.host import ClusterHost
 from checkpoint_operator.cluster.kube.api import Conflict, KubeApi
 from checkpoint_operator.cluster.metrics.counters import Metrics
 from checkpoint_operator.cluster.metrics.round_metrics import count_progress, count_round
 from checkpoint_operator.cluster.naming import confirm_object, named_object
 from checkpoint_operator.cluster.objects import manifest_of, owner_of
 from checkpoint_operator.cluster.own_disk import refuse_own_disk
-from checkpoint_operator.cluster.pods.driver_pod import Owner
 from checkpoint_operator.cluster.pods.pod_drivers import PodDrivers
 from checkpoint_operator.cluster.session import Session, open_session
 from checkpoint_operator.cluster.status.object_status import status_of
@@ -37,7 +37,6 @@ from checkpoint_operator.cluster.watch.cache import Cache, WriteName
 from checkpoint_operator.commit.presence import Former
 from checkpoint_operator.core.actions import Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
 from checkpoint_operator.core.triggers import check_schedule
-from checkpoint_operator.crd.status_model import Status
 from checkpoint_operator.loop.looks import ListNews, Looks, refuse_paths_of_pods
 from checkpoint_operator.loop.reconcile import Round
 from checkpoint_operator.loop.table_facts import refuse_own_outputs
@@ -183,7 +182,7 @@ class Controller:
 
     def _load(self, key: WriteName, spec: Spec) -> Session:
         """Return the session of this generation of the write; its store, sink and drivers are opened once."""
-        body = self._publisher.body(key)
+        body = self.cache.existing_write(key)
         owner = owner_of(body)
         known = self._sessions.get(key)
         if known is not None and known.owner == owner:
@@ -201,16 +200,7 @@ class Controller:
             confirm=lambda: confirm_object(self.api, self.cache, owner),
         )
         refuse_former(store, spec, uid, title, lambda: self.find_former(key.namespace, spec.sink, title, uid))
-        drivers = PodDrivers(
-            api=self.api,
-            known_pod=self.cache.pod,
-            owner=owner,
-            spec=spec,
-            store_uri=store.uri,
-            workloads=self.config.workloads,
-            note=self._note_pod,
-            record_keys=self.record_keys,
-        )
+        drivers = PodDrivers(self.api, self.cache, owner, spec, store.uri, self.config.workloads, self.record_keys)
 
         def announce(decided: Round) -> None:
             is_first_of_all = uid == owner.uid and decided.key.epoch == 1
@@ -220,23 +210,9 @@ class Controller:
                 confirm_object(self.api, self.cache, owner, at_generation=True)
             self._publisher.publish(key, decided, session)
 
-        session = open_session(
-            owner=owner,
-            uid=uid,
-            spec=spec,
-            store=store,
-            sink=sink,
-            drivers=drivers,
-            resolve_code=lambda of: self.code_source.resolve(owner.namespace, uid, of, store),
-            forgive=lambda numbers: _failed_before(status_of(body), owner, numbers),
-            is_past_deadline=lambda epoch: self._is_past_deadline(key, spec, epoch),
-            commit_turn=lambda: self._turns.take(key),
-            announce=announce,
-            clock=self.clock,
-            pin_source=self.open_source(key.namespace, spec.source),
-            queue_for_a_place=lambda: self._places.request(key),
-            looks=self._looks(key, spec),
-        )
+        host = ClusterHost(key, drivers, uid, store, status_of(body), self.code_source, self._places, self.clock, self.now)
+        pin_source, looks = self.open_source(key.namespace, spec.source), self._looks(key, spec)
+        session = open_session(host, sink, pin_source, looks, lambda: self._turns.take(key), announce)
         self._sessions[key] = session
         return session
 
@@ -260,9 +236,10 @@ class Controller:
         figures = Figures(progress, session.time_left.measure(self.clock(), progress))
         self._publisher.publish(key, done, session, figures)
         if isinstance(done.outcome, Finish):
-            return self._end(key, self._publisher.body(key), session.spec)
+            return self._end(key, self.cache.existing_write(key), session.spec)
         if (between := done.seen.between) is not None and isinstance(done.actions[-1], Wait):
-            delays = (between.due_in_s, clean_up_after(self._publisher.body(key), session.spec, self.api, self.cache, self.now))
+            body = self.cache.existing_write(key)
+            delays = (between.due_in_s, clean_up_after(body, session.spec, self.api, self.cache, self.now))
             return max(_LEAST_LOOK_S, min(delay for delay in delays if delay is not None))
         return _STALLED_POLL_S if isinstance(done.outcome, Stall) else _due_s(done)
 
@@ -272,17 +249,6 @@ class Controller:
 
     def _refuse_own_disk(self, spec: Spec) -> None:
         refuse_own_disk(spec, allow_local_paths=self.config.allow_local_paths)
-
-    def _is_past_deadline(self, key: WriteName, spec: Spec, epoch: int) -> bool:
-        """By the wall clock: it bounds effort, and no safety rests on it."""
-        status = status_of(self._publisher.body(key))
-        if spec.active_deadline_seconds is None or status.started_at is None or status.epoch != epoch:
-            return False
-        age_s = (self.now() - datetime.datetime.fromisoformat(status.started_at)).total_seconds()
-        return age_s > spec.active_deadline_seconds
-
-    def _note_pod(self, pod: Mapping[str, Any]) -> None:
-        self.cache.put_pod(pod)
 
     def _stall(self, key: WriteName, error: CheckpointError) -> float:
         self.metrics.errors.labels(error.reason).inc()
@@ -322,11 +288,3 @@ def _due_s(done: Round) -> float:
         first_s = _KEPT_POLL_S if goes_on else _FIRST_POLL_S
         return min(_MOST_POLL_S, max(first_s, (last.idle_s + last.starved_s) / 10))
     return max(1.0, min(done.seen.pause_left_s, _MOST_POLL_S)) if done.seen.pause_left_s > 0 else _MOST_POLL_S
-
-
-def _failed_before(status: Status, owner: Owner, numbers: list[int]) -> int:
-    """Return the last attempt whose failure no longer counts: a manifest that was changed asks for new tries, as a person may."""
-    if status.failed_before_generation not in (None, owner.generation) or (status.retried or "") != owner.retry:
-        return numbers[-1] if numbers else 0
-    known = status.failed_before or 0
-    return known if numbers and known <= numbers[-1] else 0

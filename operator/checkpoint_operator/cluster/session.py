@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
+from checkpoint_operator.cluster.host import ClusterHost
 from checkpoint_operator.cluster.pods.driver_pod import Owner
-from checkpoint_operator.cluster.pods.pod_drivers import PodDrivers
 from checkpoint_operator.core.code_changes import parse_approval
-from checkpoint_operator.core.pauses import pause_after, retry_after
-from checkpoint_operator.loop.driver_digest import digest_of_kept
 from checkpoint_operator.loop.looks import Looks
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler, Round
@@ -21,7 +18,6 @@ from checkpoint_operator.progress.activity import TimeLeft
 from checkpoint_operator.writes.registration import check_identity, registering
 from checkpoint_protocol.identity import row_keys_of
 from checkpoint_protocol.manifest.spec import Spec
-from checkpoint_protocol.store.object_store import ObjectStore
 
 _START_OVER: Final = (
     "; an earlier object of this name has begun the write: spec.onRecreate: New starts over as a new one, and leaves what "
@@ -46,54 +42,20 @@ class Session:
 
 
 def open_session(
-    owner: Owner,
-    uid: str,
-    spec: Spec,
-    store: ObjectStore,
+    host: ClusterHost,
     sink: Sink,
-    drivers: PodDrivers,
-    resolve_code: Callable[[Spec], tuple[str, str | None]],
-    forgive: Callable[[list[int]], int],
-    is_past_deadline: Callable[[int], bool],
+    pin_source: PinSource,
+    looks: Looks | None,
     commit_turn: Callable[[], AbstractContextManager[object]],
     announce: Callable[[Round], None],
-    clock: Callable[[], float],
-    pin_source: PinSource,
-    queue_for_a_place: Callable[[], int | None],
-    looks: Looks | None = None,
 ) -> Session:
-    """Return the session of a write. NeedsChange if it is not the write that its store knows.
-
-    `uid` is the write's, which its object's name means.
-    `resolve_code` gives the digest of a manifest's code, or a stage's, and that of its archive, if it has one, whenever an
-    attempt may depend on it.
-    """
+    """Return the session of a write. NeedsChange if it is not the write that its store knows."""
+    store, uid, owner, spec = host.store, host.uid, host.drivers.owner, host.drivers.spec
     start_over = "" if uid == owner.uid else _START_OVER
     check_identity(store, uid, spec, start_over)
-
-    def renew(write: Write) -> Write:
-        digest, archive = resolve_code(write.spec)
-        return dataclasses.replace(write, code_digest=digest, code=archive)
-
     row_keys = row_keys_of(spec.checkpoint.uri, owner.namespace, owner.name)
     write = Write(uid=uid, spec=spec, code_digest="", row_keys=row_keys)
-    observer = Observer(
-        write,
-        store,
-        drivers,
-        sink,
-        clock=clock,
-        renew=renew,
-        forgive=forgive,
-        is_past_deadline=is_past_deadline,
-        pause_after=pause_after,
-        retry_after=retry_after,
-        pin_source=pin_source,
-        find_starvation=drivers.find_starvation,
-        queue_for_a_place=queue_for_a_place,
-        looks=looks,
-        approval=parse_approval(owner.approval),
-        driver_digest=digest_of_kept(spec, drivers.workloads.model_dump_json()),
-        register=registering(store, uid, owner.namespace, owner.name, spec, start_over),
-    )
-    return Session(owner, spec, Reconciler(observer, commit_turn, announce))
+    approval = parse_approval(owner.approval)
+    observer = Observer(write, store, host.drivers, sink, host, pin_source=pin_source, looks=looks, approval=approval)
+    register = registering(store, uid, owner.namespace, owner.name, spec, start_over)
+    return Session(owner, spec, Reconciler(observer, commit_turn, announce, register))

@@ -18,6 +18,7 @@ from checkpoint_operator.code.archive import CodeArchive, put_archive
 from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.java import check_java
 from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.local.processes import conf_arguments, environment_of, write_storage_file
@@ -122,7 +123,7 @@ def _record_launch(
         put_archive(store, uid, archive)
     code = archive.digest if archive else None
     write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code, row_keys=row_keys)
-    observer = Observer(write, store, _NoDrivers(), open_sink(spec.sink, settings), pin_source=pin_source)
+    observer = Observer(write, store, _NoDrivers(), open_sink(spec.sink, settings), LocalHost(), pin_source=pin_source)
     outcome = Reconciler(observer).step().outcome
     if isinstance(outcome, Stall):
         raise NeedsChange(outcome.reason, outcome.message)

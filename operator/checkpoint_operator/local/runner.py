@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Finish, Wait
 from checkpoint_operator.core.code_changes import Approval, Choice
 from checkpoint_operator.core.triggers import check_schedule
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.lock import Holder, RunnerLock
 from checkpoint_operator.local.process_states import State, state_of
 from checkpoint_operator.local.processes import DriverProcesses
@@ -191,32 +192,17 @@ class Runner:
         self.drivers = DriverProcesses(
             spec=spec, uri=store.uri, settings=self.settings, cores=self.cores, state_folder=folder, master=self.master
         )
-
-        def renew(write: Write) -> Write:
-            """Each stage has the digest of its own code."""
-            return replace(write, code_digest=digest_of(write.spec))
-
-        write = renew(Write(uid=uid, spec=spec, code_digest="", code=code, row_keys=self.manifest.row_keys))
+        write = Write(uid=uid, spec=spec, code_digest=digest_of(spec), code=code, row_keys=self.manifest.row_keys)
         looks: Looks | None = None
         if spec.trigger is not None:
             looks = Looks(spec, open_news(spec, self.settings), self.now, is_asked=not self.watch)
-        observer = Observer(
-            write,
-            store,
-            self.drivers,
-            sink,
-            recorder=machine_id(),
-            # Drivers of later epochs import the code as it is then, and each stage has code of its own.
-            renew=renew if self.watch or spec.stages else lambda write: write,
-            pin_source=pin_source,
-            looks=looks,
-            ends_up_to_date=not self.watch,
-            driver_digest=digest_of_kept(spec),
-            register=registering(store, uid, self.manifest.metadata.namespace, self.manifest.metadata.name, spec),
-        )
+        # Drivers of later epochs import the code as it is then, and each stage has code of its own.
+        host = LocalHost(machine_id(), digest_of_kept(spec), digest_of if self.watch or spec.stages else None)
+        observer = Observer(write, store, self.drivers, sink, host, pin_source=pin_source, looks=looks)
         if self.approve is not None:
             observer.approval = Approval(self.approve, observer.digest_to_approve())
-        reconciler = Reconciler(observer)
+        metadata = self.manifest.metadata
+        reconciler = Reconciler(observer, register=registering(store, uid, metadata.namespace, metadata.name, spec))
         lock = RunnerLock(folder / "runner.lock")
         try:
             while True:

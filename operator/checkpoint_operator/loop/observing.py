@@ -7,8 +7,6 @@ rounds it remembers when it saw progress last, which no safety depends on, and w
 from __future__ import annotations
 
 import hashlib
-import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -29,7 +27,7 @@ from checkpoint_operator.pipelines.decisions import IN_WORDS
 from checkpoint_operator.pipelines.edits import redone_by_an_edit
 from checkpoint_operator.pipelines.found import digest_to_approve
 from checkpoint_operator.pipelines.pipeline import NextStage
-from checkpoint_operator.ports import Drivers, PinSource, Sink, Stage, Write
+from checkpoint_operator.ports import Drivers, Host, PinSource, Sink, Stage, Write
 from checkpoint_operator.progress.epoch_progress import measure
 from checkpoint_operator.progress.row_errors import count_quarantined, limit_of
 from checkpoint_operator.progress.tallies import Tallies
@@ -57,10 +55,6 @@ def driver_of(key: EpochKey, launch: LaunchRecord) -> tuple[EpochKey, int]:
     return (key, launch.attempt) if by is None else (EpochKey(key.uid, by.epoch), by.attempt)
 
 
-def _last_of(attempts: list[int]) -> int:
-    return attempts[-1] if attempts else 0
-
-
 @dataclass(slots=True)
 class Observer:
     """Reads one write. `current_ledger` is that of the epoch at hand: at first the last one that was begun."""
@@ -69,46 +63,17 @@ class Observer:
     store: ObjectStore
     drivers: Drivers
     sink: Sink
-    clock: Callable[[], float] = time.monotonic
-    #: The machine that records attempts. The drivers of others cannot be seen from here.
-    recorder: str = ""
+    host: Host
     #: Describes a source table whose catalog only this process knows.
     pin_source: PinSource = tuple
-    #: What attempts do with rows, where the sink of the manifest does not say it.
-    operation: Operation | None = None
-    #: Returns what keeps all executors of a driver at work from running, if anything does: of which attempt, and has it planned.
-    find_starvation: Callable[[EpochKey, int, bool], Failure | None] = lambda key, attempt, has_plan: None
-    #: Returns how many writes come before this one, where its driver has to wait for a place; None if it has one.
-    queue_for_a_place: Callable[[], int | None] = lambda: None
-    #: Gives the write as it is now (its code may have been changed) where a new attempt may depend on that.
-    renew: Callable[[Write], Write] = lambda write: write
-    #: Returns the last attempt whose failure no longer counts, of those that an epoch has when it is first observed. A person who
-    #: runs a write again asks for new tries by that.
-    forgive: Callable[[list[int]], int] = _last_of
-    #: Whether this epoch has taken longer than its manifest allows.
-    is_past_deadline: Callable[[int], bool] = lambda epoch: False
-    pause_after: Callable[[int], float] = lambda failures: 0.0
-    #: The same where a service that the steps call is out, also on one machine.
-    pause_in_outage: Callable[[int], float] = pauses.pause_after
-    #: The same where the last attempt waits for something outside of the manifest; a person who runs a write again asks by that.
-    retry_after: Callable[[int], float] = lambda failures: math.inf
     open_ledger: Callable[[ObjectStore, EpochKey], Ledger] = Ledger
     #: Of a write whose trigger is followed here. None: what is committed is finished.
     looks: Looks | None = None
-    #: Whether it ends once a look finds nothing new.
-    ends_up_to_date: bool = False
-    #: Records who the write is, or raises NeedsChange if that is another than it was. Called before an attempt is recorded.
-    register: Callable[[], None] = lambda: None
-    #: Of what drivers are started with that may do the next stage, or epoch, too; None: they are not to wait for it.
-    driver_digest: str | None = None
-    #: Returns the digest of the code of all stages. None: this observes no stage, so that it is the write's own.
-    session_code_of_epoch: Callable[[], str | None] | None = None
     #: What a person has decided, where the manifest says onCodeChange: Ask.
     approval: Approval | None = None
-    #: Returns what an approval of this epoch names. None: this observes no stage.
-    digest_to_approve_of_epoch: Callable[[], str] | None = None
-    #: Of a stage: its epoch is a micro-batch of a stream, whose driver waits for the commit, and does the stage meanwhile.
-    is_in_stream: bool = False
+    #: The stage that is observed, and who observes its epoch; None: an epoch itself is.
+    _stage: Stage | None = None
+    _epoch: Observer | None = None
     #: Why the epoch was opened that has no attempt yet.
     _began: Began | None = None
     #: The drivers that were started from here, and not seen to have ended. Another runner may close their attempts.
@@ -128,7 +93,7 @@ class Observer:
     _asked_behind: EpochKey | None = None
 
     def __post_init__(self) -> None:
-        self._kept = KeptDrivers(self.drivers, self.driver_digest, self.clock, keeps_for_epochs(self.write.spec))
+        self._kept = KeptDrivers(self.drivers, self.host.driver_digest, self.host.clock, keeps_for_epochs(self.write.spec))
 
     @property
     def current_ledger(self) -> Ledger:
@@ -161,57 +126,60 @@ class Observer:
             return None
         return Began(why=why, at=self.looks.now().isoformat(), files=news.files, size_bytes=news.size_bytes)
 
+    @property
+    def operation(self) -> Operation | None:
+        """What attempts do with rows, where the sink of the manifest does not say it."""
+        return self._stage.operation if self._stage is not None else None
+
+    @property
+    def is_of_stream(self) -> bool:
+        """Whether the epoch is a micro-batch of a stream, whose driver waits for the commit, and does a stage meanwhile."""
+        return (self._epoch or self).write.spec.source.stream is not None
+
     def of_stage(self, stage: Stage) -> Observer:
-        """Return who observes a stage of the current epoch: by the same clock and with the same drivers."""
-
-        def renew_as_the_epoch(write: Write) -> Write:
-            now = self.renew(self.write)
-            return replace(write, code_digest=now.code_digest, code=now.code)
-
-        renew: Callable[[Write], Write] = renew_as_the_epoch if stage.runs_code else lambda write: write
+        """Return who observes a stage of the current epoch, on the same host and with the same drivers."""
         write = self.write if stage.runs_code else replace(self.write, code_digest=NO_CODE, code=None)
         spec = spec_of_stage(stage.derive(self.write.spec))
         if stage.identity is not None:
             # Its own part of the code, and of the steps.
             write = self.renew(replace(write, spec=spec, stage=stage.identity))
-            renew = self.renew
         else:
             # What the commit needs is no stage of the manifest's.
             policy = "Continue" if spec.on_code_change == "Ask" else spec.on_code_change
             plain = {"stages": (), "reset": None, "on_code_change": policy}
             write, spec = replace(write, stage=None), spec.model_copy(update=plain)
         key = self.current_ledger.key.of_stage(stage.name)
-        return replace(
-            self,
-            write=replace(write, spec=spec, audit=stage.audit),
-            sink=stage.sink,
+        return Observer(
+            replace(write, spec=spec, audit=stage.audit),
+            self.store,
+            self.drivers,
+            stage.sink,
+            self.host,
             pin_source=stage.pin_source,
-            operation=stage.operation,
-            renew=renew,
-            _started=set(),
-            _closed_at={},
+            open_ledger=self.open_ledger,
+            approval=self.approval,
+            _stage=stage,
+            _epoch=self,
             _ledger=self.open_ledger(self.store, key),
-            _tallies=None,
-            _progress=((0, 0, 0), 0.0),
-            _in_hand=(),
-            _starved_since=None,
-            _first_counted=None,
-            session_code_of_epoch=self.session_code,
-            digest_to_approve_of_epoch=self.digest_to_approve,
-            looks=None,
-            is_in_stream=self.write.spec.source.stream is not None,
-            _began=None,
         )
+
+    def renew(self, write: Write) -> Write:
+        """Return a write with its code as it is now. A stage that only the commit needs has the code of its epoch, or none."""
+        epoch, stage = self._epoch, self._stage
+        if epoch is None or stage is None or stage.identity is not None:
+            return self.host.renew(write)
+        now = epoch.renew(epoch.write) if stage.runs_code else write
+        return replace(write, code_digest=now.code_digest, code=now.code)
 
     def session_code(self) -> str | None:
         """Return the digest of the code of all stages, as it is now; None where no driver goes on from stage to stage."""
-        ask = self.session_code_of_epoch
-        return code_of_session(self.write, self.renew) if ask is None else ask()
+        epoch = self._epoch or self
+        return code_of_session(epoch.write, epoch.renew)
 
     def digest_to_approve(self) -> str:
         """Return what says which code, of all stages, reads which source now: an approval counts for that only."""
-        ask = self.digest_to_approve_of_epoch
-        return digest_to_approve(self.write.spec, self.digest_of) if ask is None else ask()
+        epoch = self._epoch or self
+        return digest_to_approve(epoch.write.spec, epoch.digest_of)
 
     def digest_of(self, spec: Spec) -> str:
         """Return the digest of the code of a manifest, or of a stage's, as the code is now."""
@@ -219,7 +187,7 @@ class Observer:
 
     def expect_start(self, attempt: int) -> None:
         """Note that a driver is started from here: its time begins now."""
-        self._progress = ((attempt, 0, 0), self.clock())
+        self._progress = ((attempt, 0, 0), self.host.clock())
         self._starved_since = None
         self._started.add((self.current_ledger.key, attempt))
 
@@ -260,8 +228,8 @@ class Observer:
             backoff_limit=spec.backoff_limit,
             progress_deadline_s=spec.progress_deadline_s,
             is_suspended=spec.suspend,
-            keeps_drivers=self.driver_digest is not None,
-            goes_on=self.looks is not None and not self.ends_up_to_date,
+            keeps_drivers=self.host.driver_digest is not None,
+            goes_on=self.looks is not None and not self.looks.is_asked,
             is_stream=spec.source.stream is not None and not ledger.key.stage,
         )
 
@@ -270,7 +238,7 @@ class Observer:
         seen, ledger = self.observe_end(), self.current_ledger
         numbers = ledger.attempts.list_attempts()
         if self._first_counted is None or not numbers:
-            self._first_counted = self.forgive(numbers) + 1
+            self._first_counted = self.host.forgive(numbers) + 1
         attempts = tuple(self._attempt(ledger, number, number == numbers[-1], seen.is_committed) for number in numbers)
         row_errors = None if seen.is_committed else limit_of(self.current_tallies, self.write.spec, attempts)
         last = attempts[-1] if attempts else None
@@ -293,13 +261,13 @@ class Observer:
             keeps_in_vain=self._keeps_in_vain(seen),
             between=between,
             before=before,
-            is_past_deadline=self.is_past_deadline(ledger.key.epoch),
-            pause_left_s=self._left_s(ledger.key, attempts, self.pause_after),
-            outage_left_s=self._left_s(ledger.key, attempts, self.pause_in_outage),
-            retry_left_s=self._left_s(ledger.key, attempts, self.retry_after, -_MOST_SPREAD),
+            is_past_deadline=self.host.is_past_deadline(ledger.key.epoch),
+            pause_left_s=self._left_s(ledger.key, attempts, self.host.pause_after),
+            outage_left_s=self._left_s(ledger.key, attempts, pauses.pause_after),
+            retry_left_s=self._left_s(ledger.key, attempts, self.host.retry_after, -_MOST_SPREAD),
             row_errors=row_errors,
             is_claimed=row_errors is not None and ledger.commits.read_claim(0) is not None,
-            queued=self.queue_for_a_place() if is_to_be_started else None,
+            queued=self.host.queue_for_a_place() if is_to_be_started else None,
         )
 
     def _commit_before(self, ledger: Ledger) -> CommitRecord | None:
@@ -353,7 +321,7 @@ class Observer:
             return 0.0
         in_vain = len(in_vain_in_a_row(attempts, self._first_counted or 1))
         spread = _spread(key, attempts[-1].number)
-        return closed_at + pause_after(in_vain) * (1 + most_spread * spread) - self.clock()
+        return closed_at + pause_after(in_vain) * (1 + most_spread * spread) - self.host.clock()
 
     # --- one attempt ------------------------------------------------------------------------------------------------------
 
@@ -374,7 +342,7 @@ class Observer:
         if not is_last and observed.state is DriverState.GONE:
             self._started.discard(place)
         if is_last and closed is not None:
-            self._closed_at.setdefault(place, self.clock())
+            self._closed_at.setdefault(place, self.host.clock())
         is_sealed = is_open and self._is_sealed(ledger, number)
         is_at_work = is_open and not is_sealed and observed.state is DriverState.RUNNING
         started_as = self._kept.place_of(*driver_of(ledger.key, launch))
@@ -392,14 +360,14 @@ class Observer:
             is_complete=closed is not None and closed.complete,
             awaits_table=is_open and self._awaits_table(ledger, launch),
             failure=failure_of(closed if is_over else None, said, of_stream=of_stream),
-            idle_s=self.clock() - self._progress[1] if is_open else 0.0,
+            idle_s=self.host.clock() - self._progress[1] if is_open else 0.0,
             counted=launch.counted,
             # Of what is committed no seal is read: it may be cleaned.
             rows_quarantined=0 if is_committed else count_quarantined(self.current_tallies, launch, closed),
             # Whether it counts as failed is asked only while an attempt may follow: of what is committed no seal is read.
             has_sealed=closed is not None and not (closed.complete or is_committed) and self.current_tallies.covers_rows(number),
             starved=starved,
-            starved_s=self.clock() - self._starved_since if starved is not None and self._starved_since is not None else 0.0,
+            starved_s=self.host.clock() - self._starved_since if starved is not None and self._starved_since is not None else 0.0,
             spread=_spread(ledger.key, number),
             holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._progress[0][1] > 0,
             input_since=launch.input_since,
@@ -414,22 +382,22 @@ class Observer:
 
         `place`: what the driver was started for.
         """
-        if self._starved_since is None and self.clock() - self._progress[1] < _IDLE_BEFORE_STARVED_S:
+        if self._starved_since is None and self.host.clock() - self._progress[1] < _IDLE_BEFORE_STARVED_S:
             return None
         plan = ledger.plans.read_plan(attempt)
         in_driver = plan is not None and plan.in_driver
-        starved = None if in_driver else self.find_starvation(*place, plan is not None)
+        starved = None if in_driver else self.host.find_starvation(*place, plan is not None)
         if starved is None:
             self._starved_since = None
             return None
         if self._starved_since is None:
             self._starved_since = self._progress[1]
-        self._progress = (self._progress[0], self.clock())
+        self._progress = (self._progress[0], self.host.clock())
         return starved
 
     def _driver(self, ledger: Ledger, launch: LaunchRecord) -> DriverObservation:
         observed = self._kept.observe(ledger, launch, self.drivers.observe(*driver_of(ledger.key, launch)))
-        if observed.state is DriverState.GONE and launch.recorded_by != self.recorder:
+        if observed.state is DriverState.GONE and launch.recorded_by != self.host.recorder:
             return DriverObservation(DriverState.ELSEWHERE)
         has_had_one = launch.driven_by is not None or ledger.plans.read_plan(launch.attempt) is not None
         if observed.state is DriverState.NOT_STARTED and has_had_one:
@@ -448,8 +416,8 @@ class Observer:
         listing = ledger.seals.list_seals(attempt) if plan else SealListing()
         progress = (attempt, sum(listing.lengths().values()), int(plan is not None))
         if progress != self._progress[0]:
-            self._progress = (progress, self.clock())
-        elif self.clock() - self._progress[1] >= _IDLE_BEFORE_HEARD_S:
+            self._progress = (progress, self.host.clock())
+        elif self.host.clock() - self._progress[1] >= _IDLE_BEFORE_HEARD_S:
             self._hear(ledger, attempt)
         return plan is not None and self.current_tallies.shows_every_last(attempt, plan.task_count, listing)
 
@@ -457,9 +425,9 @@ class Observer:
         """Ask what the tasks have in hand. Where that has changed they are at work, though they have sealed nothing."""
         told = read_advice(ledger.store, ledger.at.progress(attempt), DriverProgress)
         if told is not None and told.phase == "AwaitingRows":
-            self._progress = (self._progress[0], self.clock())  # of a stream: there is nothing to seal
+            self._progress = (self._progress[0], self.host.clock())  # of a stream: there is nothing to seal
         elif told is not None and told.work and told.work != self._in_hand:
-            self._in_hand, self._progress = told.work, (self._progress[0], self.clock())
+            self._in_hand, self._progress = told.work, (self._progress[0], self.host.clock())
 
     def _awaits_table(self, ledger: Ledger, launch: LaunchRecord) -> bool:
         if launch.target is not None or ledger.plans.read_plan(launch.attempt) is not None:

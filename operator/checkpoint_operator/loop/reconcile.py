@@ -103,6 +103,8 @@ class Reconciler:
     commit_turn: Callable[[], AbstractContextManager[object]] = nullcontext
     #: Called with each round between its decision and its actions.
     announce: Callable[[Round], None] = lambda decided: None
+    #: Records who the write is, or raises NeedsChange if that is another than it was. Called before an attempt is recorded.
+    register: Callable[[], None] = lambda: None
     #: The stage that the current epoch waits for, as far as is known here: what the epoch's own round would find out again.
     _stage: Reconciler | None = None
     #: What becomes of the stages of the current epoch, as was decided last.
@@ -161,6 +163,7 @@ class Reconciler:
             self.observer.of_stage(stage),
             self.commit_turn,
             self.announce,
+            self.register,
             is_next=lambda: stage.identity is None or self._is_next(stage),
         )
         return BeginStage(stage.name)
@@ -255,14 +258,13 @@ class Reconciler:
 
     def _record(self, ledger: Ledger, seen: Observation, action: RecordAttempt) -> None:
         assert seen.tables is not None
-        self.observer.register()
+        self.register()
         write, spec, target = self.observer.write, self.observer.write.spec, seen.tables.target
         reads_source = write.stage is not None and not write.stage.reads
         if action.attempt == 1 and (reads_source or not ledger.key.stage):
             # What the driver goes by, made before anything says that this epoch has begun.
             index_of(ledger, compacting(ledger.store, write.uid)).ensure(ledger.key.epoch - 1)
-        is_of_stream = seen.is_stream or self.observer.is_in_stream
-        driven_by = self._driver_that_goes_on(ledger) if is_of_stream and action.attempt == 1 else None
+        driven_by = self._driver_that_goes_on(ledger) if self.observer.is_of_stream and action.attempt == 1 else None
         launch = LaunchRecord(
             token=new_token(),
             attempt=action.attempt,
@@ -277,7 +279,7 @@ class Reconciler:
             minimum_bytes=spec.checkpoint.minimum_bytes,
             maximum_rows=spec.checkpoint.maximum_rows,
             counted=action.counted,
-            recorded_by=self.observer.recorder,
+            recorded_by=self.observer.host.recorder,
             code=write.code,
             on_replaced=spec.on_replaced,
             # What of a group failed nobody can tell, and half of one is another group.
@@ -290,8 +292,8 @@ class Reconciler:
             at_most=spec.trigger.at_most if spec.trigger is not None else None,
             operation=self.observer.operation or operation_of(spec.sink, self._base(ledger, action.attempt, seen.tables.target)),
             stage=write.stage,
-            driver_digest=self.observer.driver_digest,
-            session_code=self.observer.session_code() if self.observer.driver_digest is not None else None,
+            driver_digest=self.observer.host.driver_digest,
+            session_code=self.observer.session_code() if self.observer.host.driver_digest is not None else None,
             driven_by=driven_by,
             row_keys=write.row_keys,
         )

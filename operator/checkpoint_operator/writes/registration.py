@@ -29,28 +29,22 @@ def check_identity(store: ObjectStore, uid: str, spec: Spec, start_over: str = "
         _compare(store, registered, spec, start_over)
 
 
-def register(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> None:
-    """Put the write's record, and compare with the one that is there. Idempotent. NeedsChange if its identity has changed.
-
-    Two that begin a write at once are told apart here: only the one whose record is there goes on.
-    """
-    registered = writes.put_write(
-        store,
-        WriteRecord(
-            token=new_token(),
-            uid=uid,
-            namespace=namespace,
-            name=name,
-            identity=spec.identity,
-            identity_digest=spec.identity_digest,
-        ),
-    )
-    _compare(store, registered, spec, start_over)
-
-
 def registering(store: ObjectStore, uid: str, namespace: str, name: str, spec: Spec, start_over: str = "") -> Callable[[], None]:
-    """Return what registers the write when it is first called, and costs nothing later."""
-    return functools.cache(lambda: register(store, uid, namespace, name, spec, start_over))
+    """Return what puts the write's record when it is first called, and costs nothing later.
+
+    It compares with the record that is there, and raises NeedsChange if the identity has changed. Two that begin a write at once
+    are told apart by that: only the one whose record is there goes on.
+    """
+
+    @functools.cache
+    def register() -> None:
+        identity, digest = spec.identity, spec.identity_digest
+        record = WriteRecord(
+            token=new_token(), uid=uid, namespace=namespace, name=name, identity=identity, identity_digest=digest
+        )
+        _compare(store, writes.put_write(store, record), spec, start_over)
+
+    return register
 
 
 def _compare(store: ObjectStore, registered: WriteRecord, spec: Spec, start_over: str) -> None:

@@ -20,15 +20,10 @@ PLACE = (OWNER.namespace, pod_name(OWNER.name, KEY, 1))
 
 
 def made(api: FakeApi, *, is_watched: bool = True) -> PodDrivers:
-    return PodDrivers(
-        api=api,
-        known_pod=lambda namespace, name: api.pods.get((namespace, name)) if is_watched else None,
-        owner=OWNER,
-        spec=spec_of(),
-        store_uri="s3://b/cw",
-        workloads=DEFAULTS,
-        note=lambda pod: None,
-    )
+    cache = Cache()
+    for pod in api.pods.values() if is_watched else ():
+        cache.put_pod(pod)
+    return PodDrivers(api, cache, OWNER, spec_of(), "s3://b/cw", DEFAULTS)
 
 
 def api_with(uid: str | None) -> FakeApi:

@@ -21,6 +21,7 @@ from checkpoint_operator.crd.status_model import Status
 from checkpoint_operator.iceberg import commit as iceberg
 from checkpoint_operator.lance import commit as lance
 from checkpoint_operator.lance.port import LanceState
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Write
@@ -100,7 +101,7 @@ def test_the_mark_and_the_condition_say_that_the_rows_are_not_in_the_current_sta
     spec = stored.manifest.spec
     sink: Any = FoundInHistory(is_current)
     drivers: Any = NoDrivers()
-    reconciler = Reconciler(Observer(Write(UID, spec, DIGEST), stored.store, drivers, sink))
+    reconciler = Reconciler(Observer(Write(UID, spec, DIGEST), stored.store, drivers, sink, LocalHost()))
 
     reconciler.step()
     done = reconciler.step()

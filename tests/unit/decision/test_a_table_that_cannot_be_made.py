@@ -10,6 +10,7 @@ import pyarrow as pa
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Sink, Write
@@ -76,7 +77,7 @@ def test_the_attempt_is_closed_its_driver_told_to_end_and_no_other_started(tmp_p
     drivers = OneDriver()
     sink = Refusing(open_sink(spec.sink, place.settings))
     write = Write(uid="ab" * 16, spec=spec, code_digest="0" * 64)
-    reconciler = Reconciler(Observer(write, open_store(place.checkpoint_uri, place.settings), drivers, sink))
+    reconciler = Reconciler(Observer(write, open_store(place.checkpoint_uri, place.settings), drivers, sink, LocalHost()))
     drivers.reconciler = reconciler
 
     outcomes = [reconciler.step().outcome for _ in range(20)]

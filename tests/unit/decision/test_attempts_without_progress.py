@@ -14,6 +14,7 @@ import checkpoint_formats
 import checkpoint_spark
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.driver_failures import failure_of
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
@@ -80,7 +81,7 @@ def attempts_of(work: Work, most: int = 8, reason: str = reasons.DRIVER_FAILED, 
     drivers = FailingDrivers(store, work, reason)
     wanted = spec(backoffLimit=1, **changes)
     write = Write(uid=UID, spec=wanted, code_digest="0" * 64)
-    reconciler = Reconciler(Observer(write, store, drivers, open_sink(wanted.sink, settings)))
+    reconciler = Reconciler(Observer(write, store, drivers, open_sink(wanted.sink, settings), LocalHost()))
     for _ in range(6 * most):
         outcome = reconciler.step().outcome
         if outcome is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from checkpoint_operator.core.actions import Finish, OpenEpoch, RecordAttempt
 from checkpoint_operator.core.epochs import NextEpoch, next_epoch
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Write
@@ -46,7 +47,7 @@ class SealingDrivers:
 def process(store: MemoryStore, run_nonce: str = "") -> Reconciler:
     spec = parse_manifest(manifest(spec__sink={"none": {}}, spec__runNonce=run_nonce)).spec
     write = Write(uid=UID, spec=spec, code_digest="0" * 64)
-    return Reconciler(Observer(write, store, SealingDrivers(store), open_sink(spec.sink, Settings())))
+    return Reconciler(Observer(write, store, SealingDrivers(store), open_sink(spec.sink, Settings()), LocalHost()))
 
 
 def run(reconciler: Reconciler) -> list[object]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Write
@@ -56,7 +57,7 @@ def closed_after_s(tell: Tell, most_s: float = 4 * DEADLINE_S) -> float | None:
     store, now_s = MemoryStore(), 0.0
     spec = parse_manifest(manifest(spec__sink={"none": {}}, spec__progressDeadlineSeconds=int(DEADLINE_S))).spec
     write = Write(uid=KEY.uid, spec=spec, code_digest="0" * 64)
-    observer = Observer(write, store, BusyDrivers(store), open_sink(spec.sink, Settings()), clock=lambda: now_s)
+    observer = Observer(write, store, BusyDrivers(store), open_sink(spec.sink, Settings()), LocalHost(clock=lambda: now_s))
     reconciler, ledger = Reconciler(observer), Ledger(store, KEY)
     for number in range(int(most_s / ROUND_S)):
         told = tell(number)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from checkpoint_operator.core.actions import StartDriver, StopDriver, Wait
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Write
@@ -60,7 +61,7 @@ class Machine:
         spec = parse_manifest(manifest(spec__sink={"none": {}}, spec__checkpoint__interval=self.interval)).spec
         write = Write(uid=UID, spec=spec, code_digest="0" * 64)
         sink = open_sink(spec.sink, Settings())
-        observer = Observer(write, self.store, self.drivers, sink, clock=lambda: self.now_s, recorder=self.name)
+        observer = Observer(write, self.store, self.drivers, sink, LocalHost(self.name, clock=lambda: self.now_s))
         self.reconciler = Reconciler(observer)
 
     def begin(self) -> None:

@@ -67,7 +67,7 @@ class ObjectDeletion:
             self.publisher.publish(key, DeletionWaits(held_up.reason, message))
             return False
         finalizers = [name for name in metadata["finalizers"] if name != FINALIZER]
-        version = self.publisher.body(key)["metadata"]["resourceVersion"]
+        version = self.cache.existing_write(key)["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers or None}}
         self.api.patch_write(key.namespace, key.name, patch)
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from checkpoint_operator.cluster.pods.driver_pod import (
 from checkpoint_operator.cluster.pods.driver_status import observe_pod
 from checkpoint_operator.cluster.pods.executors import starvation_of
 from checkpoint_operator.cluster.pods.pod_policy import check_pods
+from checkpoint_operator.cluster.watch.cache import Cache
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_operator.loop.driver_digest import digest_for_attempts
 from checkpoint_protocol import reasons
@@ -33,21 +34,17 @@ from checkpoint_protocol.store.authenticated_store import KeySource
 
 _ENDED: Final = ("Succeeded", "Failed")
 
-#: Returns what the watch knows of a pod, or None if it knows none (yet).
-PodCache = Callable[[str, str], Mapping[str, Any] | None]
-
 
 @dataclass(slots=True)
 class PodDrivers:
-    """Implements Drivers for one write. `note` takes the pod that was made, before the watch tells of it."""
+    """Implements Drivers for one write. The cache has the pod that was made, before the watch tells of it."""
 
     api: KubeApi
-    known_pod: PodCache
+    cache: Cache
     owner: Owner
     spec: Spec
     store_uri: str
     workloads: WorkloadDefaults
-    note: Callable[[Mapping[str, Any]], None]
     record_keys: KeySource | None = None
     _not_started: set[tuple[EpochKey, int]] = field(default_factory=set)
     _digest: str = field(init=False)
@@ -84,7 +81,7 @@ class PodDrivers:
             self.api.create_secret(self.owner.namespace, secret)
         if (made := self._make(pod)) is not None:
             self._made.add((key, launch.attempt))
-            self.note(made)
+            self.cache.put_pod(made)
             return
         existing = self.api.get_pod(self.owner.namespace, name)
         if existing is not None and not _is_of(existing, key):
@@ -135,7 +132,7 @@ class PodDrivers:
 
     def _pod(self, key: EpochKey, attempt: int, is_fresh: bool = False) -> Mapping[str, Any] | None:
         name = pod_name(self.owner.name, key, attempt)
-        pod = self.api.get_pod(self.owner.namespace, name) if is_fresh else self.known_pod(self.owner.namespace, name)
+        pod = self.api.get_pod(self.owner.namespace, name) if is_fresh else self.cache.pod(self.owner.namespace, name)
         return pod if pod is not None and _is_of(pod, key) else None
 
 

@@ -54,7 +54,7 @@ class Publisher:
         Of a session's round also if the manifest has changed since the round began: what was done is not what is asked for now,
         and must not be told as if it were.
         """
-        body = self.body(key)
+        body = self.cache.existing_write(key)
         owner = owner_of(body)
         if session is not None and owner != session.owner:
             raise Conflict(f"the manifest of {key.namespace}/{key.name} was changed")
@@ -82,13 +82,6 @@ class Publisher:
             self.publish(key, outcome)
         except CheckpointError as error:
             _log.warning("a status could not be written: %s", error.message)
-
-    def body(self, key: WriteName) -> Mapping[str, Any]:
-        """Return the object as it is known. Raises Conflict if it is gone."""
-        body = self.cache.write(key)
-        if body is None:
-            raise Conflict(f"{key.namespace}/{key.name} is gone")
-        return body
 
     def _is_due(self, session: Session, before: Status, after: Status) -> bool:
         """Progress alone is told ever more rarely; everything else at once."""

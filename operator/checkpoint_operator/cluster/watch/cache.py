@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from checkpoint_operator.cluster.kube.api import Conflict
 from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, WRITE_LABEL
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 
@@ -89,6 +90,12 @@ class Cache:
     def write(self, key: WriteName) -> Mapping[str, Any] | None:
         with self._lock:
             return self._writes.get(key)
+
+    def existing_write(self, key: WriteName) -> Mapping[str, Any]:
+        """Return a write as it is known. Raises Conflict if it is gone."""
+        if (body := self.write(key)) is None:
+            raise Conflict(f"{key.namespace}/{key.name} is gone")
+        return body
 
     def is_behind(self, body: Mapping[str, Any]) -> bool:
         """Whether this object is newer than what is known of it."""

@@ -25,7 +25,10 @@ def test_twenty_writes_that_look_every_ten_seconds_take_each_file_once(users: Ca
         user.make_place("lance" if number % 2 else "iceberg")
         source = user.put_rows("0.parquet", 0, ROWS)
         manifest = user.write(source, trigger={"every": "10s", "keepDriver": "30m"})
-        manifest["spec"]["driver"] |= {"memory": "512Mi"}
+        driver = manifest["spec"]["driver"]
+        driver["memory"] = "512Mi"
+        # All drivers are there at once, and wait most of the time: the node has room for them all.
+        driver["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "20m"}}
         user.apply(manifest)
     await_epoch(writes, 1, FIRST_EPOCH_S)
 

@@ -546,7 +546,6 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "has no table {}; correct source.iceberg, or make the table",
         "has no branch or tag {} (it has: {}); correct source.iceberg.branch",
         "has no snapshot {} (any more); correct source.iceberg.snapshotId",
-        "{} at {}; correct it",
     ),
     "unit/cli/test_async_steps.py::test_an_async_init_is_refused_by_validate_and_by_a_driver": (
         "is async, but is never awaited; move what waits to an async setup()",

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.test_what_people_see import changes_in_the_api
 from tests.cluster.user import User
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 WRITES, ROWS, EPOCHS = 20, 10, 20
 #: A driver for each write, which waits for the next epoch: all of them start at once, on the cores of one machine.
 FIRST_EPOCH_S, EPOCH_S = 400, 100

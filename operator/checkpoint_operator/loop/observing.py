@@ -347,7 +347,8 @@ class Observer:
         is_at_work = is_open and not is_sealed and observed.state is DriverState.RUNNING
         started_as = self._kept.place_of(*driver_of(ledger.key, launch))
         starved = self._starvation(ledger, number, started_as) if is_at_work else None
-        source = self.write.spec.source
+        # Attempts may be many, and a comparison costs a tenth of the two digests.
+        source, is_same_source = self.write.spec.source, launch.source == self.write.spec.source
         return Attempt(
             number=number,
             code_digest=launch.code_digest,
@@ -371,8 +372,8 @@ class Observer:
             spread=_spread(ledger.key, number),
             holds_seals=any(closed.chain_lengths) if closed is not None else is_open and self._progress[0][1] > 0,
             input_since=launch.input_since,
-            is_of_other_source=launch.source.identity != source.identity,
-            is_read_otherwise=not launch.reads_stage and not launch.source.is_read_as(source),
+            is_of_other_source=not is_same_source and launch.source.identity != source.identity,
+            is_read_otherwise=not is_same_source and not launch.reads_stage and not launch.source.is_read_as(source),
             place=None if started_as == place else started_as,
             is_of_other_stage=not self.write.awaits_stages and not _is_same_stage(launch.stage, self.write.stage),
         )

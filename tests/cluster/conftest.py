@@ -28,7 +28,8 @@ KEEP = "CHECKPOINTED_WRITES_KEEP_CLUSTER"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(900))
+            # Behind what a test says itself, which counts then.
+            item.add_marker(pytest.mark.timeout(900), append=True)
 
 
 @pytest.fixture(scope="session")

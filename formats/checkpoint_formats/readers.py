@@ -99,7 +99,7 @@ def _reader_of(
 
 def _lance_reader(table: PinnedLance, storage: StorageSettings) -> Reader:
     if table.packed is not None:
-        from checkpoint_formats.lance.pack_reader import PackReader
+        from checkpoint_formats.lance.packing.reader import PackReader
 
         return PackReader(table, table.packed, storage)
     from checkpoint_formats.lance.reader import LanceReader

@@ -88,23 +88,15 @@ def _reader_of(
 
             return IcebergReader(_pinned(PinnedIceberg, table), SourceFiles(storage), selection.condition)
         case LanceSource():
-            return _lance_reader(_pinned(PinnedLance, table), storage)
+            from checkpoint_formats.lance import open_reader
+
+            return open_reader(_pinned(PinnedLance, table), storage)
         case KafkaSource():
             from checkpoint_formats.kafka.reader import KafkaReader
 
             return KafkaReader(source, selection.columns_to_read, storage, sets_apart=sets_apart)
         case other:
             assert_never(other)
-
-
-def _lance_reader(table: PinnedLance, storage: StorageSettings) -> Reader:
-    if table.packed is not None:
-        from checkpoint_formats.lance.packing.reader import PackReader
-
-        return PackReader(table, table.packed, storage)
-    from checkpoint_formats.lance.reader import LanceReader
-
-    return LanceReader(table, storage)
 
 
 def _pinned(kind: type[_Pinned], table: PinnedTable | None) -> _Pinned:

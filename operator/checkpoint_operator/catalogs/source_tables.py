@@ -5,13 +5,14 @@ Only Iceberg has catalogs. A Lance dataset is opened by the driver, with its sto
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from checkpoint_operator.catalogs.table_places import check_table
 from checkpoint_operator.ports import PinSource
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest.sources.source import IcebergSource, Source
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import PinnedIceberg
@@ -33,10 +34,20 @@ def open_source(source: Source, settings: Settings, catalogs: CatalogBook | None
     def pin_all() -> tuple[PinnedIceberg | None, ...]:
         if source.where is not None:
             parse_where(source.where)
-        pinned = [pin(member, settings, catalogs) if isinstance(member, IcebergSource) else None for member in source.members]
+        pinned = [_pinned(member, settings, catalogs) for member in source.members]
         return tuple(pinned) if any(pinned) else ()
 
     return pin_all
+
+
+def _pinned(source: Positional, settings: Settings, catalogs: CatalogBook | None) -> PinnedIceberg | None:
+    match source:
+        case IcebergSource():
+            return pin(source, settings, catalogs)
+        case FilesSource() | LanceSource() | KafkaSource():
+            return None
+        case other:
+            assert_never(other)
 
 
 def pin(source: IcebergSource, settings: Settings, catalogs: CatalogBook | None = None) -> PinnedIceberg:

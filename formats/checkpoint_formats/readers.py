@@ -23,7 +23,7 @@ from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.manifest.where import Condition
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import Output, PinnedIceberg, PinnedLance, PinnedTable, SourceFile
+from checkpoint_protocol.records import PinnedIceberg, PinnedLance, PinnedTable, SourceFile
 from checkpoint_protocol.rows.positions import Range
 
 _Pinned = TypeVar("_Pinned", PinnedIceberg, PinnedLance)
@@ -49,15 +49,10 @@ def reader_of_stage(storage: StorageSettings) -> SelectingReader:
 
 
 def file_reader_for(
-    source: FilesSource,
-    selection: Selection,
-    storage: StorageSettings,
-    *,
-    outputs: Sequence[Output] = (),
-    sets_apart: bool = False,
+    source: FilesSource, selection: Selection, storage: StorageSettings, *, sets_apart: bool = False
 ) -> FileReader:
-    """Return the reader of a source of files, which finds them too, but none in these outputs of the write."""
-    files, columns = SourceFiles(storage, outputs), selection.columns_to_read
+    """Return the reader of a source of files."""
+    files, columns = SourceFiles(storage), selection.columns_to_read
 
     def make(source: FilesSource, condition: Condition | None) -> FileReader:
         match source.format:
@@ -88,23 +83,15 @@ def _reader_of(
 
             return IcebergReader(_pinned(PinnedIceberg, table), SourceFiles(storage), selection.condition)
         case LanceSource():
-            return _lance_reader(_pinned(PinnedLance, table), storage)
+            from checkpoint_formats.lance import open_reader
+
+            return open_reader(_pinned(PinnedLance, table), storage)
         case KafkaSource():
             from checkpoint_formats.kafka.reader import KafkaReader
 
             return KafkaReader(source, selection.columns_to_read, storage, sets_apart=sets_apart)
         case other:
             assert_never(other)
-
-
-def _lance_reader(table: PinnedLance, storage: StorageSettings) -> Reader:
-    if table.packed is not None:
-        from checkpoint_formats.lance.pack_reader import PackReader
-
-        return PackReader(table, table.packed, storage)
-    from checkpoint_formats.lance.reader import LanceReader
-
-    return LanceReader(table, storage)
 
 
 def _pinned(kind: type[_Pinned], table: PinnedTable | None) -> _Pinned:

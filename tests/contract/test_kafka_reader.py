@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from checkpoint_formats.kafka.partitions import find_partitions
 from checkpoint_formats.kafka.reader import KafkaReader
+from checkpoint_formats.kafka.take import find_partitions
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.selecting import Selection

@@ -16,10 +16,10 @@ from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.step_process.process import Opening
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.row_numbers import ROW_NUMBER, asking_for_numbers
-from checkpoint_spark.tasks.careful import CarefulSteps
 from checkpoint_spark.tasks.flow import Flow
 from checkpoint_spark.tasks.row_lineage import LineageOfSegment
 from checkpoint_spark.tasks.rows_by_position import PlacedChunk
+from checkpoint_spark.tasks.steps_in_process import StepsInProcess
 from tests.support.records import rows_file
 
 SCHEMA = asking_for_numbers(pa.schema([("id", pa.int64())]))
@@ -58,7 +58,7 @@ def expected(killed: int | None = None) -> list[int]:
 def test_each_row_is_counted_to_the_position_that_it_was_made_of(kind: str) -> None:
     flow: Any
     if kind == "in a process of their own":
-        flow = CarefulSteps(Opening((step("kills_or_as_often"),), SCHEMA, True))
+        flow = StepsInProcess(Opening((step("kills_or_as_often"),), SCHEMA, True))
     else:
         flow = Flow(Pipeline([step("as_often", **({"concurrency": 8} if kind == "waiting" else {}))]), SCHEMA, True)
     lineage = LineageOfSegment()

@@ -26,7 +26,7 @@ from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failing.error_texts import text_of
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.careful import CarefulSteps, Process
+from checkpoint_spark.tasks.steps_in_process import Process, StepsInProcess
 from tests.support.batches import Rows, batches
 from tests.support.slow import slow_except
 from tests.support.step_processes import Behaviour
@@ -255,7 +255,7 @@ def test_a_row_fails_with_the_text_that_it_has_in_the_tasks_own_process(code: Co
     module = code("def work(row):\n    raise LookupError('no such thing')\n")
     step = row_step(f"{module}:work")
     failed: list[Any] = []
-    for finished in CarefulSteps(Opening((step,), SCHEMA, sets_apart=True)).finished(batches(1)):
+    for finished in StepsInProcess(Opening((step,), SCHEMA, sets_apart=True)).finished(batches(1)):
         assert not list(finished.results(failed.append))
 
     text = text_of(failed[0].error)
@@ -274,7 +274,7 @@ def test_missing_code_is_said_when_the_process_is_opened(opened: Callable[..., S
 def test_a_service_that_answers_nobody_is_told_at_the_end(code: Code) -> None:
     body = "async def work(row):\n    raise ConnectionError('refused')\n"
     step = row_step(f"{code(body)}:work", concurrency=4, retry={"attempts": 1})
-    steps = CarefulSteps(Opening((step,), SCHEMA, sets_apart=True))
+    steps = StepsInProcess(Opening((step,), SCHEMA, sets_apart=True))
 
     with pytest.raises(Retryable) as failed:
         [list(finished.results(lambda _: None)) for finished in steps.finished(batches(4, 2))]
@@ -370,7 +370,7 @@ def test_a_process_with_a_call_that_hangs_is_replaced(code: Code, tmp_path: Path
     step = row_step(f"{code(body)}:work", timeout="1s", retry={"attempts": 1})
     failed: list[Any] = []
     made = []
-    for finished in CarefulSteps(Opening((step,), SCHEMA, sets_apart=True)).finished(batches(6, 3)):
+    for finished in StepsInProcess(Opening((step,), SCHEMA, sets_apart=True)).finished(batches(6, 3)):
         made += ids(tuple(finished.results(failed.append)))
 
     assert made == [0, 2, 3, 4, 5]

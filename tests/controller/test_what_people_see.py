@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.advice import DriverProgress, Work, encode_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.progress_reports import DriverProgress, Work, encode_advice
 from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import open_store
 from tests.controller.harness import World

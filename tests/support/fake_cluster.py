@@ -29,11 +29,11 @@ from checkpoint_operator.cluster.pods.driver_pod import (
 from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of, write_of
 from checkpoint_operator.crd.status_model import UNOBSERVED
 from checkpoint_protocol import reasons
-from checkpoint_protocol.advice import DriverPhase, DriverProgress, StartedAs, encode_advice
 from checkpoint_protocol.errors import CheckpointError, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.progress_reports import DriverPhase, DriverProgress, StartedAs, encode_advice
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_protocol.store.object_store import open_store

@@ -23,7 +23,7 @@ from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.driver.attempt import run_attempt
 from checkpoint_spark.driver.main import parse
-from checkpoint_spark.process.advising import InHand
+from checkpoint_spark.process.reporting import InHand
 from checkpoint_spark.streams.batch import RowsOfBatch
 from checkpoint_spark.streams.checkpoint import Checkpoint
 from checkpoint_spark.streams.query import _Query

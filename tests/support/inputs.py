@@ -6,10 +6,14 @@ from collections.abc import Callable, Sequence
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.files.take import take_with
 from checkpoint_formats.port import FileReader
+from checkpoint_formats.rows.selecting import Selection
+from checkpoint_formats.taking import Taking
 from checkpoint_protocol.identity import new_token
+from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import InputRecord, LaunchRecord
-from checkpoint_spark.inputs.epoch_input import Earlier, earlier_of, take_of_files
+from checkpoint_spark.inputs.epoch_input import Earlier, earlier_of
 
 
 def input_of_files(
@@ -21,5 +25,6 @@ def input_of_files(
     left: int = 0,
 ) -> InputRecord:
     """Return what an epoch takes of the files that a reader describes whatever was found."""
-    taken = take_of_files(launch, reader, found, identify, earlier_of(earlier, 0, launch))
+    before = earlier_of(earlier, 0, launch)
+    taken = take_with(reader, Taking(launch, 0, Selection(), StorageSettings(), before, found, identify))
     return InputRecord(token=new_token(), files=taken.files, arrow_schema=encode_schema(taken.schema), left=left)

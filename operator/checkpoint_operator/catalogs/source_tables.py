@@ -1,26 +1,34 @@
-"""The source table as its catalog shows it, for the record of an attempt: drivers have no catalog, and must not need one.
+"""The source table as its catalog shows it, for the record of an attempt, and for who looks what is new.
 
-Only Iceberg has catalogs. A Lance dataset is opened by the driver, with its storage settings.
+Drivers have no catalog, and must not need one. Only Iceberg has catalogs. A Lance dataset is opened by the driver, with its
+storage settings.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import datetime
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, assert_never
 
 from checkpoint_operator.catalogs.table_places import check_table
+from checkpoint_operator.loop.looks import FoundItem
 from checkpoint_operator.ports import PinSource
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest.sources.source import IcebergSource, Source
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional, Source
 from checkpoint_protocol.manifest.where import parse_where
 from checkpoint_protocol.places.settings import Settings
-from checkpoint_protocol.records import PinnedIceberg
+from checkpoint_protocol.records import PinnedIceberg, PinnedTable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
     from checkpoint_operator.catalogs.named import CatalogBook
+
+#: A snapshot that moves rows, and adds none.
+_REPLACE: Final = "replace"
 
 
 def open_source(source: Source, settings: Settings, catalogs: CatalogBook | None = None) -> PinSource:
@@ -33,10 +41,20 @@ def open_source(source: Source, settings: Settings, catalogs: CatalogBook | None
     def pin_all() -> tuple[PinnedIceberg | None, ...]:
         if source.where is not None:
             parse_where(source.where)
-        pinned = [pin(member, settings, catalogs) if isinstance(member, IcebergSource) else None for member in source.members]
+        pinned = [_pinned(member, settings, catalogs) for member in source.members]
         return tuple(pinned) if any(pinned) else ()
 
     return pin_all
+
+
+def _pinned(source: Positional, settings: Settings, catalogs: CatalogBook | None) -> PinnedIceberg | None:
+    match source:
+        case IcebergSource():
+            return pin(source, settings, catalogs)
+        case FilesSource() | LanceSource() | KafkaSource():
+            return None
+        case other:
+            assert_never(other)
 
 
 def pin(source: IcebergSource, settings: Settings, catalogs: CatalogBook | None = None) -> PinnedIceberg:
@@ -111,3 +129,44 @@ def _snapshot(source: IcebergSource, table: Table) -> Snapshot | None:
             f"source: the table {title} has no branch or tag {source.branch!r} (it has: {known}); correct source.iceberg.branch",
         )
     return found
+
+
+def list_snapshots(
+    source: IcebergSource, settings: Settings, catalogs: CatalogBook | None, before: PinnedTable | None
+) -> Iterator[FoundItem]:
+    """Give the snapshots since the one that was taken, but those that only move rows.
+
+    A history that does not reach back to that one is told as news too: whoever takes them says what is wrong.
+    """
+    table = load_source(source, settings, catalogs)
+    now = describe(source, table)
+    at, end = now.snapshot_id, before.snapshot_id if isinstance(before, PinnedIceberg) else None
+    while at is not None and at != end:
+        snapshot = table.metadata.snapshot_by_id(at)
+        if snapshot is None:
+            yield FoundItem(now.table, str(at))
+            return
+        summary = snapshot.summary
+        if summary is None or summary.operation.value != _REPLACE:
+            told = summary.additional_properties if summary is not None else {}
+            yield FoundItem(
+                now.table,
+                str(at),
+                max(1, _number(told.get("added-data-files"))),
+                _number(told.get("added-files-size")),
+                _moment(snapshot.timestamp_ms),
+            )
+        at = snapshot.parent_snapshot_id
+
+
+def _number(text: str | None) -> int:
+    """Return what a summary tells, which its writer has made."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _moment(milliseconds: int) -> datetime.datetime | None:
+    """Return when a snapshot says that it was made; None for what is no time."""
+    try:
+        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

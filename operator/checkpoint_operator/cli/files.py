@@ -57,7 +57,7 @@ def find_settings(given: Path | None, manifest: Path | None) -> FoundSettings | 
 
 
 def load_settings(found: FoundSettings | None) -> Settings:
-    """Read a settings file; without one there are no catalogs, and storage is reached with each library's defaults.
+    """Read a settings file; without one there are no catalogs, and no bucket has an entry: only local paths can be used.
 
     NeedsChange if it names what is the user's, and the user has neither named nor allowed it: nothing is read then, or sent.
     """

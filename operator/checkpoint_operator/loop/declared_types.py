@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from checkpoint_formats.rows.type_names import parse_type
-from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.manifest.sources.source import FilesSource
+from checkpoint_protocol.manifest.sources.source import Text
 from checkpoint_protocol.manifest.spec import Spec
 
 
@@ -22,6 +21,5 @@ def refuse_unknown_types(spec: Spec) -> None:
 
 def _of_sources(spec: Spec) -> Iterator[tuple[str, Mapping[str, str]]]:
     for number, member in enumerate(spec.source.members):
-        if isinstance(member, FilesSource | KafkaSource):
-            place = "files" if isinstance(member, FilesSource) else "kafka"
-            yield place if spec.source.union is None else f"union.{number}.{place}", member.types
+        if isinstance(member, Text):
+            yield member.kind if spec.source.union is None else f"union.{number}.{member.kind}", member.types

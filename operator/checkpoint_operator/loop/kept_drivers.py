@@ -13,9 +13,9 @@ from typing import Final
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.ports import Drivers
-from checkpoint_protocol.advice import DriverProgress, read_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.progress_reports import DriverProgress, read_report
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_protocol.writes import list_stages
 
@@ -70,7 +70,7 @@ class KeptDrivers:
         """
         key, attempt = ledger.key, launch.attempt
         if (key, attempt) not in self._takers:
-            told = read_advice(ledger.store, ledger.at.progress(attempt), DriverProgress)
+            told = read_report(ledger.store, ledger.at.progress(attempt), DriverProgress)
             if told is not None and (place := _started_as(ledger, told)) is not None:
                 self._takers = {(key, attempt): place}
         if (known := self._takers.get((key, attempt))) is not None:
@@ -115,7 +115,7 @@ def _kept_behind(ledger: Ledger) -> _Kept | None:
     launch = ledger.attempts.read_launch(number) if number is not None else None
     if launch is None or launch.driver_digest is None:
         return None
-    told = read_advice(ledger.store, ledger.at.progress(launch.attempt), DriverProgress)
+    told = read_report(ledger.store, ledger.at.progress(launch.attempt), DriverProgress)
     place = _started_as(ledger, told) if told is not None else None
     return _Kept(launch.driver_digest, launch.session_code, place or (ledger.key, launch.attempt))
 

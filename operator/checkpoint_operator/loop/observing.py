@@ -32,11 +32,11 @@ from checkpoint_operator.progress.epoch_progress import measure
 from checkpoint_operator.progress.row_errors import count_quarantined, limit_of
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_protocol import writes
-from checkpoint_protocol.advice import DriverProgress, Work, read_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.listing import SealListing
 from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.progress_reports import DriverProgress, Work, read_report
 from checkpoint_protocol.records import Began, CommitRecord, LaunchRecord, Merge, Operation, StageIdentity
 from checkpoint_protocol.store.object_store import ObjectStore
 
@@ -424,7 +424,7 @@ class Observer:
 
     def _hear(self, ledger: Ledger, attempt: int) -> None:
         """Ask what the tasks have in hand. Where that has changed they are at work, though they have sealed nothing."""
-        told = read_advice(ledger.store, ledger.at.progress(attempt), DriverProgress)
+        told = read_report(ledger.store, ledger.at.progress(attempt), DriverProgress)
         if told is not None and told.phase == "AwaitingRows":
             self._progress = (self._progress[0], self.host.clock())  # of a stream: there is nothing to seal
         elif told is not None and told.work and told.work != self._in_hand:

@@ -13,7 +13,7 @@ from checkpoint_operator.ports import PinSource, Sink
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.epoch_index import index_of
-from checkpoint_protocol.manifest.sources.source import LanceSource, Source
+from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.outputs import find_path_into, is_one_place, outputs_of, refuse
 from checkpoint_protocol.records import PinnedIceberg, Target, operation_of, takes_the_whole_source
@@ -62,8 +62,9 @@ def _is_source(target: Target | None, source: Source, source_tables: Sequence[Pi
     if target is None:
         return False
     identities = {table.table_uuid for table in source_tables if table is not None}
-    datasets = [member.uri for member in source.members if isinstance(member, LanceSource)]
-    is_place = any(is_one_place(uri, output.uri) for uri in datasets for output in target.outputs)
+    # Where paths of files lead, `refuse_own_outputs` has looked.
+    uris = [uri for member in source.members if member.title is not None for uri in member.uris.values()]
+    is_place = any(is_one_place(uri, output.uri) for uri in uris for output in target.outputs)
     return is_place or target.identity in identities
 
 

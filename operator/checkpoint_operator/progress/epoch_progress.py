@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from checkpoint_operator.progress.tallies import ChainTally, Tallies
-from checkpoint_protocol.advice import DriverPhase, DriverProgress, Work, read_advice
+from checkpoint_protocol.progress_reports import DriverPhase, DriverProgress, Work, read_report
 from checkpoint_protocol.records import CommitRecord
 
 
@@ -61,7 +61,7 @@ def measure(tallies: Tallies, commit: CommitRecord | None = None) -> Progress:
     earlier = [tallies.of_closed(counted) for counted in launch.counted] if launch else []
     chains = tallies.of_tasks(number) if plan else {}
     sums = [*earlier, *chains.values()]
-    told = read_advice(ledger.store, ledger.at.progress(number), DriverProgress)
+    told = read_report(ledger.store, ledger.at.progress(number), DriverProgress)
     in_hand = [work for work in told.work if not _is_sealed(work, chains)] if told is not None and plan is not None else []
     if in_hand and ledger.attempts.read_closed(number) is not None:
         in_hand = []  # What a closed attempt has not sealed is lost.
@@ -69,7 +69,7 @@ def measure(tallies: Tallies, commit: CommitRecord | None = None) -> Progress:
     if (told is None or told.positions_known is None) and plan is None and launch is not None:
         # Attempts since `input_since` read the same input, and this one has not come so far as to say how much it is.
         for before in [counted for counted in launch.counted if counted >= launch.input_since][-1:]:
-            size = read_advice(ledger.store, ledger.at.progress(before), DriverProgress)
+            size = read_report(ledger.store, ledger.at.progress(before), DriverProgress)
     return Progress(
         attempt=number,
         tasks=plan.task_count if plan else None,

@@ -22,8 +22,7 @@ from checkpoint_operator.validation.target import Giver, check_target, check_typ
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.writes.former import warn_of_former
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource
+from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.places.outputs import checkpoint_output, find_file_in, find_path_into, refuse
 from checkpoint_protocol.places.settings import Settings
@@ -102,8 +101,8 @@ def _check_output(
 
 def _source(spec: Spec, settings: Settings | None, findings: Findings) -> SourceSeen | None:
     source = spec.source
-    places = [*source.paths, *(member.uri for member in source.members if isinstance(member, LanceSource))]
-    needs_settings = any(isinstance(member, IcebergSource | KafkaSource) for member in source.members)
+    places = [*source.paths, *(uri for member in source.members for uri in member.uris.values())]
+    needs_settings = not all(member.uris for member in source.members)  # of catalogs, and of clusters
     if settings is None and (needs_settings or any(local_path(place) is None for place in places)):
         return None
     return check_source(source, settings or Settings(), findings, sets_apart=spec.on_row_error == "Quarantine")

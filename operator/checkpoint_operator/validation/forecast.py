@@ -5,8 +5,6 @@ The tasks are planned as a driver plans them.
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from checkpoint_formats.planning import plan_tasks
 from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen
@@ -14,31 +12,13 @@ from checkpoint_operator.validation.report import Bounds, Prediction
 from checkpoint_operator.validation.source import SourceSeen
 from checkpoint_operator.validation.target import what_a_commit_does
 from checkpoint_protocol.manifest.quantities import format_duration, format_size
-from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional
 from checkpoint_protocol.manifest.spec import Spec
-
-
-def _place(source: Positional) -> str:
-    match source:
-        case FilesSource():
-            if source.format == "binary":
-                return "file"
-            return "file and " + ("byte" if source.is_text else "row number") + " in it"
-        case IcebergSource():
-            return "data file and row number in it, at the snapshot that the first attempt finds"
-        case LanceSource():
-            return "fragment and row number in it, at the version that the first attempt finds"
-        case KafkaSource():
-            return "topic, partition and offset"
-        case other:
-            assert_never(other)
 
 
 def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: CheckpointSeen, cores: int) -> Prediction:
     """Say what a run of the whole source would do on a machine with so many cores."""
     tasks = _tasks(source, cores, spec.source.split_size)
-    place = " or ".join(dict.fromkeys(_place(member) for member in spec.source.members))
+    place = " or ".join(dict.fromkeys(member.row_position for member in spec.source.members))
     from_start = sum(1 for file in source.opened if file.unit == "records")
     whole = f"; {from_start} files can only be read from their start, by one task each" if from_start else ""
     where = "; where may leave files out, and takes no more rows than there are" if spec.source.where is not None else ""

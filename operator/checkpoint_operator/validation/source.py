@@ -179,7 +179,7 @@ def _check_table(table: TableSeen | None) -> _MemberSeen | None:
 
 def _check_topics(source: KafkaSource, at: str, settings: Settings, findings: Findings, sets_apart: bool) -> _MemberSeen | None:
     """Ask the cluster as the first driver would: which partitions there are, and what the first records look like."""
-    from checkpoint_formats.kafka.partitions import find_partitions
+    from checkpoint_formats.kafka.take import find_partitions
 
     check_type_names(source.types, f"{at}.types", findings)
     try:

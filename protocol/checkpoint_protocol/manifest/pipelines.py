@@ -49,8 +49,8 @@ class StageSpec(Section):
     buckets: Annotated[int, Field(ge=1, le=MOST_BUCKETS)] | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="Of an Aggregate with keyBy: into how many buckets keys are put. Tasks, seals and what is done again after "
-        f"a failure go by whole buckets. {DEFAULT_BUCKETS} by default.",
+        description="For an Aggregate with keyBy: the number of buckets into which the keys are divided. Tasks, seals and "
+        f"retries after a failure cover whole buckets. Default: {DEFAULT_BUCKETS}.",
     )
     steps: Annotated[tuple[Step, ...], Field(min_length=1, max_length=MOST_STEPS_OF_A_STAGE)] = Field(
         description="The steps that each row goes through, in this order."

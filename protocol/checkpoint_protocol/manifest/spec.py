@@ -155,9 +155,9 @@ class Spec(Section):
     )
     progress_deadline_seconds: Annotated[Seconds, Field(ge=10)] | None = Field(
         default=None,
-        description="An attempt that makes no new seal for this long is given up, and the next attempt starts. Default: 20 "
-        "times checkpoint.interval, because one segment may take ten intervals, and at least 600. A value below 20 times "
-        "checkpoint.interval is refused (below 2 times if minimumBytes is 0).",
+        description="An attempt is given up, and the next attempt starts, if for this long it makes no new seal and its "
+        "tasks report no new rows or calls. Default: 20 times checkpoint.interval, because one segment may take ten intervals, "
+        "and at least 600. A value below 20 times checkpoint.interval is refused (below 2 times if minimumBytes is 0).",
     )
     ttl_seconds_after_finished: Annotated[Seconds, Field(ge=0)] | None = Field(
         default=None, description="Cluster: the object is deleted this long after its commit. The table keeps the rows."

@@ -15,10 +15,14 @@ TIME_ZONE_PATTERN: Final = r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$"
 
 
 class AtMost(Section):
-    """How much one epoch takes. What is left begins the next one at once. A larger file is an epoch of its own."""
+    """The most new files that one epoch takes. The remaining files start the next epoch at once."""
 
-    files: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(default=None, description="So many new files.")
-    bytes: Size | None = Field(default=None, gt=0, description="New files of so many bytes together.")
+    files: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(default=None, description="The most files of one epoch.")
+    bytes: Size | None = Field(
+        default=None,
+        gt=0,
+        description="The most bytes that the files of one epoch have together. A larger file is an epoch of its own.",
+    )
 
     @model_validator(mode="after")
     def _says_how_much(self) -> AtMost:
@@ -28,11 +32,13 @@ class AtMost(Section):
 
 
 class AtLeast(Section):
-    """How much must be new for an epoch to begin: one of files and bytes suffices."""
+    """How much must be new before an epoch starts. If both files and bytes are given, reaching one of them is enough."""
 
-    files: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(default=None, description="So many new files.")
-    bytes: Size | None = Field(default=None, gt=0, description="New files of so many bytes together.")
-    or_after: Duration | None = Field(default=None, gt=0, description="Or less, once the oldest has been there for so long.")
+    files: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(default=None, description="The least number of new files.")
+    bytes: Size | None = Field(default=None, gt=0, description="The least number of bytes that the new files have together.")
+    or_after: Duration | None = Field(
+        default=None, gt=0, description="The epoch also starts when the oldest new file has waited for this long."
+    )
 
     @model_validator(mode="after")
     def _says_how_much(self) -> AtLeast:
@@ -42,25 +48,28 @@ class AtLeast(Section):
 
 
 class Trigger(Section):
-    """When the write looks for new input, which the next epoch takes. Exactly one of every and cron."""
+    """When the write looks for new input, which the next epoch takes. Set exactly one of every and cron."""
 
     every: Duration | None = Field(
         default=None,
         ge=1,
-        description="Counted from the beginning of the epoch before; one that takes longer is followed at once.",
+        description="The interval between looks, counted from the start of the previous epoch. If an epoch takes longer, the "
+        "next one starts as soon as it ends.",
     )
     cron: Annotated[str, Field(pattern=CRON_PATTERN, max_length=128)] | None = Field(
-        default=None, description="Minute, hour, day of month, month, day of week, as cron has them: 0 3 * * *"
+        default=None,
+        description="The times of the looks, as the five fields of cron: minute, hour, day of month, month, day of week, "
+        "e.g. 0 3 * * *",
     )
     time_zone: Annotated[str, Field(pattern=TIME_ZONE_PATTERN, max_length=64)] | None = Field(
-        default=None, description="Of cron, as Europe/Berlin. By default UTC."
+        default=None, description="The time zone of cron, e.g. Europe/Berlin. Default: UTC."
     )
     at_most: AtMost | None = None
     at_least: AtLeast | None = None
     keep_driver: Duration | None = Field(
         default=None,
         gt=0,
-        description="The driver and its executors wait for so long for the next epoch, instead of starting anew.",
+        description="How long the driver and its executors wait after each epoch, so that the next epoch can use them.",
     )
 
     @model_validator(mode="after")

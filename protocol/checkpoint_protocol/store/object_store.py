@@ -109,7 +109,7 @@ class ObstoreStore:
         return True
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Store an object, whatever is there. For advice only (`advice.py`); records are put if they are absent."""
+        """Store an object, whatever is there. For advice only (`progress_reports.py`); records are put if they are absent."""
         try:
             obstore.put(self._store, path, data, mode="overwrite", use_multipart=False)
         except (obstore_errors.BaseError, OSError) as error:

@@ -23,8 +23,8 @@ from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.tables.iceberg import AUDIT_BRANCH_PREFIX
 from checkpoint_spark.audits.staged_table import MakeFrame, StagedTable
 from checkpoint_spark.inputs.epoch_input import fix_input, list_source
-from checkpoint_spark.process.advising import Activity, InHand, telling_of_task
 from checkpoint_spark.process.log_text import log_traceback, masked
+from checkpoint_spark.process.reporting import Activity, InHand, telling_of_task
 from checkpoint_spark.steps.calling import event_loop
 from checkpoint_spark.steps.calling.waiting import awaited
 from checkpoint_spark.steps.failing.failures import cause_of

@@ -18,10 +18,10 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_protocol import reasons
-from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import MAX_TASKS, InputRecord, KeyColumn, KeySet, LaunchRecord, PlanRecord, Retried, TakenKeys
 from checkpoint_protocol.rows.keys import add_key_sets
 from checkpoint_spark.dataframes import anti_join, keys
@@ -37,8 +37,8 @@ from checkpoint_spark.driver.sampling import schema_of_sample
 from checkpoint_spark.inputs.earlier import taken_before
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.careful import must_be_careful
 from checkpoint_spark.tasks.memos import earlier_memos_by_number
+from checkpoint_spark.tasks.steps_in_process import needs_step_process
 
 _SAMPLE_ROWS: Final = 64
 _EMPTY: Final = add_key_sets(())
@@ -150,7 +150,7 @@ class _Work:
             expands=checked.expands,
             later=later_columns(self.ledger, self.launch, target),
             at_once=self.parallelism,
-            careful=must_be_careful(self.ledger, self.launch),
+            in_step_process=needs_step_process(self.ledger, self.launch),
             memos=earlier_memos_by_number(self.ledger, self.launch),
         )
         self._run(ready, order, sealed)
@@ -262,13 +262,13 @@ class _Work:
         if (declared := declared_output(self.launch.steps)) is not None:
             return declared
         batches = ready.limit(_SAMPLE_ROWS).toArrow().combine_chunks().to_batches()
-        careful = must_be_careful(self.ledger, self.launch)
+        in_step_process = needs_step_process(self.ledger, self.launch)
         if not batches:
             none = pa.RecordBatch.from_pylist([], schema=_shown(to_arrow_schema(ready.schema)))
-            return schema_of_sample(self.launch, careful, none, Place("(no rows)", "rows", 0))
+            return schema_of_sample(self.launch, in_step_process, none, Place("(no rows)", "rows", 0))
         (sample,) = batches
         place = KeyedPlace("the source", "rows", 0, key_names=key_names, key_values=keys_of_rows(sample, key_names))
-        return schema_of_sample(self.launch, careful, shown_columns(sample), place)
+        return schema_of_sample(self.launch, in_step_process, shown_columns(sample), place)
 
     def _run(self, ready: DataFrame, order: PartitionOrder, skipped: KeySet) -> None:
         # One plan, asked for its partitions and then run: Spark makes no other of it in between.

@@ -17,9 +17,9 @@ from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.dataframes.rows_by_key import RowsByKey
-from checkpoint_spark.process.advising import InHand
 from checkpoint_spark.process.gpus import use_assigned_gpus
 from checkpoint_spark.process.record_keys import record_keys
+from checkpoint_spark.process.reporting import InHand
 from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.executor import storage_settings
 from checkpoint_spark.tasks.failures import end_task

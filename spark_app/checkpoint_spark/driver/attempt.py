@@ -35,14 +35,14 @@ from checkpoint_spark.inputs.epoch_input import ListSource, fix_input, list_sour
 from checkpoint_spark.inputs.pack_input import list_fragments_to_pack
 from checkpoint_spark.inputs.reading import refuse_moved_rows, schema_of_input
 from checkpoint_spark.inputs.stage_input import fix_stage_input, open_reader
-from checkpoint_spark.process.advising import Activity
 from checkpoint_spark.process.code import use_code
+from checkpoint_spark.process.reporting import Activity
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.careful import must_be_careful
 from checkpoint_spark.tasks.executor import TaskOrder
 from checkpoint_spark.tasks.memos import earlier_memos
 from checkpoint_spark.tasks.rows_by_position import PlacedChunk, ranges_of
+from checkpoint_spark.tasks.steps_in_process import needs_step_process
 
 #: Of each file, so many chunks are searched for a first row that `where` takes.
 _SAMPLE_CHUNKS: Final = 16
@@ -113,14 +113,14 @@ def run_attempt(
         plan = _plan(ledger, launch, input_record, planned, parallelism)
     if small is not None and attempt == 1 and _is_small(plan, input_record, small.most_bytes):
         plan, run_tasks = plan.model_copy(update={"in_driver": True}), small.run_tasks
-    careful = must_be_careful(ledger, launch)
+    in_step_process = needs_step_process(ledger, launch)
     if not plan.tasks:
         if launch.target is None and _tells_columns_without_rows(launch, input_record):
-            await_target(ledger, attempt, _output_schema(launch, input_record, reader, careful))
+            await_target(ledger, attempt, _output_schema(launch, input_record, reader, in_step_process))
         ledger.plans.put_plan(plan)
         return
     _refuse_changed_files(plan, input_record, reader)
-    target = launch.target or await_target(ledger, launch.attempt, _output_schema(launch, input_record, reader, careful))
+    target = launch.target or await_target(ledger, launch.attempt, _output_schema(launch, input_record, reader, in_step_process))
     later = later_columns(ledger, launch, target)
     # Nothing is decided before this put: a second driver of the attempt ends here, before any task.
     ledger.plans.put_plan(plan)
@@ -139,7 +139,7 @@ def run_attempt(
                     target=target,
                     later=later,
                     at_once=min(parallelism, len(plan.tasks)),
-                    careful=careful,
+                    in_step_process=in_step_process,
                     memos=memos[number],
                 ).model_dump_json()
                 for number, pieces in enumerate(plan.tasks)
@@ -208,7 +208,7 @@ def _tells_columns_without_rows(launch: LaunchRecord, input_record: Input) -> bo
     return not launch.steps and not is_told_by_values and has_types
 
 
-def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingReader, careful: bool) -> pa.Schema:
+def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingReader, in_step_process: bool) -> pa.Schema:
     """Return the columns that the steps declare, or run them on the first rows of the input to see which they give."""
     if (declared := declared_output(launch.steps)) is not None:
         return _asked_for(launch, declared)
@@ -231,7 +231,7 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
             first = next(placed.parts(rows))
             sample, place = first.rows, first.place
             break
-    return _asked_for(launch, schema_of_sample(launch, careful, sample, place))
+    return _asked_for(launch, schema_of_sample(launch, in_step_process, sample, place))
 
 
 def _asked_for(launch: LaunchRecord, given: pa.Schema) -> pa.Schema:

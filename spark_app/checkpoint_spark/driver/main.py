@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.advice import Overwrite, StartedAs
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.progress_reports import Overwrite, StartedAs
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.driver.at_work import AtWork
@@ -33,9 +33,9 @@ from checkpoint_spark.driver.closed_watch import ending_when_closed
 from checkpoint_spark.driver.conf_variables import with_variables
 from checkpoint_spark.driver.spark_runner import KeptSpark, dataframes_by_spark, fast_start, frames_by_spark, run_tasks_with_spark
 from checkpoint_spark.driver.waiting import Keep, await_next
-from checkpoint_spark.process.advising import Activity, telling
 from checkpoint_spark.process.log_text import log_traceback, loggable, masked
 from checkpoint_spark.process.record_keys import authenticated, record_keys
+from checkpoint_spark.process.reporting import Activity, telling
 from checkpoint_spark.tasks.executor import storage_settings
 
 #: spark.task.maxFailures of a cluster; in a local master it is part of the name.

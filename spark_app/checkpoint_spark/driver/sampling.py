@@ -12,14 +12,14 @@ from checkpoint_spark.steps.failing.row_errors import END_TASK
 from checkpoint_spark.steps.failing.row_isolation import pass_over_failed_rows
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.careful import CarefulSteps
+from checkpoint_spark.tasks.steps_in_process import StepsInProcess
 
 
-def schema_of_sample(launch: LaunchRecord, careful: bool, rows: pa.RecordBatch, place: Place) -> pa.Schema:
-    """Return the columns that the steps make of some rows, or of none. `careful`: in a process of their own (`careful.py`)."""
+def schema_of_sample(launch: LaunchRecord, in_step_process: bool, rows: pa.RecordBatch, place: Place) -> pa.Schema:
+    """Return the columns that the steps make of some rows, or of none. `in_step_process`: see `StepsInProcess`."""
     sets_apart = launch.on_row_error == "Quarantine"
-    if careful:
-        return CarefulSteps(Opening(launch.steps, None, sets_apart, write=launch.row_keys)).schema_of(rows, place)
+    if in_step_process:
+        return StepsInProcess(Opening(launch.steps, None, sets_apart, write=launch.row_keys)).schema_of(rows, place)
     with closing_steps():
         pipeline = Pipeline(launch.steps, around=Surroundings(write=launch.row_keys))
         return pipeline.schema_of(rows, place, pass_over_failed_rows() if sets_apart else END_TASK)

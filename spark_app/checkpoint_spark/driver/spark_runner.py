@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.audits.audit import OpenFrames
 from checkpoint_spark.audits.staged_table import MakeFrame

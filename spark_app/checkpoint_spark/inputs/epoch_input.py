@@ -4,38 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import assert_never
-
-import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.files.locations import FoundFile
-from checkpoint_formats.files.recorded import Identify, find_moved, under_recorded_names
+from checkpoint_formats.files.recorded import Identify, under_recorded_names
 from checkpoint_formats.files.source_files import SourceFiles
-from checkpoint_formats.port import Described, FileReader
-from checkpoint_formats.readers import file_reader_for
-from checkpoint_formats.rows.selecting import Selection, selection_of
+from checkpoint_formats.files.take import take as take_of_files
+from checkpoint_formats.port import Described
+from checkpoint_formats.rows.selecting import selection_of
 from checkpoint_formats.rows.uniting import refuse_shared_files, unite
 from checkpoint_formats.rows.where import Filter
-from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
+from checkpoint_formats.taking import EarlierOf, Taking
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.ledger.epoch_index import FileVersion, index_of
+from checkpoint_protocol.ledger.epoch_index import index_of
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource
-from checkpoint_protocol.manifest.where import Condition
+from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Positional
 from checkpoint_protocol.places.outputs import outputs_of
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import (
-    AddColumns,
     InputRecord,
     LaunchRecord,
     OutstandingRows,
-    PinnedIceberg,
-    PinnedKafka,
-    PinnedLance,
     PinnedTable,
     SourceFile,
     TakenFile,
@@ -55,22 +46,6 @@ class Earlier:
     again: Sequence[OutstandingRows] = ()
     partitions: Sequence[TakenPartition] = ()
     last_epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierOf:
-    """The same of one source; a union has several. `again` are rows of each file, from and to."""
-
-    taken: Sequence[TakenFile]
-    table: PinnedTable | None
-    again: Mapping[FileVersion, tuple[tuple[int, int], ...]]
-    partitions: Sequence[TakenPartition] = ()
-    last_epoch: int = 0
-
-    @property
-    def files(self) -> dict[str, TakenFile]:
-        """As they were taken last, by their paths."""
-        return {file.path: file for file in self.taken}
 
 
 #: Lists the source, and returns what no earlier epoch had, and the rows of these that are to be tried again.
@@ -100,26 +75,10 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
     tables: list[PinnedTable | None] = []
     for number, member in enumerate(members):
         before = earlier_of(earlier, number, launch)
-        match member:
-            case FilesSource():
-                sets_apart = launch.on_row_error == "Quarantine"
-                reader = file_reader_for(member, selection, storage, sets_apart=sets_apart)
-                found.append(take_of_files(launch, reader, budget.within(there[number], before), files.identify, before))
-                tables.append(None)
-            case IcebergSource():
-                described, iceberg = _take_of_iceberg(launch, number, selection, storage, before)
-                found.append(described)
-                tables.append(iceberg)
-            case LanceSource():
-                described, lance = _take_of_lance(launch, member, selection, storage, before)
-                found.append(described)
-                tables.append(lance)
-            case KafkaSource():
-                described, kafka = _take_of_kafka(launch, member, selection, storage, before)
-                found.append(described)
-                tables.append(kafka)
-            case other:
-                assert_never(other)
+        there_new = budget.within(there[number], before)
+        described, table = _take(member, Taking(launch, number, selection, storage, before, there_new, files.identify))
+        found.append(described)
+        tables.append(table)
     schema = unite(found, selection)
     if selection.condition is not None:
         Filter(selection.condition, schema)
@@ -130,6 +89,26 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
         tables=tuple(tables) if any(tables) else (),
         left=budget.left,
     )
+
+
+def _take(source: Positional, of: Taking) -> tuple[Described, PinnedTable | None]:
+    match source:
+        case FilesSource():
+            return take_of_files(source, of)
+        case IcebergSource():
+            from checkpoint_formats.iceberg.take import take as take_of_iceberg
+
+            return take_of_iceberg(source, of)
+        case LanceSource():
+            from checkpoint_formats.lance.take import take as take_of_lance
+
+            return take_of_lance(source, of)
+        case KafkaSource():
+            from checkpoint_formats.kafka.take import take as take_of_kafka
+
+            return take_of_kafka(source, of)
+        case other:
+            assert_never(other)
 
 
 class Budget:
@@ -183,172 +162,3 @@ def _of_all(found: Sequence[Described]) -> tuple[SourceFile, ...]:
     if len(found) == 1:
         return found[0].files
     return tuple(replace(file, source=number) for number, member in enumerate(found) for file in member.files)
-
-
-def take_of_files(
-    launch: LaunchRecord, reader: FileReader, found: Sequence[FoundFile], identify: Identify, earlier: EarlierOf
-) -> Described:
-    """Return what the epoch takes of the files that are there now."""
-    known = earlier.files
-    described = reader.describe(found)
-    files = under_recorded_names(described.files, known, identify)
-    moved: Mapping[str, TakenFile] = {}
-    if known and launch.on_replaced != "Process" and launch.quarantine.retry != "Only":
-        moved = find_moved([file for file in files if file.path not in known], earlier.taken, partial(_is_gone, reader))
-    taken = _taken(files, lambda file: _is_new(file, known, moved, launch.on_replaced), earlier, launch, are_files=True)
-    return replace(described, files=taken)
-
-
-def _take_of_iceberg(
-    launch: LaunchRecord, number: int, selection: Selection, storage: StorageSettings, earlier: EarlierOf
-) -> tuple[Described, PinnedIceberg]:
-    from checkpoint_formats.iceberg.plan import columns_of, described, find_files
-
-    table = launch.source_tables[number] if launch.source_tables else None
-    if table is None:
-        raise Corrupt(
-            reasons.RECORD_UNREADABLE,
-            f"the launch record of attempt {launch.attempt} does not name a snapshot of its source table; it was written by "
-            "another release: use that one, or start a new write",
-        )
-    before = earlier.table if isinstance(earlier.table, PinnedIceberg) else None
-    condition = selection.condition
-    if launch.source.union is not None and condition is not None and not _applies(condition, columns_of(table)):
-        condition = None
-    new: tuple[SourceFile, ...] = ()
-    if launch.quarantine.retry == "Only":
-        # The next epoch takes what came after this one's snapshot, so that must be the one up to which all was taken.
-        table = before or table.model_copy(update={"snapshot_id": None})
-    else:
-        new = find_files(table, condition, storage, before, launch.on_replaced)
-    present: tuple[SourceFile, ...] = ()
-    if earlier.again:
-        try:
-            present = find_files(table, condition, storage, None, launch.on_replaced)
-        except Retryable as error:
-            if launch.quarantine.retry != "Only" or error.reason != reasons.SOURCE_CHANGED:
-                raise
-            raise NeedsChange(
-                error.reason,
-                f"{error.message}; quarantine.retry: Only reads the snapshot of the epoch before, which the table no longer has: "
-                "set quarantine.retry: Also, which reads the one of now, or Never",
-            ) from error
-    files = {file.path: file for file in (*present, *new)}
-    names = {file.path for file in new}
-    taken = _taken([files[path] for path in sorted(files)], lambda file: file.path in names, earlier, launch)
-    return described(table, taken, selection.columns_to_read), table
-
-
-def _applies(condition: Condition, schema: pa.Schema) -> bool:
-    """Whether files of a member can be left out by a condition, which is one on the columns of all members together."""
-    try:
-        Filter(condition, schema)
-    except NeedsChange:
-        return False
-    return True
-
-
-def _take_of_lance(
-    launch: LaunchRecord, source: LanceSource, selection: Selection, storage: StorageSettings, earlier: EarlierOf
-) -> tuple[Described, PinnedLance]:
-    from checkpoint_formats.lance.reader import find_fragments, is_known
-
-    added = launch.operation if isinstance(launch.operation, AddColumns) else None
-    before = earlier.table if isinstance(earlier.table, PinnedLance) else None
-    described, table = find_fragments(
-        source, selection.columns_to_read, storage, earlier.taken, launch.on_replaced, added, before
-    )
-    known = earlier.files
-
-    def is_new(file: SourceFile) -> bool:
-        return file.path not in known if added is None else not is_known(file, known.get(file.path))
-
-    return replace(described, files=_taken(described.files, is_new, earlier, launch)), table
-
-
-def _take_of_kafka(
-    launch: LaunchRecord, source: KafkaSource, selection: Selection, storage: StorageSettings, earlier: EarlierOf
-) -> tuple[Described, PinnedKafka]:
-    from checkpoint_formats.kafka.partitions import EarlierEpochs, find_partitions
-
-    had = EarlierEpochs(
-        partitions=earlier.partitions,
-        last_epoch=earlier.last_epoch,
-        cluster=earlier.table if isinstance(earlier.table, PinnedKafka) else None,
-        again=earlier.again,
-        takes_new=launch.quarantine.retry != "Only",
-    )
-    sets_apart = launch.on_row_error == "Quarantine"
-    return find_partitions(source, selection.columns_to_read, storage, had, sets_apart=sets_apart)
-
-
-def _taken(
-    files: Sequence[SourceFile],
-    is_new: Callable[[SourceFile], bool],
-    earlier: EarlierOf,
-    launch: LaunchRecord,
-    *,
-    are_files: bool = False,
-) -> tuple[SourceFile, ...]:
-    """Return what of the source's files the epoch takes: all of a new one, of a known one the rows that are tried again."""
-    _refuse_lost_rows(earlier, files, launch, are_files=are_files)
-    taken = []
-    for file in files:
-        if rows := earlier.again.get((file.path, file.etag)):
-            taken.append(replace(file, only=rows))
-        elif launch.quarantine.retry != "Only" and is_new(file):
-            taken.append(file)
-    return tuple(taken)
-
-
-def _refuse_lost_rows(earlier: EarlierOf, files: Sequence[SourceFile], launch: LaunchRecord, *, are_files: bool) -> None:
-    """Rows can be tried again only in the file in which they failed; with onReplaced, the others are passed over."""
-    now = {file.path: file.etag for file in files}
-    for (path, etag), rows in earlier.again.items():
-        if launch.on_replaced != "Fail" or now.get(path) == etag:
-            continue
-        if are_files:
-            found = f"it now has etag {now[path]}" if path in now else "it is not there any more"
-            found, remedy = f"with etag {etag}, and {found}", "put the old file back"
-        else:
-            found = "and it has changed since" if path in now else "and the table does not have it any more"
-            remedy = "set quarantine.retry: Never"
-        raise NeedsChange(
-            reasons.SOURCE_CHANGED,
-            f"{len(rows)} quarantined rows of {path} are to be tried again (quarantine.retry); they failed in it {found}; "
-            f"{remedy}, or set onReplaced: Process or Skip to pass them over",
-        )
-
-
-def _is_gone(reader: FileReader, file: TakenFile) -> bool:
-    try:
-        reader.check_unchanged(SourceFile(path=file.path, etag=file.etag, size_bytes=file.size_bytes, unit="rows", end=None))
-    except NeedsChange as error:
-        if error.reason != reasons.SOURCE_CHANGED:
-            raise
-        return True
-    return False
-
-
-def _is_new(file: SourceFile, known: Mapping[str, TakenFile], moved: Mapping[str, TakenFile], on_replaced: str) -> bool:
-    if file.path in moved:
-        if on_replaced == "Skip":
-            return False
-        raise NeedsChange(
-            reasons.SOURCE_MOVED,
-            f"{file.path} has the etag {file.etag} and the {file.size_bytes} bytes of {moved[file.path].path}, which was taken "
-            "by an earlier epoch and is not there any more: it seems to have been moved; move it back, or set onReplaced: Skip "
-            "to pass it over, or onReplaced: Process to take its rows as new ones",
-        )
-    before = known.get(file.path)
-    if before is None:
-        return True
-    if before.etag == file.etag or on_replaced == "Skip":
-        return False
-    if on_replaced == "Process":
-        return True
-    raise NeedsChange(
-        reasons.SOURCE_CHANGED,
-        f"{file.path} was taken by an earlier epoch with etag {before.etag}, and now has etag {file.etag}; "
-        "set onReplaced: Process to take it again as new rows, or onReplaced: Skip to pass it over",
-    )

@@ -30,7 +30,7 @@ def list_fragments_to_pack(ledger: Ledger, target: LancePackTarget, storage: Sto
     Reads the seals of the epoch that the stage is of. NeedsChange(SourceChanged) where it cannot be told any more where rows are.
     """
     from checkpoint_formats.lance.datasets import has_values, open_dataset
-    from checkpoint_formats.lance.lineage import follow
+    from checkpoint_formats.lance.packing.lineage import follow
     from checkpoint_formats.source_tables import gone
 
     epoch = Ledger(ledger.store, EpochKey(ledger.key.uid, ledger.key.epoch), ledger.pause, ledger.map_all)

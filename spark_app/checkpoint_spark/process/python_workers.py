@@ -67,7 +67,7 @@ def conf(given: Mapping[str, str]) -> dict[str, str]:
     """Return Spark's properties with this daemon, if the user has named no other, and with a note of each worker's last step."""
     return {
         "spark.python.daemon.module": "checkpoint_spark.process.python_workers",
-        # A worker that dies without an exception leaves a file, which Spark relays: checkpoint_spark/process/begun.py.
+        # A worker that dies without an exception leaves a file, which Spark relays: checkpoint_spark/process/last_call.py.
         "spark.python.worker.faulthandler.enabled": "true",
         **given,
     }

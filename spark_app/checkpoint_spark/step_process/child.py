@@ -3,7 +3,7 @@
     python -m checkpoint_spark.step_process.child SOCKET NOTE PARENT
 
 SOCKET and NOTE are open file descriptors: of the socket to the task, and of the file in which it notes what it begins
-(`begun.py`). It answers one request after another (`wire.py`):
+(`last_call.py`). It answers one request after another (`wire.py`):
 
     open    the steps, and the table's schema         -> done
     apply   rows                                      -> made, failed ..., done
@@ -34,7 +34,7 @@ import pyarrow as pa
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import RowKey, RowPosition
-from checkpoint_spark.process.begun import Begun, note_in
+from checkpoint_spark.process.last_call import NoteCall, note_in
 from checkpoint_spark.process.log_text import masked
 from checkpoint_spark.step_process.memory import be_ended_first, limit_memory
 from checkpoint_spark.step_process.wire import Message, Wire, with_batch, with_schema
@@ -121,7 +121,7 @@ class StepProcess:
     """Answers what it is asked, until the other end is closed."""
 
     wire: Wire
-    begun: Begun
+    note_call: NoteCall
     _pipeline: Pipeline | None = None
     _schema: pa.Schema | None = None
     _sets_apart: bool = False
@@ -194,7 +194,7 @@ class StepProcess:
         self._schema, self._sets_apart = schema, said["setsApart"]
         memory = _AskedMemory(self._ask, self._send) if said["hasMemory"] else None
         around = Surroundings(said["tasks"], self._sets_apart, said["write"], memory)
-        self._pipeline = Pipeline(steps, said["optional"], self.begun, around)
+        self._pipeline = Pipeline(steps, said["optional"], self.note_call, around)
         # After setup(): what that takes, each process of the steps has.
         self._left_bytes = limit_memory()
         self._done()

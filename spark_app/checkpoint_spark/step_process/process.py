@@ -19,7 +19,7 @@ import pyarrow as pa
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.manifest.quantities import format_duration
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.process.begun import LastBegun, last_begun
+from checkpoint_spark.process.last_call import LastCall, read_last_call
 from checkpoint_spark.step_process.wire import Message, Wire, with_batch, with_schema
 from checkpoint_spark.steps.calling.memo_values import Memory
 from checkpoint_spark.steps.failing.error_texts import ErrorText
@@ -228,7 +228,7 @@ class StepProcess:
 
     def _end_if_held_up(self, silent_s: float) -> None:
         """End a process that a call holds up beyond its step's timeout, as C code can which keeps the interpreter's lock."""
-        last = self._last_begun() if silent_s > _GRACE_S else None
+        last = self._last_call() if silent_s > _GRACE_S else None
         timeout_s = next((step.timeout for step in self.opening.steps if last is not None and step.label == last.step), None)
         if timeout_s is not None and silent_s > timeout_s + _GRACE_S:
             limit = format_duration(timeout_s)
@@ -242,16 +242,16 @@ class StepProcess:
             code = self._process.wait(_GRACE_S if why is None else 0)
         except subprocess.TimeoutExpired:
             code = -signal.SIGKILL
-        last = self._last_begun()
+        last = self._last_call()
         has_step = last is not None and last.step in {step.label for step in self.opening.steps}
         return StepProcessEnded(last.step if has_step and last is not None else None, why or _how(code, last))
 
-    def _last_begun(self) -> LastBegun | None:
+    def _last_call(self) -> LastCall | None:
         text = os.pread(self._note, _MOST_OF_A_NOTE, 0).decode("utf-8", "replace")
-        return last_begun(text)
+        return read_last_call(text)
 
 
-def _how(code: int, last: LastBegun | None) -> ErrorText:
+def _how(code: int, last: LastCall | None) -> ErrorText:
     if code >= 0:
         return ErrorText("os._exit", f"it ended its process with exit code {code} (os._exit, or a library's exit)")
     try:

@@ -21,8 +21,8 @@ from checkpoint_formats.rows.row_addresses import asks_for_addresses, without_ad
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.process.advising import CallCounts
-from checkpoint_spark.process.begun import Begun, tell_nobody
+from checkpoint_spark.process.last_call import NoteCall, tell_nobody
+from checkpoint_spark.process.reporting import CallCounts
 from checkpoint_spark.steps.batch_steps import call_on_batch
 from checkpoint_spark.steps.calling.calls import Calls, Surroundings
 from checkpoint_spark.steps.columns import as_declared, batch_as_declared, declared_by, declared_output, refuse_undeclared
@@ -58,21 +58,21 @@ class Pipeline:
         self,
         steps: Iterable[Step],
         optional: Collection[str] = (),
-        begun: Begun = tell_nobody,
+        note_call: NoteCall = tell_nobody,
         around: Surroundings | None = None,
     ) -> None:
         """Load the steps.
 
-        `optional` are columns of the table that a row may leave out, since they came after the write began. `begun` is told what
-        each call begins with.
+        `optional` are columns of the table that a row may leave out, since they came after the write began. `note_call` is told
+        the step and the rows before each call.
         """
-        self._begun = begun
+        self._note_call = note_call
         self._around = around or Surroundings()
         self._steps = [(step, self._load(step)) for step in steps]
         self._optional = frozenset(optional)
 
     def _load(self, step: Step) -> Calls:
-        self._begun(step.label, "no rows yet: it was imported and made")
+        self._note_call(step.label, "no rows yet: it was imported and made")
         loaded = load(step)
         return Calls(step, loaded.function, loaded.is_async, self._around)
 
@@ -158,7 +158,7 @@ class Pipeline:
         do: Do,
     ) -> pa.RecordBatch | list[Row]:
         """Take a batch, which has rows, through the row steps at the beginning, as `apply` does."""
-        work = _BatchWork(self._steps, self._optional, self._begun, batch.num_rows, place, schema, on_row_error, None, do)
+        work = _BatchWork(self._steps, self._optional, self._note_call, batch.num_rows, place, schema, on_row_error, None, do)
         return work.begin(batch)
 
     def follow(
@@ -171,7 +171,7 @@ class Pipeline:
         do: Do,
     ) -> Iterator[pa.RecordBatch]:
         """Take what `lead` has made of so many source rows, and which are some, through the steps that are left."""
-        work = _BatchWork(self._steps, self._optional, self._begun, source_rows, place, schema, on_row_error, None, do)
+        work = _BatchWork(self._steps, self._optional, self._note_call, source_rows, place, schema, on_row_error, None, do)
         return on_row_error.finish(Part(rows), work.finish)
 
     def apply(
@@ -190,7 +190,7 @@ class Pipeline:
         """
         if batch.num_rows == 0:
             return
-        work = _BatchWork(self._steps, self._optional, self._begun, batch.num_rows, place, schema, on_row_error, types)
+        work = _BatchWork(self._steps, self._optional, self._note_call, batch.num_rows, place, schema, on_row_error, types)
         whole = Part(work.begin(batch))
         if len(whole.rows):
             yield from on_row_error.finish(whole, work.finish)
@@ -216,7 +216,7 @@ class Pipeline:
                     f"step {step.label!r} gave no rows, so the columns of a new table are unknown; declare what it gives by its "
                     "output (output: {name: type}), or create the table yourself",
                 )
-        work = _BatchWork(self._steps, self._optional, self._begun, 0, place, None, END_TASK, types)
+        work = _BatchWork(self._steps, self._optional, self._note_call, 0, place, None, END_TASK, types)
         try:
             for loaded in self._steps:
                 batch = work.through_batch_step(loaded, batch)
@@ -231,7 +231,7 @@ class _BatchWork:
 
     steps: Sequence[_LoadedStep]
     optional: Collection[str]
-    begun: Begun
+    note_call: NoteCall
     source_rows: int
     place: Place
     schema: pa.Schema | None
@@ -296,7 +296,7 @@ class _BatchWork:
         """Take rows, which the step `before` has made, through some steps, up to one after which there are none left."""
         for loaded in steps:
             step, calls = loaded
-            self.begun(step.label, self.place.of_rows(self.source_rows))
+            self.note_call(step.label, self.place.of_rows(self.source_rows))
             work = partial(self._through_step, loaded, given, before)
             # A step that does not wait is called by one thread, always the same: the one that has made it.
             given = work() if calls.waits else self.do(work)

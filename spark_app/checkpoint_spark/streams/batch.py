@@ -20,27 +20,27 @@ from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.port import Stager
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_protocol import reasons
-from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import CheckpointError, Corrupt, Retryable, Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import InputRecord, LaunchRecord, PlanRecord, PositionsCovered, RowKey, RowPosition, Seal
 from checkpoint_spark.dataframes.attempt import refuse_too_many
 from checkpoint_spark.dataframes.names import map_in_arrow, refuse_repeated
 from checkpoint_spark.driver.bundling import bundling
 from checkpoint_spark.driver.output import await_target, later_columns
 from checkpoint_spark.driver.sampling import schema_of_sample
-from checkpoint_spark.process.advising import InHand
 from checkpoint_spark.process.gpus import use_assigned_gpus
 from checkpoint_spark.process.record_keys import record_keys
+from checkpoint_spark.process.reporting import InHand
 from checkpoint_spark.steps.columns import declared_output
 from checkpoint_spark.steps.places import Place
-from checkpoint_spark.tasks.careful import must_be_careful
 from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.executor import storage_settings
 from checkpoint_spark.tasks.failures import end_task
 from checkpoint_spark.tasks.flow import Steps
 from checkpoint_spark.tasks.segments import Task, run_task
+from checkpoint_spark.tasks.steps_in_process import needs_step_process
 from checkpoint_spark.tasks.task_process import Order, run_in_process
 
 _SAMPLE_ROWS = 64
@@ -64,8 +64,8 @@ def stage_batch(
     schema = to_arrow_schema(frame.schema)
     record = InputRecord(token=new_token(), files=(), arrow_schema=encode_schema(schema), batch=number)
     ledger.inputs.put_input(record, launch.input_since)
-    careful = must_be_careful(ledger, launch)
-    target = launch.target or await_target(ledger, attempt, _output_schema(frame, launch, number, careful))
+    in_step_process = needs_step_process(ledger, launch)
+    target = launch.target or await_target(ledger, attempt, _output_schema(frame, launch, number, in_step_process))
     order = Order(
         uri=ledger.store.uri,
         uid=ledger.key.uid,
@@ -74,7 +74,7 @@ def stage_batch(
         target=target,
         later=later_columns(ledger, launch, target),
         at_once=parallelism,
-        careful=careful,
+        in_step_process=in_step_process,
     )
     # One plan, asked for its partitions and then run: Spark makes no other of it in between.
     planned = map_in_arrow(frame, partial(_run_partition, order.model_dump_json()), "nothing int")._jdf.queryExecution().toRdd()
@@ -90,14 +90,14 @@ def stage_batch(
         planned.count()
 
 
-def _output_schema(frame: DataFrame, launch: LaunchRecord, number: int, careful: bool) -> pa.Schema:
+def _output_schema(frame: DataFrame, launch: LaunchRecord, number: int, in_step_process: bool) -> pa.Schema:
     """Return the columns that the steps declare, or run them on some rows of the micro-batch to see which they give."""
     if (declared := declared_output(launch.steps)) is not None:
         return declared
     table = frame.limit(_SAMPLE_ROWS).toArrow()
     batches = table.combine_chunks().to_batches()
     rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-    return schema_of_sample(launch, careful, rows, _PlaceInBatch(f"micro-batch {number}", "rows", 0))
+    return schema_of_sample(launch, in_step_process, rows, _PlaceInBatch(f"micro-batch {number}", "rows", 0))
 
 
 def _run_partition(order_json: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -21,11 +21,11 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.advice import DriverPhase
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Superseded
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sources.stream_source import ProgramStream
+from checkpoint_protocol.progress_reports import DriverPhase
 from checkpoint_protocol.records import DrivenBy, FailureRecord, LaunchRecord, Upsert
 from checkpoint_protocol.store.object_store import local_path
 from checkpoint_spark.dataframes.programs import errors_of_spark, run_program

@@ -18,11 +18,11 @@ from checkpoint_protocol.store.parts import Input
 from checkpoint_spark.driver.merge import matching, rewriting
 from checkpoint_spark.inputs.reading import schema_of_input
 from checkpoint_spark.inputs.stage_input import open_reader
-from checkpoint_spark.process.advising import InHand
 from checkpoint_spark.process.process_settings import STORAGE_FILE_VARIABLE as STORAGE_FILE_VARIABLE
 from checkpoint_spark.process.process_settings import STORAGE_VARIABLE as STORAGE_VARIABLE
 from checkpoint_spark.process.process_settings import storage_settings as storage_settings
 from checkpoint_spark.process.record_keys import record_keys
+from checkpoint_spark.process.reporting import InHand
 from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.failures import end_task
 from checkpoint_spark.tasks.flow import Steps

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.store.object_store import disk_full
-from checkpoint_spark.process.begun import what_had_begun
+from checkpoint_spark.process.last_call import describe_last_call
 from checkpoint_spark.process.log_text import log_traceback, masked
 
 _MARK: Final = "checkpointed-write-error:"
@@ -61,7 +61,7 @@ def of_spark(error: BaseException, conf: Mapping[str, str] | None = None) -> Che
         return own
     if (wrong := _wrong_property(text, conf or {})) is not None:
         return NeedsChange(reasons.MANIFEST_INVALID, f"spec.sparkConf: {wrong}")
-    if (begun := what_had_begun(text)) is not None:
+    if (begun := describe_last_call(text)) is not None:
         return Retryable(reasons.DRIVER_FAILED, f"{begun}; the driver's log has the whole of it")
     full = disk_full(
         error, "a file of Spark's own (shuffles, spills: spark.local.dir, by default the folder for temporary files)"

@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, Protocol
 import pyarrow as pa
 
 from checkpoint_formats.rows.batch_sizing import MOST_ROWS, BatchSizing
-from checkpoint_spark.process.advising import CallCounts
-from checkpoint_spark.steps.calling.ahead import Ahead, Desk
+from checkpoint_spark.process.reporting import CallCounts
+from checkpoint_spark.steps.calling.ahead import Ahead, CallerThread
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failing.row_errors import END_TASK, OnRowError
 from checkpoint_spark.steps.failing.row_isolation import RowIsolation
@@ -50,7 +50,7 @@ class Finished(Generic[BatchT]):
 
 
 class Steps(Protocol):
-    """The steps of one task, as the task sees them: in its own process (`Flow`), or in another one (`careful.CarefulSteps`)."""
+    """The steps of one task, as the task sees them: in its own process (`Flow`), or in another one (`StepsInProcess`)."""
 
     @property
     def least_rows(self) -> int:
@@ -133,24 +133,26 @@ class Flow:
             yield Finished(group.batches, group.following, following_rows, _Replayed(made).results)
 
     def _ahead(self, alone: Iterator[Group[BatchT]]) -> Iterator[tuple[Group[BatchT], _Made[BatchT], Group[BatchT] | None]]:
-        pipeline, desk = self.pipeline, Desk()
-        pipeline.start(desk.tell)
+        pipeline, caller = self.pipeline, CallerThread()
+        pipeline.start(caller.tell)
         exact_rows = pipeline.sizes.exact_rows
         groups = of_at_least(alone, pipeline.sizes.rows_at_once, self.most_rows)
         if exact_rows is None:
-            yield from self._at_work(self._whole, groups, desk)
+            yield from self._at_work(self._whole, groups, caller)
             return
         if pipeline.leads:
-            led = self._at_work(self._led, groups, desk)
+            led = self._at_work(self._led, groups, caller)
             groups = of_exactly((group for _, group, _ in led), exact_rows)
         else:
             groups = of_exactly(alone, exact_rows)
-        yield from self._at_work(self._rest, groups, desk)
+        yield from self._at_work(self._rest, groups, caller)
 
-    def _at_work(self, work: Callable[[Group[BatchT], Desk], Any], groups: Iterator[Group[BatchT]], desk: Desk) -> Iterator[Any]:
+    def _at_work(
+        self, work: Callable[[Group[BatchT], CallerThread], Any], groups: Iterator[Group[BatchT]], caller: CallerThread
+    ) -> Iterator[Any]:
         in_turn = not self.pipeline.waits
         ahead: Ahead[Group[BatchT], Any] = Ahead(
-            lambda group: work(group, desk), self._has_room, desk, self.pipeline.stop, in_turn
+            lambda group: work(group, caller), self._has_room, caller, self.pipeline.stop, in_turn
         )
         return ahead.results(groups)
 
@@ -169,25 +171,25 @@ class Flow:
         rows, sizes = sum(group.source_rows for group in groups), self.pipeline.sizes
         return rows < times * sizes.rows_at_once * _LOOK_AHEAD or len(groups) < times * (sizes.batches_at_once + _SPARE_GROUPS)
 
-    def _whole(self, group: Group[BatchT], desk: Desk) -> _Made[BatchT]:
-        return self._rest(self._led(group, desk), desk)
+    def _whole(self, group: Group[BatchT], caller: CallerThread) -> _Made[BatchT]:
+        return self._rest(self._led(group, caller), caller)
 
-    def _led(self, group: Group[BatchT], desk: Desk) -> Group[BatchT]:
+    def _led(self, group: Group[BatchT], caller: CallerThread) -> Group[BatchT]:
         """Take a group through the row steps at the beginning."""
         failed = list(self._unreadable(group))
         if not group.source_rows:
             return replace(group, rows=[] if self.pipeline.leads else group.rows, failed=(*group.failed, *failed))
         isolation = self._isolation(group, failed)
-        rows = self.pipeline.lead(group.rows, group.place, self.schema, isolation, desk.do)
+        rows = self.pipeline.lead(group.rows, group.place, self.schema, isolation, caller.do)
         return replace(group, rows=rows, failed=(*group.failed, *failed))
 
-    def _rest(self, group: Group[BatchT], desk: Desk) -> _Made[BatchT]:
+    def _rest(self, group: Group[BatchT], caller: CallerThread) -> _Made[BatchT]:
         """Take a group through the steps that are left."""
         failed = [] if self.pipeline.leads or self.pipeline.sizes.exact_rows is None else list(self._unreadable(group))
         made: tuple[pa.RecordBatch, ...] = ()
         if len(group.rows):
             isolation = self._isolation(group, failed)
-            made = tuple(self.pipeline.follow(group.rows, group.source_rows, group.place, self.schema, isolation, desk.do))
+            made = tuple(self.pipeline.follow(group.rows, group.source_rows, group.place, self.schema, isolation, caller.do))
         return _Made(made, (*group.failed, *failed))
 
     def _unreadable(self, group: Group[BatchT]) -> Iterator[Failed[BatchT]]:

@@ -29,7 +29,7 @@ from checkpoint_protocol.rows.positions import Range, subtract
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.macs import without_mac
 from checkpoint_protocol.store.parallel import in_threads
-from checkpoint_spark.process.advising import InHand
+from checkpoint_spark.process.reporting import InHand
 
 _VERSION: Final = 1
 _LEAST_AGE_S: Final = 0.05

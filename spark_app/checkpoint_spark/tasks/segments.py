@@ -25,7 +25,7 @@ from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import KeysCovered, LaunchRecord, PositionsCovered, Seal
-from checkpoint_spark.process.advising import InHand
+from checkpoint_spark.process.reporting import InHand
 from checkpoint_spark.tasks.batches import Addressed, Batch, Failed
 from checkpoint_spark.tasks.ending import Ending, Left
 from checkpoint_spark.tasks.flow import Finished, Speed, Steps

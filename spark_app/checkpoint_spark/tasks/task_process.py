@@ -15,27 +15,28 @@ from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import LaunchRecord, Part, Target
 from checkpoint_protocol.store.macs import WriteKeys
 from checkpoint_protocol.store.object_store import open_store
-from checkpoint_spark.process.advising import InHand, telling_of_task
-from checkpoint_spark.process.begun import open_note
 from checkpoint_spark.process.code import use_code
+from checkpoint_spark.process.last_call import open_note
 from checkpoint_spark.process.record_keys import authenticated
+from checkpoint_spark.process.reporting import InHand, telling_of_task
 from checkpoint_spark.step_process.process import Opening
 from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.calling.memo_values import Memory
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.row_numbers import asking_for_numbers
-from checkpoint_spark.tasks.careful import CarefulSteps
 from checkpoint_spark.tasks.ending import Ending
 from checkpoint_spark.tasks.flow import Flow, Steps
 from checkpoint_spark.tasks.memos import Memos, MemosOf
+from checkpoint_spark.tasks.steps_in_process import StepsInProcess
 
 
 class Order(Part):
     """What the driver sends to every task of an attempt.
 
-    `later`: columns that the table got after the write began. `at_once`: how many tasks run at once, at the most. `careful`: rows
-    that end their process are looked for (`careful.py`). `memos`: of which earlier tasks results of calls may be taken.
+    `later`: columns that the table got after the write began. `at_once`: how many tasks run at once, at the most.
+    `in_step_process`: the steps run in a child process, which finds rows that end it (`steps_in_process.py`). `memos`: of which
+    earlier tasks results of calls may be taken.
     """
 
     uri: str
@@ -46,7 +47,7 @@ class Order(Part):
     stage: str = ""
     later: tuple[str, ...] = ()
     at_once: int = 1
-    careful: bool = False
+    in_step_process: bool = False
     memos: tuple[MemosOf, ...] = ()
 
     @property
@@ -101,8 +102,8 @@ def _run(
         closing_steps(),
     ):
         is_suspect = tries_before > 0 and not was_left(ledger, order.attempt, number, tries_before - 1)
-        is_careful = order.careful or (is_suspect and not launch.keeps_groups)
-        steps = (_careful_steps if is_careful else _steps_here)(order, launch, stager, memory)
+        in_step_process = order.in_step_process or (is_suspect and not launch.keeps_groups)
+        steps = (_steps_in_process if in_step_process else _steps_here)(order, launch, stager, memory)
         in_hand.count_calls = steps.count_calls
         run(launch, steps, stager, ledger, in_hand, ending)
 
@@ -137,8 +138,8 @@ def _steps_here(order: Order, launch: LaunchRecord, stager: Stager, memory: Memo
     return Flow(pipeline, asking_for_numbers(stager.arrow_schema), sets_apart, launch.maximum_rows or MOST_ROWS)
 
 
-def _careful_steps(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> Steps:
+def _steps_in_process(order: Order, launch: LaunchRecord, stager: Stager, memory: Memory | None) -> Steps:
     sets_apart = launch.on_row_error == "Quarantine"
     schema = asking_for_numbers(stager.arrow_schema)
     opening = Opening(launch.steps, schema, sets_apart, order.later, order.at_once, launch.row_keys, memory)
-    return CarefulSteps(opening)
+    return StepsInProcess(opening)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from checkpoint_formats.files.locations import FoundFile
+from checkpoint_formats.taking import EarlierOf
 from checkpoint_operator.core.actions import OpenEpoch
 from checkpoint_operator.core.triggers import News
 from checkpoint_operator.loop.reconcile import Reconciler, Round
@@ -15,7 +16,7 @@ from checkpoint_protocol.ledger.epoch_index import index_of
 from checkpoint_protocol.records import TakenRecord, decode, encode
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.put_once import put_once
-from checkpoint_spark.inputs.epoch_input import Budget, EarlierOf
+from checkpoint_spark.inputs.epoch_input import Budget
 from tests.simulation.store import SimulatedStore
 
 

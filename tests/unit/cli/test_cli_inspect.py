@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -19,6 +19,7 @@ from checkpoint_protocol import writes
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.records import InputRecord, KeyColumn, NameRecord, Retried, RowKey, RowPosition, encode
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store import layout
@@ -622,21 +623,27 @@ def test_of_many_rows_that_failed_the_first_are_listed_and_json_has_all(tmp_path
     assert last["traceback"]
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ({"files": {"format": "csv", "paths": ["/a", "/b"]}}, "csv /a, /b"),
-        ({"iceberg": {"catalog": "lake", "table": "db.rows"}, "where": "id > 5"}, "iceberg lake.db.rows where id > 5"),
-        ({"lance": {"uri": "/a.lance"}}, "lance /a.lance"),
-        ({"spark": {"format": "jdbc", "keyColumns": ["id"]}}, "spark jdbc, by id"),
-        ({"spark": {"table": "lake.db.rows", "keyColumns": ["id"]}}, "spark lake.db.rows, by id"),
-        ({"program": {"call": "jobs:main", "keyColumns": ["a", "b"]}}, "program jobs:main, by a, b"),
-        ({"program": {"call": "jobs:main", "stream": {}}}, "program jobs:main, a stream"),
-        ({"union": [{"files": {"format": "parquet", "paths": ["/a"]}}, {"lance": {"uri": "/b"}}]}, "parquet /a; lance /b"),
-    ],
+SOURCES: Final[tuple[tuple[dict[str, Any], str], ...]] = (
+    ({"files": {"format": "csv", "paths": ["/a", "/b"]}}, "csv /a, /b"),
+    ({"iceberg": {"catalog": "lake", "table": "db.rows"}, "where": "id > 5"}, "iceberg lake.db.rows where id > 5"),
+    ({"lance": {"uri": "/a.lance"}}, "lance /a.lance"),
+    ({"kafka": {"topics": ["a", "b"], "format": "json"}}, "kafka topics a, b"),
+    ({"kafka": {"pattern": "orders-.*", "format": "raw"}}, "kafka topics orders-.*"),
+    ({"spark": {"format": "jdbc", "keyColumns": ["id"]}}, "spark jdbc, by id"),
+    ({"spark": {"table": "lake.db.rows", "keyColumns": ["id"]}}, "spark lake.db.rows, by id"),
+    ({"program": {"call": "jobs:main", "keyColumns": ["a", "b"]}}, "program jobs:main, by a, b"),
+    ({"program": {"call": "jobs:main", "stream": {}}}, "program jobs:main, a stream"),
+    ({"union": [{"files": {"format": "parquet", "paths": ["/a"]}}, {"lance": {"uri": "/b"}}]}, "parquet /a; lance /b"),
 )
+
+
+@pytest.mark.parametrize(("source", "said"), SOURCES)
 def test_each_kind_of_source_is_named(source: dict[str, Any], said: str) -> None:
     assert source_text(source) == said
+
+
+def test_no_kind_of_source_is_left_out() -> None:
+    assert {next(iter(source)) for source, _ in SOURCES} == Source.model_fields.keys() - {"columns", "where"}
 
 
 @pytest.mark.parametrize(

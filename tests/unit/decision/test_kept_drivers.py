@@ -8,9 +8,9 @@ import pytest
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_operator.loop.kept_drivers import KeptDrivers, Place
-from checkpoint_protocol.advice import DriverProgress, StartedAs, encode_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.progress_reports import DriverProgress, StartedAs, encode_advice
 from checkpoint_protocol.records import LaunchRecord, StageIdentity
 from tests.support.records import KEY, launch, ledger_over
 from tests.support.stores import MemoryStore

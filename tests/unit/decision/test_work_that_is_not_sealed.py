@@ -13,11 +13,11 @@ from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.ports import Write
 from checkpoint_operator.sinks.registry import open_sink
-from checkpoint_protocol.advice import DriverProgress, Work, encode_advice
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.progress_reports import DriverProgress, Work, encode_advice
 from checkpoint_protocol.records import LaunchRecord
 from tests.support.manifests import manifest
 from tests.support.records import plan

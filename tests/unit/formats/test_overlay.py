@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_formats.lance.overlay import Placed, overlaid
-from checkpoint_formats.lance.pack_reader import in_order
+from checkpoint_formats.lance.packing.overlay import Placed, overlaid
+from checkpoint_formats.lance.packing.reader import in_order
 from checkpoint_protocol.records import ColumnRows, PackedPiece
 
 VECTOR = pa.list_(pa.float32(), 2)

@@ -40,7 +40,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "checkpoint_formats.files.csv.reader.describe": _AT_OPENING,
     "checkpoint_formats.files.partitioned.describe": _AT_OPENING,
     "checkpoint_formats.kafka.cluster._admin": _AT_OPENING,
-    "checkpoint_formats.kafka.partitions._columns": _AT_OPENING,
+    "checkpoint_formats.kafka.take._columns": _AT_OPENING,
     "checkpoint_formats.kafka.records._consumer": _AT_OPENING,
     "checkpoint_formats.lance.datasets.rows_refused": _BY_ROWS,
     "checkpoint_formats.stage_results.group_keys.refuse_keys": "the columns are those that the steps of a stage give",

@@ -14,12 +14,12 @@ from checkpoint_operator.progress.epoch_progress import Progress, measure
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_operator.views.inspection import inspect_store
 from checkpoint_protocol import reasons
-from checkpoint_protocol.advice import MAX_TASKS, DriverProgress, Work, encode_advice, read_advice
 from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.progress_reports import MAX_TASKS, DriverProgress, Work, encode_advice, read_report
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.store.object_store import StoredObject
 from checkpoint_spark.driver.at_work import AtWork
-from checkpoint_spark.process.advising import Activity, DriverTeller, InHand, telling, telling_of_task
+from checkpoint_spark.process.reporting import Activity, DriverTeller, InHand, telling, telling_of_task
 from tests.support.records import launch, ledger_over, plan, rows_file, seal
 from tests.support.stores import MemoryStore
 
@@ -64,7 +64,7 @@ def teller_over(store: OverwritableStore, activity: Activity) -> DriverTeller:
 
 
 def told(store: MemoryStore) -> DriverProgress | None:
-    return read_advice(store, ledger_over(store).at.progress(1), DriverProgress)
+    return read_report(store, ledger_over(store).at.progress(1), DriverProgress)
 
 
 def put_work(store: OverwritableStore, task: int, link: int, rows: int, positions: int) -> None:
@@ -173,7 +173,7 @@ def test_a_task_tells_what_it_has_in_hand_and_removes_it_at_its_end() -> None:
 
     with telling_of_task(store.overwrite, store.delete, path, 4, in_hand, interval_s=0.001):
         assert store.was_put.wait(PATIENCE_S)
-        assert read_advice(store, path, Work) == Work(task=4, link=2, rows=5, positions=8)
+        assert read_report(store, path, Work) == Work(task=4, link=2, rows=5, positions=8)
 
     assert store.was_deleted.wait(PATIENCE_S)
     assert path not in store.objects

@@ -26,7 +26,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import ClosedRecord, PlanRecord
 from checkpoint_protocol.rows.positions import Range
-from checkpoint_spark.process.advising import InHand
+from checkpoint_spark.process.reporting import InHand
 from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.calling.memo_values import encode, memo_key, rows_of
 from checkpoint_spark.steps.engine import Pipeline

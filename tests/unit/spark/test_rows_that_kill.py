@@ -16,7 +16,7 @@ from checkpoint_protocol.records import ClosedRecord, FailureRecord
 from checkpoint_spark.step_process.process import Opening, StepProcessEnded
 from checkpoint_spark.steps.failing.error_texts import text_of
 from checkpoint_spark.tasks.batches import Failed
-from checkpoint_spark.tasks.careful import CarefulSteps, must_be_careful
+from checkpoint_spark.tasks.steps_in_process import StepsInProcess, needs_step_process
 from tests.support.batches import Rows, batches
 from tests.support.records import launch, ledger_over
 from tests.support.step_processes import KILLED, Behaviour
@@ -37,7 +37,7 @@ def killed_by(*ids: int) -> Behaviour:
 def run(behaviour: Behaviour, rows: int, size: int, sets_apart: bool = True) -> tuple[list[int], list[Failed[Rows]]]:
     """Return the ids that came out, and the rows that failed."""
     failed: list[Failed[Rows]] = []
-    steps = CarefulSteps(opening(sets_apart), behaviour.start)
+    steps = StepsInProcess(opening(sets_apart), behaviour.start)
     ids = [
         one
         for finished in steps.finished(batches(rows, size))
@@ -104,7 +104,7 @@ def test_where_no_row_ends_the_process_there_is_one_and_it_ends_with_the_last_ro
 
 def test_the_process_ends_with_a_task_that_is_given_up() -> None:
     behaviour = Behaviour()
-    steps = CarefulSteps(opening(), behaviour.start)
+    steps = StepsInProcess(opening(), behaviour.start)
     stream = steps.finished(batches(100))
     list(next(stream).results(lambda _: None))
 
@@ -162,17 +162,17 @@ def test_rows_that_cannot_be_read_are_set_apart_or_end_the_attempt() -> None:
     unreadable = Rows(5, 5)
     unreadable.unreadable = NeedsChange(reasons.SOURCE_UNREADABLE, "a line with too many fields")
     failed: list[Failed[Rows]] = []
-    for finished in CarefulSteps(opening(), Behaviour().start).finished(iter([unreadable])):
+    for finished in StepsInProcess(opening(), Behaviour().start).finished(iter([unreadable])):
         assert not list(finished.results(failed.append))
     assert [one.error for one in failed] == [unreadable.unreadable]
 
-    (finished,) = CarefulSteps(opening(sets_apart=False), Behaviour().start).finished(iter([unreadable]))
+    (finished,) = StepsInProcess(opening(sets_apart=False), Behaviour().start).finished(iter([unreadable]))
     with pytest.raises(NeedsChange, match="too many fields"):
         list(finished.results(failed.append))
 
 
 def test_the_columns_of_a_new_table_come_of_rows_that_do_not_end_the_process() -> None:
-    steps = CarefulSteps(opening(), killed_by(0, 1, 2).start)
+    steps = StepsInProcess(opening(), killed_by(0, 1, 2).start)
 
     assert steps.schema_of(Rows(0, 64).rows, Rows(0, 64).place) == SCHEMA
 
@@ -180,7 +180,7 @@ def test_the_columns_of_a_new_table_come_of_rows_that_do_not_end_the_process() -
 def test_the_columns_of_a_new_table_are_asked_for_without_rows_where_each_ends_the_process() -> None:
     behaviour = Behaviour(lambda _row, _ends: True)
 
-    assert CarefulSteps(opening(), behaviour.start).schema_of(Rows(0, 4).rows, Rows(0, 4).place) == SCHEMA
+    assert StepsInProcess(opening(), behaviour.start).schema_of(Rows(0, 4).rows, Rows(0, 4).place) == SCHEMA
     assert behaviour.given[-1] == []
 
 
@@ -197,7 +197,7 @@ def careful(attempt: int, sealed: tuple[int, ...] | None, said: str | None) -> b
         ledger.attempts.put_closed(closed)
     if said is not None:
         ledger.attempts.put_failure(FailureRecord(token=token, attempt=1, family="Retryable", reason=said, message="why"))
-    return must_be_careful(ledger, launch(attempt))
+    return needs_step_process(ledger, launch(attempt))
 
 
 @pytest.mark.parametrize("said", [None, reasons.DRIVER_FAILED, reasons.DRIVER_OUT_OF_MEMORY, reasons.NO_PROGRESS])

@@ -93,14 +93,20 @@ def source_text(source: Mapping[str, JsonValue]) -> str:
     return f"{_kind_text(dict(source))}{where}"
 
 
-def _kind_text(source: JsonValue) -> str:
-    match source:
+def _kind_text(place: JsonValue) -> str:
+    match place:
         case {"files": {"paths": [*paths], "format": form}}:
             return f"{form} {', '.join(str(path) for path in paths)}"
         case {"iceberg": {"catalog": catalog, "table": table}}:
             return f"iceberg {catalog}.{table}"
         case {"lance": {"uri": uri}}:
             return f"lance {uri}"
+        case {"kafka": {"topics": [*topics]}}:
+            return f"kafka topics {', '.join(str(topic) for topic in topics)}"
+        case {"kafka": {"pattern": pattern}}:
+            return f"kafka topics {pattern}"
+        case {"none": _}:
+            return "none"
         case {"spark": {"keyColumns": [*keys], **section}}:
             return f"spark {section.get('table') or section.get('format')}, by {', '.join(str(key) for key in keys)}"
         case {"program": {"call": call, "keyColumns": [*keys]}}:
@@ -113,17 +119,9 @@ def _kind_text(source: JsonValue) -> str:
             return "of a kind that this release does not know"
 
 
-def sink_text(sink: Mapping[str, object]) -> str:
+def sink_text(sink: Mapping[str, JsonValue]) -> str:
     """Return the sink that a write was begun with in one line."""
-    match sink:
-        case {"iceberg": {"catalog": catalog, "table": table}}:
-            return f"iceberg {catalog}.{table}"
-        case {"lance": {"uri": uri}}:
-            return f"lance {uri}"
-        case {"none": _}:
-            return "none"
-        case _:
-            return "of a kind that this release does not know"
+    return _kind_text(dict(sink))
 
 
 def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str]) -> None:

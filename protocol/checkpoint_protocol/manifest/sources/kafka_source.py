@@ -107,5 +107,9 @@ class KafkaSource(Section):
         return self
 
     @property
+    def row_position(self) -> str:
+        return "topic, partition and offset"
+
+    @property
     def is_text(self) -> bool:
         return self.format == "json"

@@ -137,6 +137,13 @@ class FilesSource(Section):
         return self.model_copy(update={"paths": tuple(change(path) for path in self.paths)})
 
     @property
+    def row_position(self) -> str:
+        """By what a row is known, as people read it."""
+        if self.format == "binary":
+            return "file"
+        return "file and " + ("byte" if self.is_text else "row number") + " in it"
+
+    @property
     def csv_options(self) -> CsvOptions:
         return self.csv or CsvOptions()
 
@@ -162,6 +169,10 @@ class IcebergSource(IcebergTableName):
             raise ValueError("at most one of snapshotId and branch is expected")
         return self
 
+    @property
+    def row_position(self) -> str:
+        return "data file and row number in it, at the snapshot that the first attempt finds"
+
 
 class LanceSource(LanceDatasetPlace):
     """A Lance dataset, at the version that is current when the epoch's first driver lists its fragments."""
@@ -170,6 +181,10 @@ class LanceSource(LanceDatasetPlace):
         default=None, ge=1, exclude_if=is_absent, description="Read this version, even if the dataset has newer ones."
     )
     split_size: Size = Field(default=DEFAULT_SPLIT_SIZE, gt=0, description="The most bytes of input in one split.")
+
+    @property
+    def row_position(self) -> str:
+        return "fragment and row number in it, at the version that the first attempt finds"
 
 
 class SparkSource(Section):

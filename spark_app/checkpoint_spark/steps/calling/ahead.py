@@ -1,7 +1,7 @@
 """Work on things that follow one another, several at once, and their results in order.
 
 For steps that wait: while one group of rows waits for its slowest call, those behind it are at work. What may only be done by the
-thread that asks for the results is handed to it (`Desk.do`): it does it while it waits.
+thread that asks for the results is handed to it (`CallerThread.do`): it does it while it waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 _MOST_THREADS: Final = 256
 
 
-class Desk:
+class CallerThread:
     """Takes work for the thread that has made it, from other threads."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Ahead(Generic[_Item, _Result]):
     """Gives the results of items in order, while later items are worked on in threads.
 
     `has_room`: whether one more may be begun beside those that are held: begun, and not given yet. It is asked again after each
-    result, and after each work and news of the desk. `stop`: ends all work, where the results are not asked for any more.
+    result, and after each work and news of the caller. `stop`: ends all work, where the results are not asked for any more.
     `in_turn`: nothing is begun before the result of the item before it was asked for, and all is done by the thread that asks.
     """
 
@@ -88,13 +88,13 @@ class Ahead(Generic[_Item, _Result]):
         self,
         work: Callable[[_Item], _Result],
         has_room: Callable[[deque[tuple[_Item, Future[_Result]]]], bool],
-        desk: Desk,
+        caller: CallerThread,
         stop: Callable[[], None],
         in_turn: bool = False,
     ) -> None:
         self._work = work
         self._has_room = has_room
-        self._desk = desk
+        self._caller = caller
         self._stop = stop
         self._in_turn = in_turn
 
@@ -123,7 +123,7 @@ class Ahead(Generic[_Item, _Result]):
                     if self._in_turn:
                         _do(future, partial(self._work, item))
                     elif not future.done():
-                        self._desk.wait()
+                        self._caller.wait()
                         continue
                     result = future.result()
                     held.popleft()
@@ -136,9 +136,9 @@ class Ahead(Generic[_Item, _Result]):
                     future.cancel()
                 if held:
                     self._stop()
-                    self._desk.close()
+                    self._caller.close()
 
     def _submit(self, threads: ThreadPoolExecutor, item: _Item) -> Future[_Result]:
         future = threads.submit(self._work, item)
-        future.add_done_callback(lambda _: self._desk.tell())
+        future.add_done_callback(lambda _: self._caller.tell())
         return future

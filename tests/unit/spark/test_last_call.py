@@ -12,7 +12,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
-from checkpoint_spark.process.begun import open_note, tell_nobody, what_had_begun
+from checkpoint_spark.process.last_call import describe_last_call, open_note, tell_nobody
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failing.row_isolation import pass_over_failed_rows
 from checkpoint_spark.steps.places import Place
@@ -24,7 +24,7 @@ import ctypes, faulthandler, os, signal, sys, threading, time
 file = open(os.path.join(os.environ["PYTHON_FAULTHANDLER_DIR"], str(os.getpid())), "w")
 faulthandler.enable(file=file)
 print(os.getpid(), flush=True)
-from checkpoint_spark.process.begun import open_note
+from checkpoint_spark.process.last_call import open_note
 begun = open_note(os.environ)
 begun("first", "rows 0 to 9 of /in/a.parquet")
 begun("größe", "rows 10 to 19 of /in/é.parquet")
@@ -79,7 +79,7 @@ def test_an_error_of_ours_is_told_before_any_note() -> None:
 
 @pytest.mark.parametrize("text", ["", "checkpointed-write-begun:", 'checkpointed-write-begun:{"step":"a"', "crashed"])
 def test_what_is_no_note_is_none(text: str) -> None:
-    assert what_had_begun(text) is None
+    assert describe_last_call(text) is None
 
 
 @pytest.mark.parametrize("step", ["s" * 10_000, "é" * 10_000])
@@ -104,7 +104,7 @@ def steps() -> list[Step]:
     return [
         Step(call="copy:copy", input="row", name="rows"),
         Step(call="copy:copy", input="row", name="other rows"),
-        Step(call="tests.unit.spark.test_begun:same", input="arrow", name="batches"),
+        Step(call="tests.unit.spark.test_last_call:same", input="arrow", name="batches"),
     ]
 
 
@@ -115,7 +115,7 @@ def same(batch: pa.RecordBatch) -> pa.RecordBatch:
 @pytest.mark.parametrize("apart", [False, True])
 def test_each_step_is_told_before_it_begins_with_the_rows_of_its_batch(apart: bool) -> None:
     told: list[tuple[str, str]] = []
-    pipeline = Pipeline(steps(), begun=lambda step, rows: told.append((step, rows)))
+    pipeline = Pipeline(steps(), note_call=lambda step, rows: told.append((step, rows)))
     assert [step for step, _ in told] == ["rows", "other rows", "batches"]
     told.clear()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_stager(target: LancePackTarget, _key: EpochKey, _label: str, _target_bytes: int, storage: StorageSettings) -> Stager:
-    from checkpoint_formats.lance.column_files import ColumnFileStager
+    from checkpoint_formats.lance.packing.column_files import ColumnFileStager
     from checkpoint_formats.placed import Placed
 
     return Placed(ColumnFileStager(target, storage), target.uri)

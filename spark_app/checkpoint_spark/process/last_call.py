@@ -33,14 +33,14 @@ _FRAME: Final = re.compile(r'File "([^"]{1,300})", line (\d+) in (\S{1,100})')
 _handles: Final[list[int]] = []
 
 #: Is told the step that begins, and with which rows.
-Begun = Callable[[str, str], None]
+NoteCall = Callable[[str, str], None]
 
 
 def tell_nobody(_step: str, _rows: str) -> None:
     """Where nobody would read it."""
 
 
-def open_note(environment: Mapping[str, str]) -> Begun:
+def open_note(environment: Mapping[str, str]) -> NoteCall:
     """Return what writes into the file that Spark keeps for this worker; it is there from the beginning of a task to its end."""
     folder = environment.get(_FOLDER_VARIABLE)
     path = Path(folder) / str(os.getpid()) if folder else None
@@ -53,7 +53,7 @@ def open_note(environment: Mapping[str, str]) -> Begun:
     return note_in(handle)
 
 
-def note_in(handle: int) -> Begun:
+def note_in(handle: int) -> NoteCall:
     """Return what writes the note into an open file, at its beginning, and have the fault handler write behind it."""
     os.write(handle, _line(""))
     # From here on it is the fault handler's, which writes where the file stands: after the note.
@@ -72,7 +72,7 @@ def _line(text: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class LastBegun:
+class LastCall:
     """What a process had begun last: the step and its rows; what the fault handler says of a signal, if anything, and where."""
 
     step: str
@@ -81,7 +81,7 @@ class LastBegun:
     where: str
 
 
-def last_begun(text: str) -> LastBegun | None:
+def read_last_call(text: str) -> LastCall | None:
     """Return the last note in a text; None where there is none that can be read."""
     for mark in reversed(list(re.finditer(_MARK, text))):
         try:
@@ -93,13 +93,13 @@ def last_begun(text: str) -> LastBegun | None:
         # The fault handler lists all threads, in any order.
         frames = _FRAME.findall(text, max(end, text.find(_OF_THE_SIGNAL, end)))
         where = "".join(f" in {function} ({file}:{line})" for file, line, function in frames[:_FRAMES])
-        return LastBegun(step, rows, fatal[1].strip() if fatal else None, where)
+        return LastCall(step, rows, fatal[1].strip() if fatal else None, where)
     return None
 
 
-def what_had_begun(text: str) -> str | None:
+def describe_last_call(text: str) -> str | None:
     """Return what is told of the worker that was lost, from Spark's text; None where no such note is in it."""
-    last = last_begun(text)
+    last = read_last_call(text)
     if last is None:
         return None
     how = f": {last.fault}" if last.fault else " (os._exit, or killed: by somebody, or by the kernel for want of memory)"

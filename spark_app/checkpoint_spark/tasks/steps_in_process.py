@@ -1,11 +1,12 @@
 """Rows that end their process are found: a process of its own has the steps, and gets fewer and fewer rows, until one is alone.
 
 A fault of native code, os._exit and the kernel, where memory is short, leave no exception and take all that the process had in
-hand. So after such an end the next try of the task is careful. A batch that ends the step process is divided, and a new process
-takes the parts one after another; a row that does so twice when it is alone has failed, as one has on which a step raises.
+hand. So after such an end the next try of the task runs its steps in such a process. A batch that ends the step process is
+divided, and a new process takes the parts one after another; a row that does so twice when it is alone has failed, as one has
+on which a step raises.
 
-The rest of the task stays careful: where one such row is, there are often more. It costs a copy of the rows, and in steps that
-wait the look-ahead from batch to batch.
+The rest of the task runs in that way, too: where one such row is, there are often more. It costs a copy of the rows, and in
+steps that wait the look-ahead from batch to batch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import LaunchRecord
-from checkpoint_spark.process.advising import CallCounts
+from checkpoint_spark.process.reporting import CallCounts
 from checkpoint_spark.step_process.process import Opening, Reply, StepProcess, StepProcessEnded
 from checkpoint_spark.steps.failing.error_texts import ToldError
 from checkpoint_spark.steps.places import Place, part_of
@@ -66,7 +67,7 @@ class Process(Protocol):
     def close(self) -> None: ...
 
 
-def must_be_careful(ledger: Ledger, launch: LaunchRecord) -> bool:
+def needs_step_process(ledger: Ledger, launch: LaunchRecord) -> bool:
     """Return whether the attempt before this one has sealed nothing, and its processes have ended, or hung, and nobody knows why.
 
     Bounds effort only: no result rests on it. Never of groups: their rows are not tried one by one.
@@ -82,7 +83,7 @@ def must_be_careful(ledger: Ledger, launch: LaunchRecord) -> bool:
 
 
 @dataclass(slots=True)
-class CarefulSteps:
+class StepsInProcess:
     """Implements Steps, in a step process: see above."""
 
     opening: Opening
@@ -240,7 +241,7 @@ class CarefulSteps:
 class _Results(Generic[BatchT]):
     """The results of one batch, made while they are asked for."""
 
-    steps: CarefulSteps
+    steps: StepsInProcess
     batch: BatchT
 
     def results(self, tell: Callable[[Failed[BatchT]], None]) -> Iterator[pa.RecordBatch]:

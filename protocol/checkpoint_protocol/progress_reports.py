@@ -81,7 +81,7 @@ def encode_advice(advice: Advice) -> bytes:
     return advice.model_dump_json().encode()
 
 
-def read_advice(store: ObjectStore, path: str, model: type[_Advice]) -> _Advice | None:
+def read_report(store: ObjectStore, path: str, model: type[_Advice]) -> _Advice | None:
     """Return an object of advice; None where it is not there, cannot be read, or the store does not answer."""
     try:
         data = store.get(path, _MOST_BYTES)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Literal
 
-from checkpoint_protocol.advice import (
+from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.progress_reports import (
     MAX_TASKS,
     DriverPhase,
     DriverProgress,
@@ -22,9 +23,8 @@ from checkpoint_protocol.advice import (
     StartedAs,
     Work,
     encode_advice,
-    read_advice,
+    read_report,
 )
-from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.layout import EpochLayout
@@ -114,7 +114,7 @@ class DriverTeller:
         self._read = {task: known for task, known in self._read.items() if task in listed}
         new = [task for task, seen in listed.items() if task not in self._read or self._read[task][0] != seen or seen[1] is None]
         new = new[:_MOST_READS]
-        found = in_threads(lambda task: read_advice(self.store, at.work(attempt, task), Work), new)
+        found = in_threads(lambda task: read_report(self.store, at.work(attempt, task), Work), new)
         for task, work in zip(new, found, strict=True):
             self._read[task] = (listed[task], work)
 

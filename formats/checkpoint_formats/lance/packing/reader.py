@@ -13,8 +13,8 @@ from lance.file import LanceFileReader
 
 from checkpoint_formats.lance.columns_stager import PLACE
 from checkpoint_formats.lance.datasets import has_values, is_not_found, open_dataset
-from checkpoint_formats.lance.lineage import NO_INPUT, Origins
-from checkpoint_formats.lance.overlay import Mask, Placed, overlaid
+from checkpoint_formats.lance.packing.lineage import NO_INPUT, Origins
+from checkpoint_formats.lance.packing.overlay import Mask, Placed, overlaid
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.row_addresses import Addresses, fragments_of, places_of

@@ -1,9 +1,8 @@
-"""The partitions of a source as an epoch takes them, and the columns of their rows."""
+"""What an epoch takes of topics: the offsets of each partition, and the columns of their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -17,11 +16,12 @@ from checkpoint_formats.kafka.records import RecordReader
 from checkpoint_formats.kafka.values import infer_fields
 from checkpoint_formats.port import Described
 from checkpoint_formats.rows.type_names import parse_type
+from checkpoint_formats.taking import EarlierOf, Taking
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import KafkaPartition, PinnedKafka, SourceFile, TakenPartition
+from checkpoint_protocol.records import KafkaPartition, PinnedKafka, SourceFile
 
 #: The first records of so many partitions tell how large records are, and which fields values have.
 _SAMPLE_PARTITIONS: Final = 3
@@ -29,41 +29,36 @@ _SAMPLE_RECORDS: Final = 1_000
 #: What an offset is taken to be where there is no record to see.
 _UNSEEN_BYTES: Final = 100
 _ELSE: Final = ", or give a field that the first values do not have a type by source.kafka.types"
-#: Positions, from and to, of one topic's partition: its name in the input and the topic's id.
-Again = Mapping[tuple[str, str], tuple[tuple[int, int], ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierEpochs:
-    """What the epochs before have taken, and of it the rows that are tried again. `takes_new`: and others, beside these."""
-
-    partitions: Sequence[TakenPartition] = ()
-    last_epoch: int = 0
-    cluster: PinnedKafka | None = None
-    again: Again | None = None
-    takes_new: bool = True
+def take(source: KafkaSource, of: Taking) -> tuple[Described, PinnedKafka]:
+    """Return what the epoch takes of each partition, and the cluster that they are of."""
+    columns, sets_apart = of.selection.columns_to_read, of.sets_apart
+    return find_partitions(source, columns, of.storage, of.earlier, takes_new=of.takes_new, sets_apart=sets_apart)
 
 
 def find_partitions(
     source: KafkaSource,
     columns: Sequence[str] | None,
     storage: StorageSettings,
-    earlier: EarlierEpochs | None = None,
+    earlier: EarlierOf | None = None,
     *,
+    takes_new: bool = True,
     sets_apart: bool = False,
 ) -> tuple[Described, PinnedKafka]:
     """Return the offsets that are taken of each partition now, with the columns of their rows, and the cluster that they are of.
 
-    A partition of which rows are tried again is there twice: with these, and with its next offsets.
+    A partition of which rows are tried again is there twice: with these, and with its next offsets (`takes_new`).
     """
-    earlier = earlier or EarlierEpochs()
+    earlier = earlier or EarlierOf()
+    before = earlier.table if isinstance(earlier.table, PinnedKafka) else None
     cluster = Cluster(source, storage)
     cluster_id = cluster.cluster_id()
-    if earlier.cluster is not None and earlier.cluster.cluster_id != cluster_id:
-        raise other_cluster(cluster.servers, earlier.cluster.cluster_id, cluster_id)
+    if before is not None and before.cluster_id != cluster_id:
+        raise other_cluster(cluster.servers, before.cluster_id, cluster_id)
     topics = cluster.topics(source)
     logs = cluster.logs([place for topic in topics for place in topic.places])
-    taken = ranges(source, topics, logs, earlier.partitions, last_epoch=earlier.last_epoch, takes_new=earlier.takes_new)
+    taken = ranges(source, topics, logs, earlier.partitions, last_epoch=earlier.last_epoch, takes_new=takes_new)
     starts = {one.place: logs[one.place].start for one in taken}
     samples = _Samples(RecordReader(cluster, silence_s=ANSWER_S))
     files = tuple(_file(one, samples.bytes_each(taken)) for one in taken)
@@ -113,12 +108,12 @@ def _file(one: Taken, bytes_each: float) -> SourceFile:
 
 
 def _again(
-    source: KafkaSource, files: Sequence[SourceFile], starts: Mapping[KafkaPartition, int], earlier: EarlierEpochs
+    source: KafkaSource, files: Sequence[SourceFile], starts: Mapping[KafkaPartition, int], earlier: EarlierOf
 ) -> list[SourceFile]:
     """Return the partitions of which rows are tried again. Those that are gone are lost; they were told when they failed."""
     now = {(file.path, file.etag): file for file in files}
     found = []
-    for version, rows in (earlier.again or {}).items():
+    for version, rows in earlier.again.items():
         file = now.get(version)
         begin = None if file is None or file.kafka is None else starts[file.kafka]
         left = tuple(row for row in rows if begin is not None and row[0] >= begin)

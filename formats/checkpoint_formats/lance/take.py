@@ -1,0 +1,27 @@
+"""What an epoch takes of a Lance dataset: the fragments that were not taken, and rows that were made since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checkpoint_formats.lance.reader import find_fragments, is_known
+from checkpoint_formats.port import Described
+from checkpoint_formats.taking import Taking, choose
+from checkpoint_protocol.manifest.sources.source import LanceSource
+from checkpoint_protocol.records import AddColumns, PinnedLance, SourceFile
+
+
+def take(source: LanceSource, of: Taking) -> tuple[Described, PinnedLance]:
+    """Return what the epoch takes of the dataset's fragments, and the version that they are of."""
+    launch, earlier = of.launch, of.earlier
+    added = launch.operation if isinstance(launch.operation, AddColumns) else None
+    before = earlier.table if isinstance(earlier.table, PinnedLance) else None
+    described, table = find_fragments(
+        source, of.selection.columns_to_read, of.storage, earlier.taken, launch.on_replaced, added, before
+    )
+    known = earlier.files
+
+    def is_new(file: SourceFile) -> bool:
+        return file.path not in known if added is None else not is_known(file, known.get(file.path))
+
+    return replace(described, files=choose(described.files, is_new, of)), table

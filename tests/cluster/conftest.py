@@ -27,9 +27,8 @@ KEEP = "CHECKPOINTED_WRITES_KEEP_CLUSTER"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
-            # Behind what a test says itself, which counts then.
-            item.add_marker(pytest.mark.timeout(900), append=True)
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")

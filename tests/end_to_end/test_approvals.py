@@ -10,7 +10,7 @@ import pytest
 from checkpoint_operator.core.actions import RecordAttempt, Stall
 from checkpoint_operator.core.code_changes import Approval
 from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import named
+from checkpoint_operator.pipelines.decisions import IN_WORDS, named
 from checkpoint_protocol import reasons
 from tests.end_to_end.test_pipelines import after, assert_as_from_scratch, has_failed, in_the_middle_of, made
 from tests.support.pipelines import CALLS, VERSIONS, PipelineLab
@@ -89,7 +89,7 @@ def test_stages_that_are_done_wait_before_they_are_done_anew_and_the_message_nam
 def test_arguments_that_were_edited_wait_too_and_undoing_them_goes_on_unasked(lab: PipelineLab) -> None:
     lab.run(kill_when=in_the_middle_of("third"), until=has_failed)
     lab.arguments["third"] = "b"
-    assert "third (what its steps are called with, or give, has changed)" in asked(lab.run())
+    assert f"third ({IN_WORDS['arguments']})" in asked(lab.run())
     lab.arguments["third"] = "a"
 
     lab.finish()
@@ -105,7 +105,7 @@ def test_an_approval_of_other_code_does_not_count(lab: PipelineLab) -> None:
     reconciler.observer.approval = Approval("Continue", reconciler.observer.digest_to_approve())
     VERSIONS["second"] = 3
 
-    assert "second (its code has changed)" in asked(drive(reconciler))
+    assert f"second ({IN_WORDS['code']})" in asked(drive(reconciler))
 
     assert CALLS["second", 2] == CALLS["second", 3] == 0
 

@@ -22,7 +22,7 @@ from checkpoint_operator.cli.main import main
 from checkpoint_operator.core.actions import Close, EndStage, Finish
 from checkpoint_operator.local.preview import preview
 from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import named
+from checkpoint_operator.pipelines.decisions import IN_WORDS, Cause, named
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
@@ -280,17 +280,9 @@ def edited_code(folder: Path) -> None:
     (folder / "code" / "staged_code.py").write_text(f"{CODE}\n# edited\n")
 
 
-@pytest.mark.parametrize(
-    ("edit", "cause"),
-    [
-        ("code", "its code has changed"),
-        pytest.param("arguments", "what its steps are called with, or give, has changed", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("edit", slow_except(["code", "arguments"], "code"))
 @pytest.mark.parametrize("is_done", slow_except([True, False], False), ids=["done", "cut off"])
-def test_rows_of_other_code_or_arguments_are_shown_with_a_line_that_says_so(
-    folder: Path, edit: str, cause: str, is_done: bool
-) -> None:
+def test_rows_of_other_code_or_arguments_are_shown_with_a_line_that_says_so(folder: Path, edit: Cause, is_done: bool) -> None:
     parse = {**PARSE, "code": ["staged_code"]}
     write = manifest(folder, parse, EMBED)
     if is_done:
@@ -304,7 +296,9 @@ def test_rows_of_other_code_or_arguments_are_shown_with_a_line_that_says_so(
 
     found = previewed(folder, manifest(folder, parse, EMBED), "embed")
 
-    assert found.notice == f"the rows of the stage 'parse' were made by other code or arguments than those of now: {cause}"
+    assert (
+        found.notice == f"the rows of the stage 'parse' were made by other code or arguments than those of now: {IN_WORDS[edit]}"
+    )
     assert {row["parsed"] for row in found.rows.to_pylist()} == {"parsed 1"}
 
 

@@ -650,7 +650,7 @@ def test_the_notes_tell_what_comes_next(server: ApiServer) -> None:
     notes = server.helm("get", "notes", RELEASE, "--namespace", NAMESPACE)
 
     assert f"helm test {RELEASE} --namespace {NAMESPACE}" in notes
-    assert "No Iceberg catalog is known yet" in notes
+    assert "settings.catalogs" in notes
     assert f"kubectl wait --namespace {WORKLOADS} cw/flights --for=condition=Committed" in notes
     assert "\n\n\n" not in notes
 

@@ -71,7 +71,7 @@ test: lint prefetch ## what a change has to pass; as root on Linux, with five te
 	$(RUN_TESTS) -m "not slow"
 
 test-all: lint prefetch ## every test, also those that take long and prove again what `test` proves
-	$(RUN_TESTS)
+	CHECKPOINTED_WRITES_CHECK=whole $(RUN_TESTS)
 
 # SINCE: the commit that is compared with.
 SINCE ?= HEAD
@@ -82,7 +82,7 @@ test-changed: setup ## the tests whose imports reach what was changed since HEAD
 	else echo "no test reaches what was changed"; fi
 
 test-slow-machine: setup prefetch ## what `test` runs, on one core with four busy loops beside: nothing may depend on luck
-	$(BIN)/python -m devtools.testing.busy taskset --cpu-list 0 $(BIN)/python -m devtools.testing --numprocesses=2 $(IN_ORDER) -m "not slow"
+	CHECKPOINTED_WRITES_PATIENCE=20 $(BIN)/python -m devtools.testing.busy taskset --cpu-list 0 $(BIN)/python -m devtools.testing --numprocesses=2 $(IN_ORDER) -m "not slow"
 
 test-cluster: setup prefetch ## run the tests on a real cluster of this machine only (root on Linux)
 	$(BIN)/python -m pytest tests/cluster

@@ -17,6 +17,7 @@ from xdist.scheduler.protocol import Scheduling  # type: ignore[import-untyped]
 from devtools.build_tools import BuildToolMissing
 from tests.support import needs
 from tests.support.effort import examples
+from tests.support.waiting import time_limit
 
 pytest_plugins = ["tests.servers"]
 
@@ -60,6 +61,15 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each test the time that its waits may take with this run's patience."""
+    usual = float(config.getini("timeout"))
+    for item in items:
+        marker = item.get_closest_marker("timeout")
+        seconds = float(marker.args[0]) if marker else usual
+        item.add_marker(pytest.mark.timeout(time_limit(seconds)), append=False)
 
 
 @pytest.hookimpl(wrapper=True)

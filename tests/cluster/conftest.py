@@ -25,7 +25,9 @@ HERE = Path(__file__).parent
 KEEP = "CHECKPOINTED_WRITES_KEEP_CLUSTER"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before the limits of all tests are made longer (tests/conftest.py)."""
     for item in items:
         if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(900))

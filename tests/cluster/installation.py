@@ -15,7 +15,7 @@ import yaml
 from devtools.kubernetes import Cluster, CommandFailed
 from devtools.kubernetes.project_images import build
 from tests.cluster.lake import CATALOG, Lake
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "checkpointed-write-operator"
@@ -91,7 +91,7 @@ class Installation:
         self._is_as_made = not values
 
     def wait_ready(self) -> None:
-        self.cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", NAMESPACE, "--timeout=100s")
+        self.cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", NAMESPACE, f"--timeout={patience(100):.0f}s")
 
     def operator_pods(self) -> list[str]:
         pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=operator")["items"]
@@ -127,7 +127,7 @@ class Installation:
     def metrics(self) -> dict[str, float]:
         """What the operator's first pod counts, by name with labels."""
         pod = json.loads(self.cluster.kubectl("get", "pod", self.operator_pods()[0], "-n", NAMESPACE, "-o", "json"))
-        with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9090/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9090/metrics", timeout=patience(10)) as answer:
             lines = answer.read().decode().splitlines()
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 

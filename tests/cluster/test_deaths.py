@@ -15,6 +15,7 @@ from devtools.kubernetes import CommandFailed
 from tests.cluster.installation import signal_first_process
 from tests.cluster.lake import SCHEMA
 from tests.cluster.user import PATIENCE_S, SLOW, User, is_commit
+from tests.support.waiting import patience
 
 #: The second half waits at a barrier.
 ROWS, FIRST = 300, 150
@@ -99,7 +100,9 @@ def test_a_node_that_is_drained_before_the_first_seal_fails_no_write(user: User)
         pod = user.running_driver()
         node = user.installation.cluster.get("pod", pod, "-n", user.namespace)["spec"]["nodeName"]
         selector = f"--pod-selector=checkpointed.dev/write={user.name},checkpointed.dev/role=driver"
-        user.kubectl("drain", node, selector, "--force", "--delete-emptydir-data", "--ignore-daemonsets", "--timeout=60s")
+        user.kubectl(
+            "drain", node, selector, "--force", "--delete-emptydir-data", "--ignore-daemonsets", f"--timeout={patience(60):.0f}s"
+        )
         user.kubectl("uncordon", node)
         user.until(lambda pod=pod: pod not in user.driver_names(), what="the driver has left")  # type: ignore[misc]
 
@@ -227,7 +230,7 @@ def test_the_operator_is_killed_within_the_commit(user: User, side: Literal["req
     held = user.installation.lake.gate.hold(is_commit, side)
     user.make_place("iceberg")
     user.apply(user.write(user.put_rows("a.parquet", 0, ROWS)))
-    held.wait(PATIENCE_S)
+    held.wait(patience(PATIENCE_S))
 
     user.installation.kill_operator()
     user.installation.wait_ready()

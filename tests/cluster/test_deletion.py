@@ -12,6 +12,7 @@ import pytest
 from devtools.gate import Held
 from tests.cluster.installation import WORKLOADS, signal_first_process
 from tests.cluster.user import PATIENCE_S, User, is_commit
+from tests.support.waiting import patience
 
 #: The second half waits at a barrier.
 ROWS, FIRST = 400, 200
@@ -29,7 +30,7 @@ def hold_the_commit(user: User) -> Held:
     held = user.installation.lake.gate.hold(is_commit)
     user.make_place("iceberg")
     user.apply(user.write(user.put_rows("a.parquet", 0, 50)))
-    held.wait(PATIENCE_S)
+    held.wait(patience(PATIENCE_S))
     return held
 
 
@@ -168,7 +169,7 @@ def test_a_namespace_that_is_deleted_with_its_writes_ends(user: User) -> None:
     user.namespace = namespace
     begin(user)
 
-    user.kubectl("delete", "namespace", namespace, "--timeout=100s")
+    user.kubectl("delete", "namespace", namespace, f"--timeout={patience(100):.0f}s")
 
     assert user.ids() == []
     user.namespace = WORKLOADS

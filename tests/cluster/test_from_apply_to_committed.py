@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cluster.user import User
+from tests.support.waiting import patience
 
 
 def test_writes_that_are_applied_together_run_in_pods_and_end_in_one_commit_each(users: Callable[[], User]) -> None:
@@ -66,5 +67,5 @@ def test_a_new_run_nonce_takes_only_the_rows_that_came_since_and_all_stay_when_t
     assert user.ids() == list(range(80))
     assert len(place.keys()) == 2
 
-    user.kubectl("delete", "cw", user.name, "-n", user.namespace, "--timeout=60s")
+    user.kubectl("delete", "cw", user.name, "-n", user.namespace, f"--timeout={patience(60):.0f}s")
     assert user.ids() == list(range(80))

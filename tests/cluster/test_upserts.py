@@ -11,6 +11,7 @@ import pytest
 from checkpoint_protocol.writes import list_stages
 from tests.cluster.lake import SCHEMA
 from tests.cluster.user import User, is_commit
+from tests.support.waiting import patience
 
 pytestmark = pytest.mark.slow
 #: The table has the first two hundred, the source the last two hundred.
@@ -55,7 +56,7 @@ def test_the_operator_is_killed_while_rows_are_merged(users: Callable[[], User])
 def test_the_operator_is_killed_within_the_commit_of_an_upsert_whose_request_arrives_late(user: User) -> None:
     held = user.installation.lake.gate.hold(is_commit)
     apply(user, "iceberg")
-    held.wait(300)
+    held.wait(patience(300))
 
     user.installation.kill_operator()
     user.installation.wait_ready()

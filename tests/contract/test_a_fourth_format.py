@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.waiting import patience
+
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = ("protocol", "formats", "operator", "spark_app")
 #: What the format consists of, and where that lies.
@@ -70,7 +72,7 @@ def product(tmp_path: Path) -> Path:
 
 def errors_of_mypy(product: Path) -> list[str]:
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", *PROGRAMS], cwd=product, capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, "-m", "mypy", *PROGRAMS], cwd=product, capture_output=True, text=True, timeout=patience(280), check=False
     )
     assert checked.returncode in (0, 1), checked.stdout + checked.stderr
     return [line for line in checked.stdout.splitlines() if ": error: " in line]
@@ -93,7 +95,13 @@ def test_a_fourth_format_takes_its_own_modules_and_one_line_in_one_list(product:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     run = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, cwd=elsewhere, capture_output=True, text=True, timeout=120, check=False
+        command,
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=elsewhere,
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+        check=False,
     )
 
     assert run.returncode == 0, run.stdout + run.stderr

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import patience
 from tests.unit.project.test_dependencies import ENTRIES, HASH, normalized, pinned
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,9 @@ HASHES = {normalized(entry.split("==")[0].partition("[")[0]): set(HASH.findall(e
 
 @pytest.fixture(scope="module")
 def lists() -> dict[str, dict[str, Any]]:
-    made = subprocess.run(["make", "--silent", "sbom"], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    made = subprocess.run(
+        ["make", "--silent", "sbom"], cwd=ROOT, capture_output=True, text=True, timeout=patience(280), check=False
+    )
     assert made.returncode == 0, made.stderr
     assert made.stderr == ""
     return {Path(line).name.partition(".")[0]: json.loads((ROOT / line).read_text()) for line in made.stdout.splitlines()}

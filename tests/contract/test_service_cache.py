@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from devtools import cache
+from tests.support.waiting import patience
 
 processes = multiprocessing.get_context("spawn")
 
@@ -47,7 +48,7 @@ def test_two_processes_build_an_entry_once(root: Path) -> None:
     for builder in builders:
         builder.start()
     for builder in builders:
-        builder.join(60)
+        builder.join(patience(60))
 
     assert [builder.exitcode for builder in builders] == [0, 0]
     assert (root / "cache" / "builds").read_text() == "built\n"
@@ -56,7 +57,7 @@ def test_two_processes_build_an_entry_once(root: Path) -> None:
 def test_a_killed_build_is_not_an_entry_and_is_cleared_by_the_next(root: Path) -> None:
     builder = processes.Process(target=die_while_building)
     builder.start()
-    builder.join(60)
+    builder.join(patience(60))
     assert builder.exitcode == -signal.SIGKILL
     assert not (root / "cache" / "thing-1").exists()
 

@@ -49,6 +49,7 @@ from checkpoint_protocol.rows.positions import Range
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.conditions import COLUMNS, conditions
 from tests.support.sources import source_of
+from tests.support.waiting import patience
 
 Row = dict[str, Any]
 STORAGE = StorageSettings()
@@ -443,7 +444,7 @@ def test_deletes_that_spark_has_merged_on_read_are_applied(tmp_path: Path) -> No
         [sys.executable, "-c", SPARK_WRITER, str(iceberg_spark_runtime()), str(tmp_path)],
         check=True,
         capture_output=True,
-        timeout=280,
+        timeout=patience(280),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
     )
     alive = [n for n in range(200) if n % 5 and not 40 <= n <= 59]

@@ -45,6 +45,7 @@ from tests.support.places import LancePlace, on_disk, on_s3
 from tests.support.records import KEY, TOKEN, appended, lance_fragment, ledger_over
 from tests.support.stores import MemoryStore
 from tests.support.tables import FakeLance
+from tests.support.waiting import patience
 from tests.support.writes import SCHEMA, rows_of
 
 OTHER = EpochKey("fedcba9876543210", 1)
@@ -805,7 +806,7 @@ def test_the_installed_lance_keeps_the_rules_and_says_nothing_of_the_trials() ->
         "probe.refuse_lance_that_replaces_twice()\n"
     )
 
-    done = subprocess.run([sys.executable, "-c", trials], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", trials], capture_output=True, text=True, timeout=patience(120), check=False)
 
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 

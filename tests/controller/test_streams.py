@@ -20,6 +20,7 @@ from tests.support.fake_cluster import Killed
 from tests.support.fake_streams import FakeStream, hold
 from tests.support.places import on_disk
 from tests.support.slow import slow_except
+from tests.support.waiting import patience
 from tests.support.writes import SCHEMA, rows_of
 
 SOURCE: dict[str, Any] = {"program": {"call": "jobs:main", "stream": {"checkpointVolume": {"claimName": "spark-state"}}}}
@@ -124,7 +125,7 @@ def test_a_pod_that_is_deleted_while_no_operator_is_there_is_gone_and_replaced_o
     (pod,) = world.api.pods.values()
     world.api.remove_pod(pod)
     # It ends before there are rows that it could still seal.
-    world.kubelet.threads[0].join(30)
+    world.kubelet.threads[0].join(patience(30))
     assert not world.kubelet.threads[0].is_alive()
     world.restart_operator()
 
@@ -164,7 +165,7 @@ def test_a_driver_that_was_given_up_and_wakes_later_changes_nothing_that_the_nex
     stream.offer(3)
     world.kubelet.waiting.remove("zombie")
     released.set()
-    zombie.join(30)
+    zombie.join(patience(30))
     assert not zombie.is_alive()
     stream.offer(1)
     world.until(lambda: len(ids(world)) == 26)

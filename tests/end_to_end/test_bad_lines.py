@@ -20,6 +20,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import Place
 from tests.support.slow import slow_except_on
+from tests.support.waiting import patience
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for
 
 ROWS = 60_000
@@ -333,7 +334,7 @@ def test_an_edit_closes_an_open_attempt_without_seals_and_its_driver_counts_for_
     drivers = first.observer.drivers
     assert isinstance(drivers, DirectDrivers)
     gate = threading.Event()
-    drivers.between_tasks = lambda _: cast(None, gate.wait(60))
+    drivers.between_tasks = lambda _: cast(None, gate.wait(patience(60)))
     while first.current_ledger().plans.read_plan(1) is None:
         first.step()
 

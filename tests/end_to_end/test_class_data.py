@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from devtools.spark_classes import spark_classes
+from tests.support.waiting import patience
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -40,7 +41,12 @@ def test_java_takes_the_class_data_unless_the_user_puts_jars_before_sparks(optio
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "HADOOP_CONF_DIR": "/etc"}
 
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER, option], capture_output=True, text=True, timeout=120, check=False, env=environment
+        [sys.executable, "-c", DRIVER, option],
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+        check=False,
+        env=environment,
     )
 
     assert done.stdout.splitlines() == [expected, "3"], done.stderr[-3000:]

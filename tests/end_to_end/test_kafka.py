@@ -26,6 +26,7 @@ from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.kafka import Topic
 from tests.support.places import Place
 from tests.support.slow import slow_except_on
+from tests.support.waiting import patience
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for
 
 QUARANTINE = {"onRowError": "Quarantine"}
@@ -407,7 +408,7 @@ def validated(place: Place, folder: Path, topic: Topic, settings: dict[str, Any]
         stderr=subprocess.STDOUT,
         check=False,
         text=True,
-        timeout=120,
+        timeout=patience(120),
     )
     return " ".join(said.stdout.split())
 

@@ -23,7 +23,7 @@ from tests.support.command_line import CommandLine, driver_of, kill
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import Killed
 from tests.support.places import Place
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 __all__ = ["session"]
 pytestmark = pytest.mark.spark
@@ -166,7 +166,7 @@ def test_an_endless_stream_goes_on_over_kills_of_its_driver_and_its_runner(
     second = driver_of(runner)
     assert second.pid != first.pid
     runner.kill()
-    psutil.wait_procs([second], timeout=60)
+    psutil.wait_procs([second], timeout=patience(60))
     assert not second.is_running()
     (write.folder / "for ever").unlink()
     launch = write.ledger(1).attempts.read_launch(1)

@@ -27,7 +27,7 @@ from tests.support.places import LancePlace, Place, on_disk
 from tests.support.slow import slow_except_on
 from tests.support.source_places import source_beside
 from tests.support.vectors import make_dataset
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 from tests.support.writes import SCHEMA, manifest_for, rows_of, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -238,7 +238,7 @@ def test_a_runner_killed_after_some_seals_is_resumed_by_the_next_run(lance_place
     driver = driver_of(runner)
 
     kill(runner)
-    runner.wait(30)
+    runner.wait(patience(30))
     until(lambda: not psutil.pid_exists(driver.pid), "the driver to end with its runner", 30)
     write.open_gate()
     code, output = command.run()
@@ -277,7 +277,7 @@ def test_a_second_runner_attaches_and_takes_over_when_the_first_is_gone(lance_pl
     assert first.poll() is None
 
     kill(first)
-    first.wait(30)
+    first.wait(patience(30))
     write.open_gate()
     code, output = wait_for_end(second)
 

@@ -23,6 +23,7 @@ from devtools.rest_catalog import RestCatalog
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import load_duckdb_extensions
 from tests.support.places import IcebergPlace, on_disk
+from tests.support.waiting import patience
 from tests.support.writes import drive, manifest_for, reconciler_for
 
 pytestmark = pytest.mark.spark
@@ -82,7 +83,7 @@ def spark(rest_catalog: RestCatalog, tmp_path: Path) -> Iterator[Spark]:
         try:
             yield Spark(process)
         finally:
-            process.communicate(timeout=60)
+            process.communicate(timeout=patience(60))
 
 
 def make(place: IcebergPlace, spark: Spark, name: str, version: int) -> IcebergPlace:

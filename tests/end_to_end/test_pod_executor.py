@@ -29,7 +29,7 @@ from devtools.spark_classes import spark_classes
 from devtools.spark_cluster import SparkCluster
 from tests.support.checks import assert_exactly_once
 from tests.support.places import Place
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 from tests.support.writes import SCHEMA, manifest_for, write_inputs
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -88,7 +88,7 @@ def test_an_executor_of_the_image_joins_its_driver_runs_tasks_and_ends_with_it(c
         [sys.executable, "-c", DRIVER, cluster.master, str(free_port()), str(log)],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=patience(180),
         check=False,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
@@ -182,10 +182,10 @@ def test_tasks_see_their_own_gpu_before_their_code_and_seal_before_their_executo
         executors.append(first := PodExecutor(1, port, tmp_path, environment))
         until(lambda: len(calls(tmp_path)) > 20, f"rows to be done: {first.log}", 120)
         first.process.send_signal(signal.SIGTERM)
-        assert first.process.wait(60) == 143, first.log.read_text()[-3000:]
+        assert first.process.wait(patience(60)) == 143, first.log.read_text()[-3000:]
         begun = calls(tmp_path)
         executors.append(PodExecutor(2, port, tmp_path, environment))
-        running.join(180)
+        running.join(patience(180))
     finally:
         for executor in executors:
             executor.end()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import patience
+
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 DRIVER = """
@@ -45,7 +47,12 @@ def test_workers_begin_with_what_tasks_import_and_each_with_its_own_random_numbe
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
 
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False, env=environment
+        [sys.executable, "-c", DRIVER, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+        check=False,
+        env=environment,
     )
 
     assert done.returncode == 0, done.stderr[-3000:]

@@ -20,6 +20,7 @@ from checkpoint_operator.core.actions import Finish
 from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.support.command_line import CommandLine
 from tests.support.places import IcebergPlace, Place, on_disk
+from tests.support.waiting import patience
 from tests.support.writes import drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 SPARK_READER = """
@@ -92,7 +93,7 @@ def test_an_iceberg_table_reads_the_same_by_pyiceberg_spark_and_duckdb(iceberg_p
         [sys.executable, "-c", SPARK_READER, str(iceberg_spark_runtime()), iceberg_place.table().metadata_location, str(out)],
         check=True,
         capture_output=True,
-        timeout=180,
+        timeout=patience(180),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
     )
     by_spark = json.loads(out.read_text())

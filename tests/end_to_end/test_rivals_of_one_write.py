@@ -26,7 +26,7 @@ from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 from tests.support.slow import slow_except_on
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs
 
 ROWS = 400
@@ -63,7 +63,7 @@ def test_a_second_driver_process_exits_with_its_own_code_and_leaves_no_failure(i
     command = [sys.executable, "-m", "checkpoint_spark.driver.main", "--uri", ledger.store.uri, "--uid", ledger.key.uid]
     command += ["--epoch", "1", "--attempt", "1", "--master", "local[2]", "--parallelism", "2"]
 
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(120), check=False)
 
     assert ended.returncode == EXIT_SUPERSEDED, ended.stderr
     assert "another driver" in ended.stderr
@@ -86,7 +86,7 @@ def test_two_drivers_that_both_run_all_tasks_of_one_plan_stage_each_row_once(dis
             for one in tries:
                 one.start()
             for one in tries:
-                one.join(60)
+                one.join(patience(60))
 
     ended = drive(reconciler_for(manifest, disk_place, TwiceDrivers(store, disk_place.settings), store))
 
@@ -165,7 +165,7 @@ def test_a_runner_paused_before_its_commit_wakes_after_another_has_committed_and
         assert isinstance(other.outcome, Finish)
         place.append(rows_of(range(800, 805)))
         os.kill(paused.pid, signal.SIGCONT)
-        assert paused.wait(60) == 0, (tmp_path / "output.txt").read_text()
+        assert paused.wait(patience(60)) == 0, (tmp_path / "output.txt").read_text()
     finally:
         if paused.poll() is None:
             paused.kill()
@@ -226,10 +226,10 @@ def test_a_driver_whose_attempt_was_closed_elsewhere_ends_with_its_spark(disk_pl
 
         Ledger(ledger.store, ledger.key).chains.close(1)
 
-        assert driver.wait(60) == EXIT_SUPERSEDED, output.read_text()
+        assert driver.wait(patience(60)) == EXIT_SUPERSEDED, output.read_text()
         assert "was closed" in output.read_text()
         assert ledger.attempts.read_failure(1) is None
-        assert not psutil.wait_procs(below, timeout=60)[1], "Spark goes on without its driver"
+        assert not psutil.wait_procs(below, timeout=patience(60))[1], "Spark goes on without its driver"
     finally:
         driver.kill()
         driver.wait()

@@ -31,6 +31,7 @@ from checkpointed_writes import WriteFailed
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import LancePlace, Place, on_disk
 from tests.support.slow import slow_except
+from tests.support.waiting import patience
 from tests.support.writes import manifest_for, reconciler_for, write_inputs
 
 PARSED = {"id": "int64", "key": "int64", "parsed": "string"}
@@ -120,7 +121,7 @@ def run(folder: Path, write: CheckpointedWrite, until: Callable[[Round], bool], 
         if number == kill_after:
             # One that is at work when the run ends has no closing record.
             if until is begun:
-                is_over.wait(60)
+                is_over.wait(patience(60))
             raise Killed
 
     store = open_store(place.checkpoint_uri, place.settings)

@@ -23,7 +23,7 @@ from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill_with_all_below, wait_for_end
 from tests.support.http_service import Service, serving
 from tests.support.places import Place
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 from tests.support.writes import SCHEMA, manifest_for, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -176,7 +176,7 @@ def test_the_example_asks_a_service_that_refuses_now_and_then_about_every_airpor
         until(lambda: "serving on" in asked.read_text(), "the service", 60)
         code, output = command.run()
         service.terminate()
-        service.wait(30)
+        service.wait(patience(30))
     finally:
         service.kill()
         service.wait()

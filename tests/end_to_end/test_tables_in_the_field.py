@@ -49,6 +49,7 @@ from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import load_duckdb_extensions
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.rest_tables import create_3
+from tests.support.waiting import patience
 from tests.support.writes import drive, manifest_for, reconciler_for
 
 SPARK = """
@@ -179,7 +180,7 @@ def by_spark(place: IcebergPlace, rest: RestCatalog) -> dict[str, Any]:
         [sys.executable, "-c", SPARK, str(iceberg_spark_runtime()), rest.uri, place.name.split(".")[0], str(out)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=patience(240),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
     )
     assert done.returncode == 0, done.stderr[-4000:]

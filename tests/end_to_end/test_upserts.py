@@ -26,7 +26,7 @@ from tests.support.crashes import Died, DyingStore, Effects, dying_sink
 from tests.support.direct_drivers import DirectDrivers, Killed
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.slow import slow_except
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 from tests.support.writes import drive, manifest_for, reconciler_for
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -209,7 +209,7 @@ def test_a_driver_killed_in_the_merge_is_followed_by_one_that_does_the_rest_and_
         [sys.executable, "-c", reader, str(iceberg_spark_runtime()), table.metadata_location, str(out)],
         check=True,
         capture_output=True,
-        timeout=180,
+        timeout=patience(180),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
     )
     by_spark = json.loads(out.read_text())

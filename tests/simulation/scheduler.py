@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
+from tests.support.waiting import patience
+
 _T = TypeVar("_T")
 _PATIENCE_S: Final = 60.0
 
@@ -139,7 +141,7 @@ class Scheduler:
             actor.thread.start()
         else:
             actor.baton.release()
-        if not self._back.acquire(timeout=_PATIENCE_S):
+        if not self._back.acquire(timeout=patience(_PATIENCE_S)):
             raise AssertionError(f"{actor.name} went on without the scheduler after {actor.point}")
         self._current = None
         if actor.ended:

@@ -93,7 +93,7 @@ class CommandLine:
         """Run another command to its end and return what it says on its standard output."""
         command = [sys.executable, "-m", "checkpoint_operator.cli.main", *arguments, "--settings", str(self.settings_file)]
         return subprocess.run(
-            command, env=self.environment(), stdout=subprocess.PIPE, check=False, text=True, timeout=PATIENCE_S
+            command, env=self.environment(), stdout=subprocess.PIPE, check=False, text=True, timeout=patience(PATIENCE_S)
         ).stdout
 
     def ledger(self, epoch: int = 1) -> Ledger | None:

@@ -16,6 +16,7 @@ from checkpoint_protocol.store.object_store import ObjectStore
 from checkpoint_spark.driver.attempt import RunDataFrames, run_attempt
 from checkpoint_spark.driver.main import family_of
 from checkpoint_spark.tasks.executor import execute_order
+from tests.support.waiting import patience
 
 
 class Killed(BaseException):
@@ -62,7 +63,7 @@ class DirectDrivers:
     def finish(self) -> None:
         """Let every driver run to its end: a runner's death does not end one at once."""
         for thread in self._threads.values():
-            thread.join(60)
+            thread.join(patience(60))
 
     def _drive(self, key: EpochKey, attempt: int) -> None:
         ledger = Ledger(self.store, key)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.support.waiting import patience
+
 _PATIENCE_S = 30.0
 
 
@@ -77,9 +79,9 @@ def serving(service: Service) -> Iterator[Service]:
 
     thread = threading.Thread(target=run, name="service", daemon=True)
     thread.start()
-    assert began.wait(_PATIENCE_S)
+    assert began.wait(patience(_PATIENCE_S))
     try:
         yield service
     finally:
         loop.call_soon_threadsafe(ended.set)
-        thread.join(_PATIENCE_S)
+        thread.join(patience(_PATIENCE_S))

@@ -12,7 +12,7 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicColle
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from devtools.kafka_broker import KafkaBroker
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 WAIT_S = 20.0
 
@@ -46,16 +46,16 @@ class Topic:
         """A name is free only some time after its topic was deleted."""
         topic = NewTopic(self.name, self.partitions, 1, config=dict(self.settings))
         try:
-            self.admin.create_topics([topic])[self.name].result(WAIT_S)
+            self.admin.create_topics([topic])[self.name].result(patience(WAIT_S))
         except KafkaException:
             return False
         return True
 
     def delete(self) -> None:
-        self.admin.delete_topics([self.name])[self.name].result(WAIT_S)
+        self.admin.delete_topics([self.name])[self.name].result(patience(WAIT_S))
 
     def add_partitions(self, total: int) -> None:
-        self.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(WAIT_S)
+        self.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(patience(WAIT_S))
         # A producer learns of new partitions minutes later.
         self._producer = self._new_producer()
 
@@ -81,7 +81,7 @@ class Topic:
     def delete_records_before(self, offset: int, partition: int = 0) -> None:
         """What retention does, at a time of our choice."""
         place = TopicPartition(self.name, partition, offset)
-        self.admin.delete_records([place])[place].result(WAIT_S)
+        self.admin.delete_records([place])[place].result(patience(WAIT_S))
 
     def wait_until_stable(self, end: int, partition: int = 0) -> None:
         """Wait until the last stable offset is this one at the least: markers of a transaction are put after its end is told."""
@@ -90,12 +90,12 @@ class Topic:
         def is_stable() -> bool:
             latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
             found = self.admin.list_offsets({place: latest}, isolation_level=IsolationLevel.READ_COMMITTED)
-            return bool(found[place].result(WAIT_S).offset >= end)
+            return bool(found[place].result(patience(WAIT_S)).offset >= end)
 
         until(is_stable)
 
     def topic_id(self) -> str:
-        return str(self.admin.describe_topics(TopicCollection([self.name]))[self.name].result(WAIT_S).topic_id)
+        return str(self.admin.describe_topics(TopicCollection([self.name]))[self.name].result(patience(WAIT_S)).topic_id)
 
 
 class Transaction:

@@ -11,7 +11,9 @@ from typing import Final, TypeVar
 
 #: By how much all patience is multiplied: a wait that succeeds costs none of it.
 VARIABLE: Final = "CHECKPOINTED_WRITES_PATIENCE"
-_MULTIPLE: Final = float(os.environ.get(VARIABLE, "3"))
+_MULTIPLE: Final = float(os.environ.get(VARIABLE, "6"))
+#: The time limits of tests hold for this multiple: each leaves room for one wait in vain, which tells more than the limit does.
+_MULTIPLE_OF_LIMITS: Final = 3.0
 _PRESSURE: Final = Path("/proc/pressure/cpu")
 
 T = TypeVar("T")
@@ -24,6 +26,11 @@ class Late(Exception):
 def patience(seconds: float) -> float:
     """Return how long to wait for what takes this long on a slow machine; for limits of other waiting functions, too."""
     return seconds * _MULTIPLE
+
+
+def time_limit(seconds: float) -> float:
+    """Return how long a test may take as a whole, of so many seconds with little patience."""
+    return seconds * max(1.0, _MULTIPLE / _MULTIPLE_OF_LIMITS)
 
 
 def until(

@@ -21,7 +21,7 @@ from devtools.kubernetes import binaries
 from devtools.kubernetes.api_server_only import ApiServer, start_api_server_only
 from devtools.kubernetes.kube_client import CommandFailed
 from tests.support.manifests import manifest
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 from tests.unit.cluster.test_pods import conf_of, pod_of
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -111,7 +111,7 @@ def helm(home: Path, *arguments: str, values: Object | None = None) -> subproces
         input=json.dumps(values or {}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
 

@@ -14,6 +14,7 @@ import yaml
 
 from devtools.kubernetes import binaries
 from tests.contract.kubernetes.test_chart import VARIANTS, Object, of_kind, render
+from tests.support.waiting import patience
 
 WAIVED: Final = {
     "container-resources": "no limit of CPU: it would slow commits down while the node has nothing else to do",
@@ -43,7 +44,7 @@ def findings(objects: Sequence[Object]) -> set[str]:
         input=yaml.safe_dump_all(objects),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     found = json.loads(scored.stdout)

@@ -20,6 +20,7 @@ from devtools.ports import LOOPBACK, free_port
 from devtools.rest_catalog import RestCatalog
 from devtools.s3_server import S3Server
 from tests.support.slow import slow_except
+from tests.support.waiting import patience
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 
@@ -106,7 +107,7 @@ def test_the_program_says_what_answers_and_ends_accordingly(
         env={"KUBECONFIG": str(api_server.kubeconfig), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience(120),
         check=False,
     )
 

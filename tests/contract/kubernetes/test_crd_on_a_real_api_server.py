@@ -19,7 +19,7 @@ from devtools.kubernetes.api_server_only import ApiServer
 from devtools.kubernetes.kube_client import CommandFailed
 from tests.support.corrected_manifests import CORRECTIONS, Correction
 from tests.support.manifests import ALLOWED_EDITS, BAD, FORBIDDEN_EDITS, GOOD, manifest
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 CRDS: Final = ROOT / "crds"
@@ -365,7 +365,7 @@ def test_people_can_wait_for_a_condition(server: ApiServer, api: Api, write: dic
         server.kubectl("wait", "cw/flights", "--for=condition=Committed", "--timeout=1s")
 
     put_status(api, full_status())
-    server.kubectl("wait", "cw/flights", "--for=condition=Committed", "--timeout=10s")
+    server.kubectl("wait", "cw/flights", "--for=condition=Committed", f"--timeout={patience(10):.0f}s")
 
 
 def description_of(path: str) -> str:

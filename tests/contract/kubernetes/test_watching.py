@@ -27,7 +27,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from devtools.kubernetes.api_server_only import ApiServer
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 SPEC = {
@@ -73,7 +73,7 @@ class Watching:
     def stop(self) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(patience(30))
         assert not self._thread.is_alive()
 
     def knows(self, namespace: str, name: str) -> bool:

@@ -1,14 +1,14 @@
-"""By which example each planted bug is caught, so that the quick check begins there.
+"""By which example each planted bug is caught, so that `make test` begins there.
 
     python -m tests.simulation.mutants.caught      hunts each from the first example on, and writes the file anew
 
-The whole run hunts each from the first example on. A number that is out of date makes the quick check slower, and no more.
+`make test-all` hunts each from the first example on. A number that is out of date makes `make test` slower, and no more.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from tests.simulation.checks import violations
 from tests.simulation.choices import Seeded
 from tests.simulation.mutants.registry import MUTANTS, Mutant
 from tests.simulation.parts import Parts
-from tests.support.effort import IS_QUICK
+from tests.support.effort import IS_WHOLE
 
 #: Some bugs need four things in a row to go wrong; all are caught long before this.
 MOST_EXAMPLES: Final = 2_000
@@ -34,14 +34,14 @@ def harms(mutant: Mutant, seed: int, parts: Parts) -> list[str]:
 
 def seeds(mutant: Mutant) -> Iterator[int]:
     """Give the examples in the order in which they are tried."""
-    if IS_QUICK and (known := json.loads(_FILE.read_text()).get(mutant.name)) is not None:
+    if not IS_WHOLE and (known := json.loads(_FILE.read_text()).get(mutant.name)) is not None:
         yield known
     yield from range(MOST_EXAMPLES)
 
 
-def hunt(mutant: Mutant) -> tuple[int, str] | None:
-    """Return the first example that shows the bug, and how; None if none does."""
-    for seed in seeds(mutant):
+def hunt(mutant: Mutant, seeds: Iterable[int]) -> tuple[int, str] | None:
+    """Return the first of the examples that shows the bug, and how; None if none does."""
+    for seed in seeds:
         for harm in harms(mutant, seed, mutant.parts):
             if mutant.harm in harm:
                 return seed, harm
@@ -49,7 +49,7 @@ def hunt(mutant: Mutant) -> tuple[int, str] | None:
 
 
 def main() -> None:
-    caught = {mutant.name: found[0] for mutant in MUTANTS if (found := hunt(mutant)) is not None}
+    caught = {mutant.name: found[0] for mutant in MUTANTS if (found := hunt(mutant, range(MOST_EXAMPLES))) is not None}
     _FILE.write_text(json.dumps(caught, indent=1) + "\n")
 
 

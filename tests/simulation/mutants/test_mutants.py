@@ -15,7 +15,7 @@ from tests.simulation.choices import Seeded
 from tests.simulation.deaths import DULL, Death, live, new_world
 from tests.simulation.faults import TASKS
 from tests.simulation.mutants.bundles import BundlesAgain, BundlesOfLosers
-from tests.simulation.mutants.caught import MOST_EXAMPLES, harms, hunt
+from tests.simulation.mutants.caught import MOST_EXAMPLES, harms, hunt, seeds
 from tests.simulation.mutants.commits import RecordBeforeCommit
 from tests.simulation.mutants.registry import MUTANTS, Mutant
 from tests.simulation.parts import PRODUCTION, Parts
@@ -27,7 +27,7 @@ _WRONG_BUNDLES: Final = examples(100)
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
-    found = hunt(mutant)
+    found = hunt(mutant, seeds(mutant))
     if found is None:
         pytest.fail(f"the checks do not catch it in {MOST_EXAMPLES} examples")
     seed, harm = found

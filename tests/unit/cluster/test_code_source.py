@@ -19,6 +19,7 @@ from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.memory import MemoryBudget
 from tests.support.archives import zip_of
 from tests.support.stores import MemoryStore
+from tests.support.waiting import patience
 from tests.unit.cli.test_code_digest import spec
 
 URI = "s3://bucket/steps.zip"
@@ -160,17 +161,17 @@ def test_a_download_that_takes_long_holds_up_no_other() -> None:
     def wait() -> None:
         if not begun.is_set():
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(patience(30))
 
     bucket.meanwhile = wait
     slow = threading.Thread(target=source.resolve, args=("team", UID, WITH_URI, MemoryStore()))
     slow.start()
-    assert begun.wait(30)
+    assert begun.wait(patience(30))
 
     source.resolve("team", "v", spec(code={"uri": other}), MemoryStore())
 
     go_on.set()
-    slow.join(30)
+    slow.join(patience(30))
     assert bucket.fetches == 2
 
 

@@ -6,7 +6,7 @@ import math
 import threading
 
 from checkpoint_operator.cluster.watch.work_queue import WorkQueue
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 
 class Clock:
@@ -140,7 +140,7 @@ def test_a_worker_that_waits_is_woken_by_an_added_key() -> None:
     worker = threading.Thread(target=lambda: taken.append(work.take()))
     worker.start()
     work.add("a")
-    worker.join(10)
+    worker.join(patience(10))
 
     assert taken == ["a"]
 
@@ -154,7 +154,7 @@ def test_a_worker_that_waits_is_woken_when_a_key_in_hand_is_given_back() -> None
     worker = threading.Thread(target=lambda: taken.append(work.take()))
     worker.start()
     work.done("a")
-    worker.join(10)
+    worker.join(patience(10))
 
     assert taken == ["a"]
 
@@ -165,7 +165,7 @@ def test_a_closed_queue_gives_nothing_to_anybody() -> None:
     worker = threading.Thread(target=lambda: taken.append(work.take()))
     worker.start()
     work.close()
-    worker.join(10)
+    worker.join(patience(10))
 
     assert taken == ["something", None]
     work.add("a")
@@ -199,7 +199,7 @@ def test_many_workers_take_each_key_as_often_as_it_became_due_and_never_two_at_o
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(30)
+        worker.join(patience(30))
 
     assert not wrong
     assert set(done) == set(range(5))
@@ -251,7 +251,7 @@ def test_a_group_that_has_as_many_in_hand_as_it_may_waits_though_workers_are_fre
     assert taken == ["b1"]
 
     work.done("a2")
-    worker.join(10)
+    worker.join(patience(10))
 
     assert taken == ["b1", "a3"]
 

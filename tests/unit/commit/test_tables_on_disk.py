@@ -31,6 +31,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.records import Append, IcebergFile, IcebergTarget, LanceFragment, LanceTarget, Part, StagedFile
 from tests.support.places import IcebergPlace, LancePlace, on_disk
 from tests.support.records import KEY, appended
+from tests.support.waiting import patience
 
 ROWS = pa.table({"id": [1], "text": ["a"]})
 _PartT = TypeVar("_PartT", bound=Part)
@@ -394,6 +395,6 @@ def test_a_request_that_fails_before_lance_has_begun_is_unanswered(tmp_path: Pat
         f"table = PylanceTable({str(tmp_path / 'none.lance')!r}, Settings())\n"
         "print(type(table._request(1, lance.LanceOperation.Append([]), {})).__name__)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=patience(60))
 
     assert (done.stdout, done.returncode) == ("Unanswered\n", 0), done.stderr

@@ -15,6 +15,7 @@ from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.local.processes import DriverProcesses, mark_of
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.settings import Settings
+from tests.support.waiting import patience
 from tests.unit.cli.test_code_digest import spec
 
 KEY = EpochKey("00000000000000aa", 1)
@@ -104,7 +105,7 @@ def test_what_does_not_end_when_asked_is_killed() -> None:
 
         end_leftovers(process.pid, "none", patience_s=0)
 
-    assert psutil.wait_procs([left], timeout=60)[1] == [] or left.status() == psutil.STATUS_ZOMBIE
+    assert psutil.wait_procs([left], timeout=patience(60))[1] == [] or left.status() == psutil.STATUS_ZOMBIE
 
 
 def test_what_ends_when_asked_is_not_killed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from benchmarks import paces, processes
 from benchmarks.pairs import OutputsDiffer, Ran, interleave, ratio_of
 from benchmarks.rendering import BEGIN, END, PLOT, markdown, render
 from benchmarks.results import Result, keep, read_results, result_of
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 
 def silent(text: str) -> None:
@@ -111,7 +111,7 @@ def test_processes_that_began_sessions_of_their_own_are_found_and_killed(tmp_pat
     until(lambda: len(processes.known_by(word)) == 3, "three processes")
 
     assert processes.kill_all(outer) == 3
-    process.wait(10)
+    process.wait(patience(10))
     assert processes.known_by(word) == []
 
 

@@ -8,13 +8,23 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import pytest
+
+from tests.support.waiting import patience, time_limit
 
 ROOT: Final = Path(__file__).parents[3]
 _CLOCKS: Final = {"monotonic", "perf_counter", "time"}
 _MADE_OF_THE_TIME: Final = {"gzip.compress", "datetime.now", "datetime.datetime.now", "uuid.uuid4", "uuid4", "time.time"}
+
+#: What waits for another thread or process, with a bound as its only argument.
+_WAITS: Final = ("wait", "join", "result", "communicate")
+_BOUNDED: Final = rf"\btimeout=|\.({'|'.join(_WAITS)})\([0-9A-Z_]"
+#: A second or less is a look whether something has happened that should not.
+_NOTHING_IS_WAITED_FOR: Final = 1
 
 #: By file: how many calls of a sleep or of a real clock it has, and why none of them decides whether a test passes.
 ALLOWED: Final[dict[str, tuple[int, str]]] = {
@@ -43,20 +53,46 @@ ALLOWED: Final[dict[str, tuple[int, str]]] = {
 }
 
 
-def nodes_of(path: Path, names: Iterable[str]) -> Iterator[ast.AST]:
-    """Return all of a file that has one of the names in its text: to look for them is faster by far than to parse."""
+def nodes_of(path: Path, pattern: str) -> Iterator[ast.AST]:
+    """Give all of a file whose text has the pattern in it: to look for that is faster by far than to parse."""
     text = path.read_text(encoding="utf-8")
-    if re.search("|".join(rf"\b{re.escape(name)}" for name in names), text):
+    if re.search(pattern, text):
         yield from ast.walk(ast.parse(text))
 
 
 def calls_of(path: Path) -> int:
     found = 0
-    for node in nodes_of(path, ("time.", "asyncio.")):
+    for node in nodes_of(path, r"\b(time|asyncio)\."):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
             module, name = node.func.value.id, node.func.attr
             found += (module == "time" and name in {"sleep", *_CLOCKS}) or (module == "asyncio" and name == "sleep")
     return found
+
+
+def bounds_of(call: ast.Call) -> Iterator[ast.expr]:
+    """Give what says for how long a call waits at the most."""
+    yield from (keyword.value for keyword in call.keywords if keyword.arg == "timeout")
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _WAITS and len(call.args) == 1:
+        yield call.args[0]
+
+
+def is_impatient(bound: ast.expr) -> bool:
+    """Return whether a bound is a time of its own, long enough to be waited for, and not as long as this run's patience."""
+    if isinstance(bound, ast.Constant):
+        return isinstance(bound.value, int | float) and bound.value > _NOTHING_IS_WAITED_FOR
+    return isinstance(bound, ast.Name) and bound.id.endswith("_S")
+
+
+def test_who_waits_is_as_patient_as_the_run() -> None:
+    """A bound of its own would be too short on a slow machine, whatever CHECKPOINTED_WRITES_PATIENCE says."""
+    found = [
+        f"{path.relative_to(ROOT).as_posix()}:{call.lineno}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for call in nodes_of(path, _BOUNDED)
+        if isinstance(call, ast.Call) and any(is_impatient(bound) for bound in bounds_of(call))
+    ]
+
+    assert sorted(set(found)) == [], "wait for patience(seconds), of tests/support/waiting.py"
 
 
 def test_sleeps_and_real_clocks_are_where_they_have_a_reason() -> None:
@@ -73,7 +109,7 @@ def test_no_parameter_of_a_test_is_made_of_the_time() -> None:
     found = [
         f"{path.relative_to(ROOT).as_posix()}:{call.lineno}"
         for path in (ROOT / "tests").rglob("test_*.py")
-        for function in nodes_of(path, _MADE_OF_THE_TIME)
+        for function in nodes_of(path, "|".join(map(re.escape, _MADE_OF_THE_TIME)))
         if isinstance(function, ast.FunctionDef)
         for decorator in function.decorator_list
         for call in ast.walk(decorator)
@@ -83,3 +119,10 @@ def test_no_parameter_of_a_test_is_made_of_the_time() -> None:
     ]
 
     assert found == [], "gzip.compress(..., mtime=0); other values made of the time: an id of the parameter"
+
+
+def test_a_test_has_the_time_that_its_waits_may_take(request: pytest.FixtureRequest) -> None:
+    (limit, *_) = request.node.iter_markers("timeout")
+
+    assert limit.args == (time_limit(float(request.config.getini("timeout"))),)
+    assert limit.args[0] > patience(60.0), "a wait in vain is told by what waits"

@@ -22,6 +22,7 @@ from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.process.reporting import Activity, DriverTeller, InHand, telling, telling_of_task
 from tests.support.records import launch, ledger_over, plan, rows_file, seal
 from tests.support.stores import MemoryStore
+from tests.support.waiting import patience
 
 PATIENCE_S = 20.0
 
@@ -134,10 +135,10 @@ def test_a_store_that_does_not_answer_fails_no_driver_and_no_task() -> None:
     at = ledger_over(store).at
 
     with telling(store, store.overwrite, AtWork((ledger_over(store), 1)), Activity(), tick_s=0.001):
-        assert store.was_put.wait(PATIENCE_S)
+        assert store.was_put.wait(patience(PATIENCE_S))
     store.was_put.clear()
     with telling_of_task(store.overwrite, store.delete, at.work(1, 0), 0, in_hand, interval_s=0.001):
-        assert store.was_put.wait(PATIENCE_S)
+        assert store.was_put.wait(patience(PATIENCE_S))
 
 
 @pytest.mark.parametrize(
@@ -172,10 +173,10 @@ def test_a_task_tells_what_it_has_in_hand_and_removes_it_at_its_end() -> None:
     in_hand.add(rows=5, positions=8)
 
     with telling_of_task(store.overwrite, store.delete, path, 4, in_hand, interval_s=0.001):
-        assert store.was_put.wait(PATIENCE_S)
+        assert store.was_put.wait(patience(PATIENCE_S))
         assert read_report(store, path, Work) == Work(task=4, link=2, rows=5, positions=8)
 
-    assert store.was_deleted.wait(PATIENCE_S)
+    assert store.was_deleted.wait(patience(PATIENCE_S))
     assert path not in store.objects
 
 

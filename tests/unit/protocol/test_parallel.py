@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from checkpoint_protocol.store.parallel import in_threads, streamed
+from tests.support.waiting import patience
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_stream_that_is_left_in_the_middle_is_closed_without_waiting_for_its_t
 
     closing = threading.Thread(target=answers.close, daemon=True)
     closing.start()
-    closing.join(10)
+    closing.join(patience(10))
 
     assert not closing.is_alive()
 

@@ -16,6 +16,7 @@ from checkpoint_protocol.store.memory import MemoryBudget, hold_table, holding_a
 from tests.golden.samples import SAMPLES
 from tests.support.records import TOKEN, ledger_over, plan, put_chains, seal
 from tests.support.stores import ListHides, MemoryStore, Wrapped
+from tests.support.waiting import patience
 
 # --- the budget -------------------------------------------------------------------------------------------------------------
 
@@ -53,8 +54,8 @@ def test_what_is_larger_than_the_budget_waits_until_it_is_alone_and_is_not_passe
     small = threading.Thread(target=wait, args=(1,))
     small.start()
     budget.stored.give_back(first)
-    large.join(10)
-    small.join(10)
+    large.join(patience(10))
+    small.join(patience(10))
 
     assert order == [9_000, 1]
 

@@ -19,6 +19,7 @@ from checkpoint_protocol.places.patterns import split
 from checkpoint_protocol.places.source_paths import Location, locate
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile
+from tests.support.waiting import patience
 
 FILES = SourceFiles(StorageSettings())
 
@@ -298,7 +299,7 @@ def test_64_files_of_a_store_that_lets_wait_are_looked_at_side_by_side() -> None
         nonlocal now
         now += 0.05
         if 100 <= number < 164:
-            together.wait(20)
+            together.wait(patience(20))
         return number
 
     assert list(streamed_each(look, range(200), lambda: now)) == list(range(200))

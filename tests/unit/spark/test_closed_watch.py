@@ -10,6 +10,7 @@ from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.driver.closed_watch import ending_when_closed, is_given_up
 from tests.support.records import ledger_over, put_chains
 from tests.support.stores import MemoryStore, Wrapped
+from tests.support.waiting import patience
 
 PATIENCE_S = 10.0
 
@@ -58,7 +59,7 @@ def test_the_driver_is_told_once_and_why_when_somebody_closes_its_attempt() -> N
 
     with ending_when_closed(AtWork((ledger_over(store), 1)), end, interval_s=0.001):
         ledger_over(store).chains.close(1)
-        assert was_told.wait(PATIENCE_S)
+        assert was_told.wait(patience(PATIENCE_S))
 
     assert len(told) == 1
     assert "was closed" in told[0]

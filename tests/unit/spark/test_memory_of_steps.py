@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_spark.step_process.memory import left_bytes
+from tests.support.waiting import patience
 
 MIB = 1 << 20
 
@@ -86,6 +87,11 @@ def test_a_process_beyond_its_limit_is_refused_memory_and_not_ended(tmp_path: Pa
     )
     environment = {"PYTHONPATH": ":".join(path for path in sys.path if path), "ARROW_DEFAULT_MEMORY_POOL": "system"}
     ended = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
     )
     assert (ended.returncode, ended.stdout.strip()) == (0, "refused"), ended.stderr

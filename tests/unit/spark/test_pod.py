@@ -135,7 +135,7 @@ def test_a_driver_that_runs_tasks_itself_ends_when_these_have_sealed(tmp_path: P
                 process.wait(1)
             assert (tmp_path / "announced").exists()
             (tmp_path / f"task-{os.getpid()}").unlink()
-            assert process.wait(30) == 143
+            assert process.wait(patience(30)) == 143
         finally:
             process.kill()
 

@@ -16,7 +16,7 @@ import pytest
 
 from checkpoint_spark.pods.pod_environment import WrongCall
 from checkpoint_spark.pods.pod_executor import executor_command, run_executor
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 EXECUTOR = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.2.3:7078",
@@ -186,7 +186,7 @@ def executor(folder: Path, **environment: str) -> Iterator[Executor]:
         finally:
             found.end_java(0)
             process.terminate()
-            process.wait(30)
+            process.wait(patience(30))
 
 
 def test_java_is_given_spark_home_and_a_folder_for_its_tasks_and_its_exit_code_is_the_containers(tmp_path: Path) -> None:
@@ -196,14 +196,14 @@ def test_java_is_given_spark_home_and_a_folder_for_its_tasks_and_its_exit_code_i
         assert one.tasks.is_dir()
         assert one.blocked_signals == 0, "and no signal is held back from it"
         one.end_java(52)
-        assert one.process.wait(30) == 52
+        assert one.process.wait(patience(30)) == 52
 
 
 def test_where_java_is_killed_the_exit_code_says_by_what(tmp_path: Path) -> None:
     with executor(tmp_path) as one:
         (java,) = (int(line) for line in children_of(one.process.pid))
         os.kill(java, signal.SIGKILL)
-        assert one.process.wait(30) == 137
+        assert one.process.wait(patience(30)) == 137
 
 
 def children_of(process: int) -> list[str]:
@@ -217,7 +217,7 @@ def test_sigterm_ends_java_at_once_where_no_task_is_at_work(tmp_path: Path) -> N
         gone.wait()
         (one.tasks / f"task-{gone.pid}").touch()
         one.process.send_signal(signal.SIGTERM)
-        assert one.process.wait(30) == 143
+        assert one.process.wait(patience(30)) == 143
         assert one.signals() == ["term"]
 
 
@@ -230,7 +230,7 @@ def test_sigterm_reaches_tasks_first_and_java_when_the_last_of_them_has_sealed(t
         time.sleep(0.5)
         assert (one.signals(), one.process.poll()) == ([], None)
         at_work.unlink()
-        assert one.process.wait(30) == 143
+        assert one.process.wait(patience(30)) == 143
         assert one.signals() == ["term"]
 
 
@@ -240,7 +240,7 @@ def test_a_second_sigterm_waits_for_no_task(tmp_path: Path) -> None:
         one.process.send_signal(signal.SIGTERM)
         until((one.tasks / "announced").exists, "the first one", 30)
         one.process.send_signal(signal.SIGTERM)
-        assert one.process.wait(30) == 143
+        assert one.process.wait(patience(30)) == 143
 
 
 def gpu_file(one: Executor) -> object:
@@ -261,7 +261,7 @@ def test_an_executor_with_fewer_gpus_than_are_asked_for_ends_and_says_so(tmp_pat
     (tools / "nvidia-smi").chmod(0o755)
     wanted = json.dumps({"resource": "gpu", "count": 2})
     with executor(tmp_path, CHECKPOINTED_WRITE_GPUS=wanted, PATH=f"{tools}:/usr/bin:/bin") as one:
-        assert one.process.wait(30) == 2
+        assert one.process.wait(patience(30)) == 2
         assert one.process.stderr is not None
         assert "executor.gpus is 2, and nvidia-smi sees 1" in one.process.stderr.read()
 

@@ -20,6 +20,7 @@ import requests
 from checkpoint_spark.steps.calling.service_errors import is_passing, retry_after_s, status_of
 from checkpointed_writes import Retryable, RetryAfter, RowError
 from tests.support.http_service import Service, serving
+from tests.support.waiting import patience
 
 
 def http_error(status: int, **headers: str) -> requests.HTTPError:
@@ -168,14 +169,14 @@ def test_the_service_says_how_long_to_wait(error: BaseException, seconds: float 
 
 def _by_urllib(url: str) -> None:
     try:
-        urllib.request.urlopen(url, timeout=30).close()  # noqa: S310 it is on loopback
+        urllib.request.urlopen(url, timeout=patience(30)).close()  # noqa: S310 it is on loopback
     except urllib.error.HTTPError as error:
         error.close()
         raise
 
 
 def _by_requests(url: str) -> None:
-    requests.get(url, timeout=30).raise_for_status()
+    requests.get(url, timeout=patience(30)).raise_for_status()
 
 
 def _by_aiohttp(url: str) -> None:

@@ -278,15 +278,6 @@ CORRECTIONS: Final = (
     ),
     # triggers
     Correction(
-        "a trigger of stages",
-        "stages do not go with it; begin epochs by runNonce, or put the steps into one list",
-        [
-            {"spec__trigger": ..., "spec__runNonce": "2"},
-            {"spec__stages": ..., "spec__steps": [_STEP, _STEP]},
-        ],
-        "stages do not go with a trigger; begin epochs by runNonce, or put the steps into one list",
-    ),
-    Correction(
         "a trigger and a time to live",
         "a write with a trigger never finishes; leave one of them out",
         [{"spec__trigger": ...}, {"spec__ttlSecondsAfterFinished": ...}],

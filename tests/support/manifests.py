@@ -62,6 +62,7 @@ _AGGREGATE: Final = {**_ALL, "keyBy": ["author", "year"], "buckets": 50}
 GOOD: Final[dict[str, dict[str, Any]]] = {
     "the smallest": {},
     "stages": {"spec__stages": _STAGES},
+    "a trigger of stages": {"spec__trigger": {"every": "5m", "keepDriver": "10m"}, "spec__stages": [*_STAGES, _AGGREGATE]},
     "stages that are done together": {
         "spec__stages": [{"name": "clean", "steps": [_STEP], "checkpoint": False, "code": ["docs", "a.b"]}, *_STAGES]
     },
@@ -401,7 +402,6 @@ BAD: Final[dict[str, dict[str, Any]]] = {
         "spec__source": {"spark": {"format": "orc", "paths": ["/a"], "keyColumns": ["id"]}},
         "spec__trigger": {"every": "5m", "atLeast": {"files": 1}},
     },
-    "a trigger of stages": {"spec__trigger": {"every": "5m"}, "spec__stages": _STAGES},
     # stages
     "stages beside steps": {"spec__stages": _STAGES, "spec__steps": [_STEP]},
     "two stages of one name": {"spec__stages": [*_STAGES, _STAGES[0]]},

@@ -12,7 +12,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, parse_manifest
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import ClaimRecord, CommitRecord, FailureRecord, IcebergBase, WriteRecord
+from checkpoint_protocol.records import Began, ClaimRecord, CommitRecord, FailureRecord, IcebergBase, WriteRecord
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.object_store import ObstoreStore, open_store
 from tests.support.records import DIGEST, TOKEN, iceberg_file, input_of, launch, plan, rows_file, seal
@@ -83,9 +83,9 @@ class StoredWrite:
             ),
         )
 
-    def launch(self, attempt: int = 1, counted: tuple[int, ...] = (), digest: str = DIGEST) -> None:
+    def launch(self, attempt: int = 1, counted: tuple[int, ...] = (), digest: str = DIGEST, began: Began | None = None) -> None:
         record = launch(attempt, counted, code_digest=digest)
-        now = {"run_nonce": self.run_nonce, "source": self.manifest.spec.source}
+        now = {"run_nonce": self.run_nonce, "source": self.manifest.spec.source, "began": began}
         self.ledger.attempts.put_launch(record.model_copy(update=now))
 
     def plan(self, attempt: int = 1, tasks: int = 2) -> None:

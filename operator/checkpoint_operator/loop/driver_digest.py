@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from checkpoint_operator.pipelines.decisions import named
 from checkpoint_operator.pipelines.found import spec_up_to
 from checkpoint_operator.ports import Write
 from checkpoint_protocol.manifest.pipelines import parts_of
@@ -70,12 +71,15 @@ def code_of_session(write: Write, renew: Callable[[Write], Write]) -> str | None
 
 
 def keep_arguments(spec: Spec, stage: str, defaults: str = "") -> list[str]:
-    """Return what tells a driver to wait, and for how long. One that was started for a stage does not wait for the next epoch."""
+    """Return what tells a driver to wait, and for how long.
+
+    One that was started for a stage which only the commit needs does not wait for the next epoch.
+    """
     digest = digest_of_kept(spec, defaults)
     if digest is None:
         return []
     arguments: list[str] = []
-    if keeps_for_epochs(spec) and not stage:
+    if keeps_for_epochs(spec) and (not stage or named(stage) is not None):
         assert spec.trigger is not None
         arguments += ["--keep", f"{spec.trigger.keep_driver:g}"]
     if keeps_for_stages(spec):

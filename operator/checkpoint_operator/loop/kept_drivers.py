@@ -88,10 +88,9 @@ class KeptDrivers:
     def _before(self, ledger: Ledger, launch: LaunchRecord) -> Iterator[EpochKey]:
         """Yield what has ended before this began: the one of its epoch that it follows, or the epoch before."""
         key, epoch = ledger.key, ledger.key.of_stage("")
-        if launch.stage is not None:
-            if launch.reads_stage:
-                yield key.of_stage(launch.reads_stage)
-        elif key.stage:
+        if launch.stage is not None and launch.reads_stage:
+            yield key.of_stage(launch.reads_stage)
+        elif key.stage and launch.stage is None:
             # The steps, but where another stage that the commit needs has followed them already.
             yield epoch
             yield from (other for other in list_stages(ledger.store, epoch) if other != key)

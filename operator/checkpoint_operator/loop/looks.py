@@ -19,7 +19,7 @@ from checkpoint_operator.loop.keys_objects import compacting
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.ledger.epoch_index import index_of
+from checkpoint_protocol.ledger.epoch_index import index_of, of_the_source
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.uris import local_path
 from checkpoint_protocol.records import TakenFile, TakenRecord
@@ -112,11 +112,12 @@ class Looks:
         """Counted from the last look, or from the beginning of this epoch: a look that is late is made at once, and is one."""
         trigger = self.spec.trigger
         assert trigger is not None
+        reader = of_the_source(ledger)
         if self._looked_at is None:
-            record = ledger.inputs.read_committed_input()
+            record = reader.inputs.read_committed_input()
             if record is not None and record.totals.left:
                 return 0.0
-        launch = ledger.attempts.read_launch(1)
+        launch = reader.attempts.read_launch(1)
         began = launch.began if launch is not None else None
         after = self._looked_at or (datetime.datetime.fromisoformat(began.at) if began is not None else None)
         # A clock that was ahead when the epoch began must not put off the next one for ever.
@@ -126,7 +127,7 @@ class Looks:
         index = index_of(ledger, compacting(ledger.store, ledger.key.uid))
         taken = index.ensure(ledger.key.epoch)
         known = Known(ledger.key.epoch, index.files(taken))
-        record = ledger.inputs.read_committed_input()
+        record = of_the_source(ledger).inputs.read_committed_input()
         is_all_taken = self._known is not None and record is not None and not record.totals.left
         offered = self._passed_over | self._seen if is_all_taken else set()
         self._passed_over = {version for version in offered if not known.has_digest(version)}

@@ -118,8 +118,23 @@ class Observer:
         self._first_counted = None
 
     def began(self) -> Began | None:
-        """Return why the current epoch begins, for the record of its first attempt; None where no trigger goes by that."""
-        return self._began or self._began_by("First", News())
+        """Return why the current epoch begins, for the record of the first attempt that reads the source.
+
+        None for attempts that read something else, and where no trigger goes by that.
+        """
+        epoch, stage = self._epoch or self, self.write.stage
+        is_of_commit = self._stage is not None and stage is None
+        if is_of_commit or (stage is not None and stage.reads):
+            return None
+        return epoch._began or epoch._recorded_began() or epoch._began_by("First", News())
+
+    def _recorded_began(self) -> Began | None:
+        """Return why the epoch began, as a stage has it that was begun before this one and is not to be done any more."""
+        for key in writes.list_stages(self.store, self.current_ledger.key):
+            launch = self.open_ledger(self.store, key).attempts.read_launch(1)
+            if launch is not None and launch.began is not None:
+                return launch.began
+        return None
 
     def _began_by(self, why: Literal["First", "RunNonce", "Trigger"], news: News) -> Began | None:
         if self.looks is None:

@@ -9,7 +9,15 @@ from typing import Any
 
 from checkpoint_operator.loop.driver_failures import failure_of
 from checkpoint_operator.views.epoch_listing import Link, attempts_in, divided, gap_free_lengths, records_of, seals_in
-from checkpoint_operator.views.inspected import ShownAttempt, ShownCommit, ShownEpoch, ShownFailure, ShownRowError, ShownSums
+from checkpoint_operator.views.inspected import (
+    ShownAttempt,
+    ShownBegan,
+    ShownCommit,
+    ShownEpoch,
+    ShownFailure,
+    ShownRowError,
+    ShownSums,
+)
 from checkpoint_operator.views.lenient_reading import LenientReader
 from checkpoint_operator.views.shown_records import (
     DIGEST_DIGITS,
@@ -86,6 +94,7 @@ class EpochInspector:
             stage=key.stage or None,
             phase="Unknown",
             run_nonce=first.run_nonce if first else None,
+            began=ShownBegan(**first.began.model_dump()) if first and first.began else None,
             input_files=source.totals.files if source else None,
             input_bytes=source.totals.size_bytes if source else None,
             input_table=tables_of(source.tables) if source else None,

@@ -6,6 +6,8 @@ read, the field is null too, and `errors` names the object. Counts are sums over
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
@@ -109,6 +111,15 @@ class ShownCommit(Shown):
     rows_quarantined: int = Field(default=0, description="Rows that failed and have no result in this commit.")
 
 
+class ShownBegan(Shown):
+    """Why an epoch of a write with a trigger began."""
+
+    why: Literal["First", "RunNonce", "Trigger"]
+    at: str = Field(description="By the clock of whoever recorded its first attempt.")
+    files: int = Field(description="That were new in the look which began it; 0 where nothing was counted.")
+    size_bytes: int
+
+
 class ShownEpoch(Shown):
     """One input, and one commit."""
 
@@ -116,6 +127,7 @@ class ShownEpoch(Shown):
     stage: str | None = Field(default=None, description="Its name, of a stage of the epoch; null of the epoch itself.")
     phase: Phase = Field(description="As in the status of an object, by the store alone.")
     run_nonce: str | None = Field(description="Of its first attempt.")
+    began: ShownBegan | None = Field(default=None, description="Null without a trigger. With stages, the first one has it.")
     input_files: int | None = Field(description="Null before a driver has fixed the input.")
     input_bytes: int | None
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")

@@ -227,8 +227,6 @@ class Spec(Section):
             raise ValueError(
                 "sink.mode: AddColumns adds columns to the rows of the source, but stages replace these rows; use steps"
             )
-        if self.stages and self.trigger is not None:
-            raise ValueError("trigger: stages do not go with it; begin epochs by runNonce, or put the steps into one list")
         return self
 
     def placed_steps(self) -> Iterator[tuple[str, Step]]:

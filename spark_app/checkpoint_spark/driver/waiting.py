@@ -85,6 +85,8 @@ class _Wait:
     keep: Keep
     #: The epoch has its commit, so that no stage of it follows.
     _is_committed: bool = False
+    #: Whether the epoch is one of stages. None: not known yet.
+    _has_stages: bool | None = None
     #: Stages that somebody has planned, or given up.
     _passed: set[EpochKey] = field(default_factory=set)
 
@@ -96,9 +98,18 @@ class _Wait:
                     return _Found(key, launch)
             self._is_committed = self._of(self._epoch).commits.read_commit() is not None
         if self.keep.epoch_s:
-            following = replace(self._epoch, epoch=self._epoch.epoch + 1)
-            launch = self._of(following).attempts.read_launch(1)
-            return _Found(following, launch) if launch is not None else None
+            return self._first_of(replace(self._epoch, epoch=self._epoch.epoch + 1))
+        return None
+
+    def _first_of(self, epoch: EpochKey) -> _Found | None:
+        """Return the first launch of an epoch: its own, or where this one has stages that of its first stage."""
+        if self._has_stages is None:
+            own = self._of(self._epoch).attempts.read_launch(1)
+            self._has_stages = own is not None and own.stage is not None
+        for key in (epoch, *(list_stages(self.ledger.store, epoch) if False else ())):
+            launch = self._of(key).attempts.read_launch(1)
+            if launch is not None:
+                return _Found(key, launch)
         return None
 
     def is_over(self, waited_s: float) -> bool:
@@ -106,7 +117,7 @@ class _Wait:
 
     def is_for_this_driver(self, found: _Found) -> bool:
         launch, done = found.launch, self.done
-        if found.key.epoch != self._epoch.epoch and launch.stage is not None:
+        if found.key.epoch != self._epoch.epoch and launch.reads_stage:
             return False
         if launch.session_code is not None:
             is_alike = launch.session_code == done.session_code

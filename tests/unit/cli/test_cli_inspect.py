@@ -20,7 +20,7 @@ from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sources.source import Source
-from checkpoint_protocol.records import InputRecord, KeyColumn, NameRecord, Retried, RowKey, RowPosition, encode
+from checkpoint_protocol.records import Began, InputRecord, KeyColumn, NameRecord, Retried, RowKey, RowPosition, encode
 from checkpoint_protocol.rows.positions import Range
 from checkpoint_protocol.store import layout
 from checkpoint_spark.tasks.quarantine import Allowance, QuarantineOfSegment
@@ -47,6 +47,7 @@ GOLDEN = """
           "stage": null,
           "phase": "Committed",
           "runNonce": "",
+          "began": null,
           "inputFiles": 2,
           "inputBytes": 2000,
           "inputTable": null,
@@ -110,6 +111,7 @@ GOLDEN = """
           "stage": null,
           "phase": "Running",
           "runNonce": "tuesday",
+          "began": {"why": "Trigger", "at": "2026-01-02T03:04:05+00:00", "files": 3, "sizeBytes": 2048},
           "inputFiles": null,
           "inputBytes": null,
           "inputTable": null,
@@ -186,7 +188,7 @@ def write_with_two_attempts_and_two_epochs(folder: Path) -> StoredWrite:
     write.claim()
     write.record_commit()
     write.epoch, write.run_nonce = 2, "tuesday"
-    write.launch()
+    write.launch(began=Began(why="Trigger", at="2026-01-02T03:04:05+00:00", files=3, size_bytes=2048))
     return write
 
 
@@ -251,7 +253,9 @@ def test_the_table_shows_each_attempt_what_counts_and_the_commit(tmp_path: Path)
     assert "1 dddddddddddd 1/2 2 14 14 2 200 B closed, incomplete; 1 seal too late; DriverFailed: out of memory" in lines
     assert "2 eeeeeeeeeeee 1/1 1 6 6 1 100 B closed, complete; takes over 1" in lines
     assert "all 3 20 20 3 300 B what counts" in lines
-    assert "epoch 2, runNonce 'tuesday': input not fixed yet; Running, not committed" in lines
+    assert (
+        "epoch 2, runNonce 'tuesday', begun by the trigger for 3 new files: input not fixed yet; Running, not committed" in lines
+    )
 
 
 def test_an_open_attempt_counts_its_seals_up_to_the_first_gap(tmp_path: Path) -> None:

@@ -161,3 +161,20 @@ def test_the_next_epoch_is_left_to_the_driver_of_the_one_before_if_that_waits_fo
     lab.put(following)
 
     assert lab.state(following) is (DriverState.RUNNING if for_epochs else DriverState.NOT_STARTED)
+
+
+@pytest.mark.parametrize("for_epochs", [True, False])
+def test_the_first_stage_of_the_next_epoch_is_left_to_the_driver_of_the_epoch_before_if_that_waits_for_epochs(
+    for_epochs: bool,
+) -> None:
+    parse = KEY.of_stage("parse-0011223344556677-1")
+    following = EpochKey(KEY.uid, 2).of_stage(parse.stage)
+    lab = Lab({(parse, 1)}, for_epochs=for_epochs)
+    lab.put(parse, in_session(stage=identity("")))
+    lab.put(KEY, in_session(stage=identity(parse.stage)))
+    lab.tell(KEY, StartedAs(epoch=1, stage=parse.stage, attempt=1))
+    lab.put(following, in_session(stage=identity("")))
+
+    assert lab.state(following) is (DriverState.RUNNING if for_epochs else DriverState.NOT_STARTED)
+    lab.tell(following, StartedAs(epoch=1, stage=parse.stage, attempt=1))
+    assert lab.state(following) is DriverState.RUNNING

@@ -57,8 +57,12 @@ def test_the_code_of_every_stage_counts_and_so_does_the_archive_that_a_driver_im
         ({"sink": APPEND, "stages": STAGES}, {"--keep-stages": "60"}),
         ({"sink": UPSERT, "trigger": {"every": "1m", "keepDriver": "10m"}}, {"--keep": "600", "--keep-stages": "60"}),
         ({"sink": APPEND, "trigger": {"every": "1m", "keepDriver": "10m"}}, {"--keep": "600"}),
+        (
+            {"sink": APPEND, "stages": STAGES, "trigger": {"every": "1m", "keepDriver": "10m"}},
+            {"--keep": "600", "--keep-stages": "60"},
+        ),
     ],
-    ids=["append", "upsert", "audit", "pipeline", "upsert by a trigger", "append by a trigger"],
+    ids=["append", "upsert", "audit", "pipeline", "upsert by a trigger", "append by a trigger", "pipeline by a trigger"],
 )
 def test_a_driver_waits_for_stages_where_its_epoch_has_more_than_one(sections: dict[str, Any], arguments: dict[str, str]) -> None:
     spec = spec_of(**sections)
@@ -68,4 +72,5 @@ def test_a_driver_waits_for_stages_where_its_epoch_has_more_than_one(sections: d
     assert dict(zip(told[::2], told[1::2], strict=True)).items() >= arguments.items()
     assert bool(told) == bool(arguments)
     assert (session_code(spec) is not None) == ("--keep-stages" in arguments)
-    assert "--keep" not in keep_arguments(spec, "merge-7"), "a driver that was started for a stage ends with the epoch"
+    assert "--keep" not in keep_arguments(spec, "merge-7"), "a driver that was started for a merge ends with the epoch"
+    assert keep_arguments(spec, "parse-0011223344556677-1") == told, "the first stage of a pipeline begins the epoch"

@@ -10,7 +10,7 @@ import pytest
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
-from checkpoint_protocol.records import DeletedRecord, LaunchRecord
+from checkpoint_protocol.records import DeletedRecord, LaunchRecord, StageIdentity
 from checkpoint_protocol.store.layout import deleted_path
 from checkpoint_protocol.store.put_once import put_once
 from checkpoint_spark.driver.waiting import Keep, await_next
@@ -199,3 +199,38 @@ def test_it_waits_for_stages_and_for_the_next_epoch_at_once_and_after_the_commit
     ledger_over(store, key=MERGE).attempts.put_launch(in_session(code_digest="e" * 64, code=None))
     ledger_over(store, key=MERGE).plans.put_plan(plan())
     assert next_stage(store, Time(), MERGE, both) == NEXT
+
+
+PARSE, EMBED = "parse-0011223344556677-1", "embed-0011223344556677-1"
+
+
+def of_pipeline(reads: str) -> LaunchRecord:
+    stage = StageIdentity(name="any", reads=reads, hash_in="0" * 64, algorithm=1, run_nonce="", takes_all=False)
+    return in_session(stage=stage)
+
+
+def after_an_epoch_of_stages() -> MemoryStore:
+    store = MemoryStore()
+    ledger_over(store, key=KEY.of_stage(PARSE)).plans.put_plan(plan())
+    end_epoch(ledger_over(store, key=KEY.of_stage(PARSE)), of_pipeline(""))
+    ledger_over(store).plans.put_plan(plan())
+    end_epoch(ledger_over(store), of_pipeline(PARSE))
+    return store
+
+
+@pytest.mark.parametrize("done", [KEY, MERGE], ids=["the last stage", "a merge after it"])
+def test_after_an_epoch_of_stages_it_goes_on_with_the_first_stage_of_the_next_one(done: EpochKey) -> None:
+    store, both = after_an_epoch_of_stages(), Keep(DIGEST, epoch_s=600.0, stage_s=60.0)
+    ledger_over(store, key=MERGE).attempts.put_launch(in_session())
+    ledger_over(store, key=MERGE).plans.put_plan(plan())
+    ledger_over(store, key=NEXT.of_stage(PARSE)).attempts.put_launch(of_pipeline(""))
+
+    assert next_stage(store, Time(), done, both) == NEXT.of_stage(PARSE)
+
+
+def test_a_next_epoch_that_others_have_brought_to_a_later_stage_ends_it() -> None:
+    store, time, both = after_an_epoch_of_stages(), Time(), Keep(DIGEST, epoch_s=600.0, stage_s=60.0)
+    ledger_over(store, key=NEXT.of_stage(EMBED)).attempts.put_launch(of_pipeline(PARSE))
+
+    assert next_stage(store, time, keep=both) is None
+    assert time.now_s == 0.0

@@ -137,6 +137,9 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
     if epoch.rows_retried:
         read += f", of them {counted(epoch.rows_retried, 'quarantined row')} tried again"
     nonce = f", runNonce {epoch.run_nonce!r}" if epoch.run_nonce else ""
+    if epoch.began is not None and epoch.began.why == "Trigger":
+        nonce += ", begun by the trigger"
+        nonce += f" for {counted(epoch.began.files, 'new file')}" if epoch.began.files else ""
     cleaned = "; what it staged is cleaned" if epoch.is_cleaned else ""
     what = f"stage {epoch.stage}" if epoch.stage is not None else f"epoch {epoch.epoch}"
     out.print(f"  {what}{nonce}: {read}; {_commit_text(epoch)}{cleaned}", markup=False)

@@ -37,7 +37,7 @@ def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
         say_error(error, console)
         return exits.code_of(error)
     if output == "table":
-        _print(answers(), plan)
+        _print(answers(), plan, has_trigger=manifest.spec.trigger is not None)
     else:
         print_data(plan, output)
     return exits.DONE
@@ -58,12 +58,10 @@ def _plan(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
     return plan_stages(manifest, store, digests_with(code_archive(spec, settings), spec.image))
 
 
-def _print(out: Console, plan: ShownPlan) -> None:
+def _print(out: Console, plan: ShownPlan, *, has_trigger: bool) -> None:
     if plan.is_committed:
-        out.print(
-            f"{plan.namespace}/{plan.name}: epoch {plan.epoch} is committed: a run does nothing; runNonce begins the next one",
-            markup=False,
-        )
+        then = "a run takes what is new since" if has_trigger else "a run does nothing; runNonce begins the next one"
+        out.print(f"{plan.namespace}/{plan.name}: epoch {plan.epoch} is committed: {then}", markup=False)
         return
     out.print(f"{plan.namespace}/{plan.name}: a run of epoch {plan.epoch} would do this", style="bold", markup=False)
     out.print(table_of(plan.stages))

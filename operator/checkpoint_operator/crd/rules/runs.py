@@ -120,11 +120,6 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "sink.mode",
         ),
         Rule(
-            f"!{is_given('trigger')} || self.stages.size() == 0",
-            "stages do not go with a trigger; begin epochs by runNonce, or put the steps into one list",
-            "trigger",
-        ),
-        Rule(
             "self.stages.size() == 0 || self.steps.size() == 0",
             "stages replace steps: put the steps into a stage, or leave the stages out",
             "steps",

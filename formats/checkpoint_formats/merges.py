@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import pyarrow as pa
 
@@ -11,7 +11,8 @@ from checkpoint_formats.merging.keys import Keys, PutPart
 from checkpoint_formats.readers import reader_for
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt
-from checkpoint_protocol.manifest.sources.source import LanceSource, Source
+from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
+from checkpoint_protocol.manifest.sources.source import FilesSource, IcebergSource, LanceSource, Source
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Merge, MergeKeysRecord, PinnedIceberg, PinnedLance, PinnedTable, SourceFile, StagedFile
 
@@ -37,16 +38,24 @@ class MergeSource(Protocol):
 
 
 def merge_source_for(source: Source, tables: Sequence[PinnedTable | None], merge: Merge, storage: StorageSettings) -> MergeSource:
-    """Return what a merge reads, by the source and the pinned tables of its launch."""
+    """Return what a merge reads, by the source and the pinned tables of its launch record. Corrupt if that is no table."""
     (member,) = source.members
-    if isinstance(member, LanceSource):
-        from checkpoint_formats.lance.merge import LanceMerge
+    match member:
+        case LanceSource():
+            from checkpoint_formats.lance.merge import LanceMerge
 
-        assert member.version is not None
-        return LanceMerge(PinnedLance(uri=member.uri, at_version=member.version), merge, storage)
-    from checkpoint_formats.iceberg.merge import IcebergMerge
+            assert member.version is not None
+            return LanceMerge(PinnedLance(uri=member.uri, at_version=member.version), merge, storage)
+        case IcebergSource():
+            from checkpoint_formats.iceberg.merge import IcebergMerge
 
-    (table,) = tables
-    if not isinstance(table, PinnedIceberg):
-        raise Corrupt(reasons.RECORD_UNREADABLE, "the launch record of a merge has no table")
-    return IcebergMerge(table, merge, reader_for(source, storage, (table,)), storage)
+            (table,) = tables
+            if not isinstance(table, PinnedIceberg):
+                raise Corrupt(reasons.RECORD_UNREADABLE, f"the launch record of a merge does not pin {member.title}")
+            return IcebergMerge(table, merge, reader_for(source, storage, (table,)), storage)
+        case FilesSource() | KafkaSource():
+            raise Corrupt(
+                reasons.RECORD_UNREADABLE, f"the launch record of a merge has source.{member.kind}; only a table is merged with"
+            )
+        case other:
+            assert_never(other)

@@ -4,6 +4,7 @@ and the write as its manifest says it now.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +21,17 @@ from checkpoint_protocol.records import LaunchRecord, Operation, Output, PinnedI
 #: Pins the source's tables when an attempt is recorded: one for each of its members, None for what is no Iceberg table, and
 #: nothing at all where none of them is.
 PinSource = Callable[[], tuple[PinnedIceberg | None, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundItem:
+    """Something of a source that an epoch can take: a file, a fragment or a snapshot; `made_at` by the clock of who made it."""
+
+    name: str
+    version: str
+    files: int = 1
+    size_bytes: int = 0
+    made_at: datetime.datetime | None = None
 
 
 class StageOutdated(Exception):

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoint_operator.catalogs.source_tables import open_source
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import OperatorConfig, WorkloadDefaults
 from checkpoint_operator.cluster.controller import Controller
@@ -18,8 +17,7 @@ from checkpoint_operator.cluster.status.object_status import status_of
 from checkpoint_operator.cluster.watch.cache import Cache, WriteName, name_of
 from checkpoint_operator.cluster.watch.work_queue import WorkQueue
 from checkpoint_operator.crd.status_model import Condition, Status
-from checkpoint_operator.loop.source_news import open_news
-from checkpoint_operator.sinks.registry import format_of, open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.authenticated_store import AuthenticatedStore
@@ -141,12 +139,10 @@ class World:
             cache=self.cache,
             config=self.config,
             metrics=Metrics(),
+            settings_of=settings_of,
+            catalogs=None,
             open_store=lambda namespace, uri: AuthenticatedStore(open_store(uri, settings_of(namespace)), self.record_keys),
             open_sink=lambda namespace, spec, written_by: open_sink(spec, settings_of(namespace), written_by=written_by),
-            find_former=lambda namespace, spec, name, uid: format_of(spec).find_former(settings_of(namespace), name, uid),
-            open_source=lambda namespace, source: open_source(source, settings_of(namespace)),
-            storage_of=settings_of,
-            open_news=lambda namespace, spec: open_news(spec, settings_of(namespace)),
             code_source=CodeSource(self.api, settings_of, self.config.workloads),
             instance="operator-0",
             clock=self.clock,

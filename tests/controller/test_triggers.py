@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from checkpoint_operator.loop.looks import Known
+from checkpoint_operator.ports import FoundItem
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.records import LaunchRecord
+from checkpoint_protocol.records import LaunchRecord, TakenRecord
 from tests.controller.harness import World
 from tests.support.slow import slow_except_on
 from tests.support.writes import rows_of
@@ -63,22 +65,19 @@ def test_a_thousand_looks_without_news_make_no_pod_no_epoch_no_version_and_no_wr
     assert world.status.phase == "Committed"
 
 
-def count_looks(world: World) -> list[str]:
-    looks: list[str] = []
-    open_news = world.operator.controller.open_news
+def count_looks(world: World) -> list[TakenRecord]:
+    """Return what grows with each look at the source: what was taken before it."""
+    found: list[TakenRecord] = []
+    looks = world.operator.controller._sessions[world.key].reconciler.observer.looks
+    assert looks is not None
+    list_news = looks.list_news
 
-    def counted(namespace: str, spec: Any) -> Any:
-        inner = open_news(namespace, spec)
+    def look(taken: TakenRecord, known: Known) -> Iterator[FoundItem] | None:
+        found.append(taken)
+        return list_news(taken, known)
 
-        def look(*arguments: Any) -> Any:
-            looks.append(namespace)
-            return inner(*arguments)
-
-        return look
-
-    world.operator.controller.open_news = counted
-    world.operator.controller._sessions.clear()
-    return looks
+    looks.list_news = look
+    return found
 
 
 def store_objects(world: World) -> list[str]:

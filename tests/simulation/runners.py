@@ -15,9 +15,9 @@ from checkpoint_operator.core.actions import Wait
 from checkpoint_operator.iceberg import audit as iceberg_audit
 from checkpoint_operator.iceberg.audit import Staged
 from checkpoint_operator.local.host import LocalHost
-from checkpoint_operator.loop.looks import FoundItem, Known, Looks
+from checkpoint_operator.loop.looks import Known, Looks
 from checkpoint_operator.loop.observing import Observer
-from checkpoint_operator.ports import Sink, Write
+from checkpoint_operator.ports import FoundItem, Sink, Write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.identity import EpochKey

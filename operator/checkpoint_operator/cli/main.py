@@ -13,7 +13,8 @@ _settings = click.option(
     "--settings",
     type=_EXISTING,
     help="The file with catalogs and storage. Default: the first of $CHECKPOINTED_WRITE_SETTINGS, "
-    "checkpointed-write.settings.yaml beside the manifest, and ~/.config/checkpointed-write/settings.yaml.",
+    "checkpointed-write.settings.yaml beside the manifest, and ~/.config/checkpointed-write/settings.yaml "
+    "(below $XDG_CONFIG_HOME, if that is set).",
 )
 _output = click.option(
     "-o",

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from checkpoint_operator.catalogs.named import CatalogBook
+from checkpoint_operator.catalogs.source_tables import open_source
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import OperatorConfig
 from checkpoint_operator.cluster.ends.deleting import ObjectDeletion
@@ -34,23 +36,23 @@ from checkpoint_operator.cluster.status.round_status import Failed, Figures, is_
 from checkpoint_operator.cluster.turns.commit_turns import CommitTurns
 from checkpoint_operator.cluster.turns.driver_turns import DriverTurns
 from checkpoint_operator.cluster.watch.cache import Cache, WriteName
-from checkpoint_operator.commit.presence import Former
 from checkpoint_operator.core.actions import Finish, RecordAttempt, Stall, StopDriver, StopKeptDriver, Wait
 from checkpoint_operator.core.triggers import check_schedule
-from checkpoint_operator.loop.looks import ListNews, Looks, refuse_paths_of_pods
+from checkpoint_operator.loop.looks import Looks, refuse_paths_of_pods
 from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.loop.source_news import open_news
 from checkpoint_operator.loop.table_facts import refuse_own_outputs
-from checkpoint_operator.ports import PinSource, Sink
+from checkpoint_operator.ports import Sink
 from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.sinks.registry import format_of
 from checkpoint_operator.writes.former import refuse_former, title_in_cluster
 from checkpoint_operator.writes.recreation import write_of_object
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
-from checkpoint_protocol.manifest.sources.source import Source as SourceSpec
 from checkpoint_protocol.manifest.spec import ManifestInvalid, Spec
 from checkpoint_protocol.places.secrets import Secrets
-from checkpoint_protocol.places.storage import StorageSettings
+from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.authenticated_store import KeySource
 from checkpoint_protocol.store.object_store import ObjectStore
 
@@ -75,15 +77,14 @@ class Controller:
     cache: Cache
     config: OperatorConfig
     metrics: Metrics
-    #: Each for a namespace, with what its writes may use.
+    #: What the writes of a namespace may use.
+    settings_of: Callable[[str], Settings]
+    #: Shared by all writes; None: each opens catalogs of its own.
+    catalogs: CatalogBook | None
+    #: Each for a namespace, with its settings.
     open_store: Callable[[str, str], ObjectStore]
     #: The last is what the table is to show of the write beside its key.
     open_sink: Callable[[str, SinkSpec, str], Sink]
-    #: Namespace, sink, the name as above, and a uid: returns a commit of another uid under the name.
-    find_former: Callable[[str, SinkSpec, str, str], Former | None]
-    open_source: Callable[[str, SourceSpec], PinSource]
-    storage_of: Callable[[str], StorageSettings]
-    open_news: Callable[[str, Spec], ListNews]
     code_source: CodeSource
     instance: str
     clock: Callable[[], float] = time.monotonic
@@ -111,7 +112,7 @@ class Controller:
         self._retention = Retention(
             self.config.retention_days,
             lambda namespace, uri: self.open_store(namespace, uri),
-            lambda namespace: self.storage_of(namespace),
+            self.settings_of,
             self.clock,
             self.now,
         )
@@ -199,7 +200,8 @@ class Controller:
             end_former=lambda former: self._deletion.end_former(key.namespace, store, former, spec),
             confirm=lambda: confirm_object(self.api, self.cache, owner),
         )
-        refuse_former(store, spec, uid, title, lambda: self.find_former(key.namespace, spec.sink, title, uid))
+        settings = self.settings_of(key.namespace)
+        refuse_former(store, spec, uid, title, lambda: format_of(spec.sink).find_former(settings, title, uid))
         drivers = PodDrivers(self.api, self.cache, owner, spec, store.uri, self.config.workloads, self.record_keys)
 
         def announce(decided: Round) -> None:
@@ -211,18 +213,18 @@ class Controller:
             self._publisher.publish(key, decided, session)
 
         host = ClusterHost(key, drivers, uid, store, status_of(body), self.code_source, self._places, self.clock, self.now)
-        pin_source, looks = self.open_source(key.namespace, spec.source), self._looks(key, spec)
+        pin_source, looks = open_source(spec.source, settings, self.catalogs), self._looks(spec, settings)
         session = open_session(host, sink, pin_source, looks, lambda: self._turns.take(key), announce)
         self._sessions[key] = session
         return session
 
-    def _looks(self, key: WriteName, spec: Spec) -> Looks | None:
+    def _looks(self, spec: Spec, settings: Settings) -> Looks | None:
         if spec.trigger is None:
             return None
         check_schedule(spec.trigger)
         if not self.config.allow_local_paths:
             refuse_paths_of_pods(spec)
-        return Looks(spec, self.open_news(key.namespace, spec), self.now)
+        return Looks(spec, open_news(spec, settings, self.catalogs), self.now)
 
     def _do_rounds(self, key: WriteName, session: Session) -> float | None:
         """Do rounds until one waits, and tell that one; return after how many seconds the next is due."""

@@ -25,7 +25,6 @@ import yaml
 from prometheus_client import start_http_server
 
 from checkpoint_operator.catalogs.named import CatalogBook
-from checkpoint_operator.catalogs.source_tables import open_source
 from checkpoint_operator.cluster.check import check_settings
 from checkpoint_operator.cluster.code_source import CodeSource
 from checkpoint_operator.cluster.config import DEFAULT_PATH, OperatorConfig, load_config
@@ -42,8 +41,7 @@ from checkpoint_operator.cluster.watch.watch_errors import WatchErrors
 from checkpoint_operator.cluster.watch.watching import watch
 from checkpoint_operator.cluster.watch.work_queue import WorkQueue
 from checkpoint_operator.cluster.watch.workers import WORKERS, WORKERS_OF_A_NAMESPACE, Workers
-from checkpoint_operator.loop.source_news import open_news
-from checkpoint_operator.sinks.registry import format_of, open_sink
+from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_operator.yaml_documents import parse_document
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.spec import ManifestInvalid, validate_model
@@ -123,12 +121,10 @@ def run(config: OperatorConfig, settings: Settings, api: KubernetesApi) -> None:
         cache=cache,
         config=config,
         metrics=metrics,
+        settings_of=settings_of,
+        catalogs=catalogs,
         open_store=_store_opener(settings_of, counts, memory, keys),
         open_sink=lambda namespace, spec, written_by: open_sink(spec, settings_of(namespace), catalogs, written_by),
-        find_former=lambda namespace, spec, name, uid: format_of(spec).find_former(settings_of(namespace), name, uid),
-        open_source=lambda namespace, source: open_source(source, settings_of(namespace), catalogs),
-        storage_of=settings_of,
-        open_news=lambda namespace, spec: open_news(spec, settings_of(namespace), catalogs),
         code_source=CodeSource(api, settings_of, config.workloads, memory),
         instance=socket.gethostname(),
         secrets=secrets_of(settings, os.environ),

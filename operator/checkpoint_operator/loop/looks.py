@@ -16,6 +16,7 @@ from typing import Final
 
 from checkpoint_operator.core.triggers import Between, News, is_enough, next_time
 from checkpoint_operator.loop.keys_objects import compacting
+from checkpoint_operator.ports import FoundItem
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.ledger import Ledger
@@ -28,17 +29,6 @@ from checkpoint_protocol.records import TakenFile, TakenRecord
 _MOST_REMEMBERED: Final = 1_000_000
 #: What a record holds.
 _MOST: Final = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class FoundItem:
-    """Something of a source that an epoch can take: a file, a fragment or a snapshot; `made_at` by the clock of who made it."""
-
-    name: str
-    version: str
-    files: int = 1
-    size_bytes: int = 0
-    made_at: datetime.datetime | None = None
 
 
 #: Gives what each member of a source has now, given what was taken; None: it cannot be looked at, so that a driver has to.

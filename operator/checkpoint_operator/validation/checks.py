@@ -17,12 +17,11 @@ from checkpoint_operator.validation.code import check_code
 from checkpoint_operator.validation.forecast import predict, predict_keyed
 from checkpoint_operator.validation.options import check_type_names, parsed_types
 from checkpoint_operator.validation.report import Findings, Prediction, Report
-from checkpoint_operator.validation.source import SourceSeen, check_keyed_source, check_source
+from checkpoint_operator.validation.source import SourceSeen, check_keyed_source, check_source, placed_types
 from checkpoint_operator.validation.target import Giver, check_target, check_types, compare_columns
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.writes.former import warn_of_former
 from checkpoint_protocol.errors import CheckpointError
-from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.places.outputs import checkpoint_output, find_file_in, find_path_into, refuse
 from checkpoint_protocol.places.settings import Settings
@@ -136,7 +135,7 @@ def _note_times_of_day(spec: Spec, findings: Findings) -> None:
     """Warn of a type that makes an Iceberg table unreadable for Spark."""
     if spec.sink.iceberg is None:
         return
-    typed = [("spec.source.files.types", member.types) for member in spec.source.members if isinstance(member, FilesSource)]
+    typed = placed_types(spec.source)
     last = spec.last_step
     if last is not None and (declared := last[1].output) is not None:
         typed = [(f"spec.{last[0]}.output", declared)]

@@ -24,7 +24,14 @@ from checkpoint_operator.validation.tables import TableSeen, examine_iceberg, ex
 from checkpoint_operator.validation.text_columns import read_columns
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
-from checkpoint_protocol.manifest.sources.source import VARIABLE_PATTERN, FilesSource, IcebergSource, LanceSource, Source
+from checkpoint_protocol.manifest.sources.source import (
+    VARIABLE_PATTERN,
+    FilesSource,
+    IcebergSource,
+    LanceSource,
+    Positional,
+    Source,
+)
 from checkpoint_protocol.manifest.where import Condition, check_where, columns_of, parse_where
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import StorageSettings
@@ -73,8 +80,7 @@ def check_source(source: Source, settings: Settings, findings: Findings, *, sets
     """
     condition = _parse(source, findings)
     seen = []
-    for number, member in enumerate(source.members):
-        at = _WHERE_SOURCE if source.union is None else f"{_WHERE_SOURCE}.union.{number}"
+    for at, member in _placed_members(source):
         match member:
             case FilesSource():
                 selection = Selection(source.columns, condition)
@@ -293,8 +299,19 @@ def _types_of_schema(schema: Any) -> dict[str, str]:
     return {field.name: str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type) for field in schema}
 
 
-def _types_of(source: Source) -> dict[str, str]:
-    return {name: text for member in source.members if isinstance(member, FilesSource) for name, text in member.types.items()}
+def placed_types(source: Source) -> list[tuple[str, Mapping[str, str]]]:
+    """Return the types that the manifest gives columns of each member that takes such, with their place in it."""
+    return [
+        (f"{at}.{member.kind}.types", member.types)
+        for at, member in _placed_members(source)
+        if isinstance(member, FilesSource | KafkaSource)
+    ]
+
+
+def _placed_members(source: Source) -> list[tuple[str, Positional]]:
+    if source.union is None:
+        return [(_WHERE_SOURCE, member) for member in source.members]
+    return [(f"{_WHERE_SOURCE}.union.{number}", member) for number, member in enumerate(source.members)]
 
 
 def _check_where(
@@ -313,7 +330,7 @@ def _check_where(
     except CheckpointError as error:
         findings.error(_WHERE, error)
         return
-    given = _types_of(source)
+    given = {name for _, types in placed_types(source) for name in types}
     for name in columns_of(condition):
         if name in known or name in given:
             continue
@@ -325,10 +342,11 @@ def _check_where(
 
 def _check_columns(source: Source, known: Sequence[str], findings: Findings, *, may_come_later: bool) -> None:
     """Compare the names in the manifest with the source's. A JSON field may be in a later row, so there it is only noted."""
-    given = _types_of(source)
+    typed = [(f"{at}.{name}", name) for at, types in placed_types(source) for name in types]
+    given = {name for _, name in typed}
     named = [(f"spec.source.columns.{number}", name) for number, name in enumerate(source.columns or ())]
     if not may_come_later:
-        named += [(f"spec.source.files.types.{name}", name) for name in given]
+        named += typed
     for path, name in named:
         if name in known or (may_come_later and name in given):
             continue

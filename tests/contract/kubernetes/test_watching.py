@@ -172,12 +172,10 @@ def controller_of(api: KubernetesApi, cache: Cache) -> Controller:
         cache=cache,
         config=OperatorConfig(namespaces=(ONE, OTHER), workloads=WorkloadDefaults(image="spark:1")),
         metrics=Metrics(),
+        settings_of=refuse,
+        catalogs=None,
         open_store=refuse,
         open_sink=refuse,
-        find_former=refuse,
-        open_source=refuse,
-        storage_of=refuse,
-        open_news=refuse,
         code_source=refuse,  # type: ignore[arg-type]
         instance="operator-0",
     )

@@ -793,6 +793,24 @@ def test_a_time_of_day_in_an_iceberg_table_is_noted_as_spark_could_not_read_it(g
     assert ground.report()["notes"] == []
 
 
+def test_a_time_of_day_in_a_member_of_a_union_is_noted_with_the_number_of_the_member(ground: Ground) -> None:
+    ground.use_text("id,text\n1,10:30\n")
+    other = {"files": {"format": "csv", "paths": ["rows.csv"], "types": {"text": "time"}}}
+    ground.spec["source"] = {"union": [{"files": {"format": "parquet", "paths": ["in"]}}, other]}
+
+    (note,) = [note for note in ground.report()["notes"] if "of type time" in note]
+    assert note.startswith("spec.source.union.1.files.types.text: Spark cannot read")
+
+
+def test_a_time_of_day_in_values_of_kafka_is_noted_as_in_files(ground: Ground) -> None:
+    ground.settings.write_text("catalog: {}\n")  # settings that cannot be read: no cluster is asked
+    kafka = {"bootstrapServers": ["kafka:9092"], "topics": ["orders"], "format": "json", "types": {"text": "time"}}
+    ground.spec["source"] = {"kafka": kafka}
+
+    (note,) = [note for note in ground.report()["notes"] if "of type time" in note]
+    assert note.startswith("spec.source.kafka.types.text: Spark cannot read")
+
+
 def test_steps_that_need_a_gpu_are_noted_where_the_driver_would_run_them_without_one(bare_ground: Ground) -> None:
     def notes() -> list[str]:
         return [note for note in bare_ground.report()["notes"] if "no GPU" in note]

@@ -75,9 +75,11 @@ def spec(**changes: Any) -> Spec:
     return parse_manifest(manifest(spec__sink={"none": {}}, **{f"spec__{path}": value for path, value in changes.items()})).spec
 
 
-def attempts_of(work: Work, most: int = 8, reason: str = reasons.DRIVER_FAILED, **changes: Any) -> list[int]:
-    """Return the attempts that are started until the write stalls, or so many."""
-    store, settings = MemoryStore(), Settings()
+def attempts_of(
+    work: Work, most: int = 8, reason: str = reasons.DRIVER_FAILED, store: MemoryStore | None = None, **changes: Any
+) -> list[int]:
+    """Return the attempts that one run on this machine starts until the write stalls, or so many."""
+    store, settings = MemoryStore() if store is None else store, Settings()
     drivers = FailingDrivers(store, work, reason)
     wanted = spec(backoffLimit=1, **changes)
     write = Write(uid=UID, spec=wanted, code_digest="0" * 64)
@@ -110,6 +112,13 @@ def test_a_partition_without_rows_is_no_progress() -> None:
         ledger.seals.put_seal(keyed_seal(attempt, 0, keys=0, last=True))
 
     assert attempts_of(work) == [1, 2]
+
+
+def test_a_run_after_one_that_has_stalled_has_as_many_attempts_again() -> None:
+    """A person has asked for it, so that failures of earlier runs do not count."""
+    store = MemoryStore()
+
+    assert [attempts_of(lambda ledger, attempt: None, store=store) for _ in range(3)] == [[1, 2], [3, 4], [5, 6]]
 
 
 def test_sealed_keys_are_progress_whatever_partitions_are_empty() -> None:

@@ -37,8 +37,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     assert isinstance(place, IcebergPlace)
     made = World(place, tmp_path / "input", WAYS[request.param])
     made.create()
-    place.append(rows_of(those(OLD[:4], "old")))
     place.append(rows_of(those(OLD[4:], "old")))
+    # The last file is the first that a scan gives; its first row is none of ours: where others delete it, it must not come back.
+    place.append(rows_of(those(OLD[:4], "old")))
     return made
 
 

@@ -243,6 +243,19 @@ def test_fragments_of_which_no_row_is_left_go_and_rows_that_others_have_deleted_
     assert len(world.place.dataset().get_fragments()) == 2
 
 
+def test_rows_of_one_fragment_that_several_segments_of_a_merge_have_found_are_all_replaced(on_this_disk: World) -> None:
+    world = on_this_disk
+    (read, first), (_, second) = world.found(1), world.found(2)
+    assert {each.source for each in (*first, *second)} == {read[0].path}
+    change = world.change(1, 2)
+    change.merged = Merged()
+    change.merged.add(read, [*first, *second])
+
+    assert isinstance(world.commit(change), Committed)
+
+    assert world.ids() == OLD
+
+
 # --- what seals of merges may say -------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from checkpoint_protocol.writes import read_deleted
 from tests.controller.harness import WORKLOADS, World
 from tests.support.places import on_disk
+from tests.support.slow import slow_except_on
 
 
 def begin(world: World, source: Path) -> None:
@@ -116,6 +117,22 @@ def test_a_pod_of_another_owner_under_the_name_of_our_driver_outlives_the_deleti
     world.until(lambda: is_gone(world))
 
     assert place in world.api.pods
+
+
+@slow_except_on("world", "iceberg")
+def test_finalizers_of_others_stay_when_ours_comes_and_when_it_goes(world: World, source: Path) -> None:
+    theirs = "example.com/theirs"
+    world.kubelet.instead[1] = {"phase": "Running"}
+    world.apply(source)
+    world.api.patch_write(*world.key, {"metadata": {"finalizers": [theirs]}})
+    world.until(lambda: bool(world.api.pods))
+    assert world.body()["metadata"]["finalizers"] == [theirs, FINALIZER]
+
+    world.api.delete(world.key)
+    world.until(lambda: world.body()["metadata"]["finalizers"] == [theirs])
+
+    assert not world.api.pods
+    assert staged(world) == []
 
 
 @pytest.mark.parametrize("when", ["before the first look", "after the commit"])

@@ -96,6 +96,20 @@ def test_a_write_that_is_gone_was_not_told_of_any_more() -> None:
     assert not cache.has_heard(body(1))
 
 
+def test_late_word_that_an_object_is_gone_leaves_the_one_that_has_its_name_since() -> None:
+    cache = Cache()
+    now = body(2, uid="another")
+    cache.hear_write(now)
+    cache.put_pod(now)
+
+    cache.remove_write(body(1))
+    cache.remove_pod(body(1))
+
+    assert cache.write(WriteName("n", "w")) is not None
+    assert cache.has_heard(now)
+    assert cache.pod("n", "w") is not None
+
+
 @pytest.mark.parametrize(("state", "at_work"), [({"running": {}}, True), ({"terminated": {"exitCode": 0}}, False)])
 def test_a_driver_that_has_ended_is_at_work_no_more_though_a_container_beside_it_keeps_its_pod(
     state: dict[str, Any], at_work: bool

@@ -1,12 +1,23 @@
-"""How often a run on one machine looks at its store. What it does with what it sees is decided elsewhere."""
+"""How often a run on one machine looks at its store, and asks again. What it does with what it sees is decided elsewhere."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from checkpoint_operator.local.runner import Runner
+from checkpoint_operator.core.actions import Action, Finish, Wait
+from checkpoint_operator.core.observation import Observation
+from checkpoint_operator.local.lock import RunnerLock
+from checkpoint_operator.local.runner import Report, Runner
+from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import Retryable
 from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.places.settings import Settings
+from tests.support.records import KEY, ledger_over
 from tests.support.stores import MemoryStore, Wrapped
 
 
@@ -30,10 +41,33 @@ class Drivers:
         self._left -= 1
         return 2 if self._left >= 0 else 1
 
+    def stop_all(self) -> None:
+        """Whatever runs ends."""
 
-def waited_s(uri: str, look_s: float, ends_after: int = 10_000) -> float:
-    """Return how long a runner waits after a look that took so long."""
-    pauses: list[float] = []
+
+class Rounds:
+    """A loop whose rounds have these outcomes, one after the other. None: the store does not answer."""
+
+    def __init__(self, *outcomes: Action | None) -> None:
+        self._outcomes = iter(outcomes)
+        self._ledger = ledger_over(MemoryStore())
+        self.observer = self
+
+    @property
+    def store(self) -> Any:
+        return self._ledger.store
+
+    def step(self) -> Round:
+        outcome = next(self._outcomes)
+        if outcome is None:
+            raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
+        return Round(KEY, Observation(1, (), "c" * 64, "Continue", 3, 600.0), (outcome,))
+
+    def current_tallies(self) -> Tallies:
+        return Tallies(self._ledger)
+
+
+def runner_of(uri: str, pauses: list[float], reports: list[Report]) -> Runner:
     manifest = {
         "apiVersion": "checkpointed.dev/v1alpha1",
         "kind": "CheckpointedWrite",
@@ -44,7 +78,13 @@ def waited_s(uri: str, look_s: float, ends_after: int = 10_000) -> float:
             "checkpoint": {"uri": uri},
         },
     }
-    runner = Runner(parse_manifest(manifest), Settings(), 2, lambda report: None, sleep=pauses.append)
+    return Runner(parse_manifest(manifest), Settings(), 2, reports.append, sleep=pauses.append)
+
+
+def waited_s(uri: str, look_s: float, ends_after: int = 10_000) -> float:
+    """Return how long a runner waits after a look that took so long."""
+    pauses: list[float] = []
+    runner = runner_of(uri, pauses, [])
     runner.drivers = Drivers(ends_after)  # type: ignore[assignment]
     store = Somewhere(MemoryStore())
     store.at = uri
@@ -65,3 +105,31 @@ def test_a_look_takes_a_tenth_of_the_time_at_the_most(uri: str) -> None:
 
 def test_the_end_of_a_driver_ends_the_waiting_at_once() -> None:
     assert waited_s("s3://bucket/checkpoints", look_s=3.0, ends_after=3) < 0.1
+
+
+def driven(folder: Path, *outcomes: Action | None) -> tuple[Round | None, list[Report]]:
+    """Return the last round of a run whose rounds have these outcomes, and what it has told."""
+    reports: list[Report] = []
+    runner = runner_of(str(folder), [], reports)
+    runner.drivers = Drivers(ends_after=10_000)  # type: ignore[assignment]
+    lock = RunnerLock(folder / "lock")
+    assert lock.take()
+    try:
+        return runner._drive(Rounds(*outcomes), lock), reports  # type: ignore[arg-type]
+    finally:
+        lock.release()
+
+
+def test_a_store_that_answers_in_between_is_asked_again_however_often_it_does_not(tmp_path: Path) -> None:
+    outages: list[Action | None] = [None, None, None, None, Wait("it")]
+
+    ended, reports = driven(tmp_path, *outages * 3, Finish())
+
+    assert ended is not None
+    assert ended.outcome == Finish()
+    assert [report.problem for report in reports].count("no answer") == 12
+
+
+def test_a_store_that_does_not_answer_five_times_in_a_row_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(Retryable, match="no answer"):
+        driven(tmp_path, None, None, None, None, None, Finish())

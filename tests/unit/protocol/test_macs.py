@@ -129,6 +129,23 @@ def test_a_key_that_is_not_known_is_named() -> None:
         store(keys("1111"), inner).get(AT.input, MOST)
 
 
+class _LearnsKeys:
+    """A KeySource to which a key that another operator has made is known once it is asked for by its id."""
+
+    def of(self, uid: str, unknown_id: str | None = None) -> WriteKeys:
+        return keys("1111") if unknown_id != "2222" else keys("1111", "2222")
+
+
+def test_a_record_that_is_signed_with_a_key_of_another_operator_is_read_once_the_key_is_looked_for() -> None:
+    inner = MemoryStore()
+    store(keys("1111", "2222"), inner).put_if_absent(AT.input, b"{}")
+
+    stored = AuthenticatedStore(inner, _LearnsKeys()).get(AT.input, MOST)
+
+    assert stored is not None
+    assert without_mac(stored) == b"{}"
+
+
 def test_a_driver_can_read_what_is_put_for_it_with_keys_that_are_newer_than_it() -> None:
     """It was launched with the keys that there were, and waits for the table, or looks whether it was given up."""
     inner = MemoryStore()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -194,7 +195,15 @@ def launched(number: int, counted: tuple[int, ...], poison: Sequence[int], limit
     return launch(number, counted).model_copy(update=changes)
 
 
-def run(ledger: Ledger, attempt: int, task: int, rows: Sequence[int], record: LaunchRecord, files: RememberedFiles) -> None:
+def run(
+    ledger: Ledger,
+    attempt: int,
+    task: int,
+    rows: Sequence[int],
+    record: LaunchRecord,
+    files: RememberedFiles,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> None:
     order = PartitionOrder(
         uri="memory",
         uid=KEY.uid,
@@ -205,9 +214,7 @@ def run(ledger: Ledger, attempt: int, task: int, rows: Sequence[int], record: La
         cuts=True,
         expands=False,
     )
-    run_keyed_task(
-        order, task, batches_of(rows), record, steps_here(files, record.steps, sets_apart=True), files, ledger, lambda: 0.0
-    )
+    run_keyed_task(order, task, batches_of(rows), record, steps_here(files, record.steps, sets_apart=True), files, ledger, clock)
 
 
 def test_a_row_that_fails_is_sealed_with_its_key_apart_from_the_keys_of_the_others() -> None:
@@ -228,20 +235,23 @@ def test_a_row_that_fails_is_sealed_with_its_key_apart_from_the_keys_of_the_othe
     assert world.keys_in(Sealed(tuple(item for item in objects if item.quarantined), sum_of([3, 14]))) == {3, 14}
 
 
-def test_more_failed_rows_than_the_limit_end_the_task_with_the_key_of_the_last() -> None:
+@pytest.mark.parametrize("seconds", [0, 100_000], ids=["in one segment", "in several segments"])
+def test_more_failed_rows_than_the_limit_end_the_task_with_the_key_of_the_last(seconds: int) -> None:
     world = World()
     ledger = world.ledger(1)
     ledger.inputs.put_input(
         InputRecord(token=new_token(), files=(), arrow_schema="", keys=(KeyColumn(name="id", type="bigint"),))
     )
-    record = launched(1, (), [1, 2, 3], limit=2)
+    record = launched(1, (), [1, 8, 15], limit=2)
     ledger.attempts.put_launch(record)
     ledger.plans.put_plan(
         PlanRecord(token=new_token(), attempt=1, tasks=(), done_files=0, done_rows=0, partitions=1, skipped=EMPTY)
     )
 
-    with pytest.raises(NeedsChange, match=r"3 rows of one task failed, and .*maxRows allows 2; the last is the row with id=3"):
-        run(ledger, 1, 0, range(9), record, world.files)
+    with pytest.raises(NeedsChange, match=r"3 rows of one task failed, and .*maxRows allows 2; the last is the row with id=15"):
+        run(ledger, 1, 0, range(21), record, world.files, itertools.count(0, seconds).__next__)
+
+    assert bool(ledger.chains.read_chain(1, 0)) == (seconds > 0)
 
 
 def test_a_share_of_rows_that_are_known_by_keys_is_judged_when_all_are_read() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from checkpoint_spark.steps.calling.outages import Outages, Tried, Verdict
 
 
@@ -106,12 +108,13 @@ def test_several_rows_that_fail_among_many_that_are_answered_are_at_fault() -> N
     assert service.outages.is_uncertain
 
 
-def test_one_failure_of_another_row_is_no_outage() -> None:
+@pytest.mark.parametrize(("failures", "verdict"), [(1, Verdict.OPEN), (2, Verdict.OPEN), (3, Verdict.OUTAGE)])
+def test_one_or_two_failures_of_another_row_meanwhile_are_no_outage(failures: int, verdict: Verdict) -> None:
     service = Service()
     row = service.gives_up()
-    service.fails()
+    service.fails(times=failures)
 
-    assert service.verdict(row) is Verdict.OPEN
+    assert service.verdict(row) is verdict
 
 
 def test_an_answer_between_tells_that_the_rows_before_it_were_at_fault() -> None:

@@ -17,9 +17,16 @@ class Clock:
         return self.now_s
 
 
+class OfOneThread(WorkQueue[str]):
+    """Nobody else adds keys: who waits for one would wait for good."""
+
+    def _patience(self) -> float | None:
+        raise AssertionError("nothing can be taken")
+
+
 def queue() -> tuple[WorkQueue[str], Clock]:
     clock = Clock()
-    return WorkQueue(clock=clock), clock
+    return OfOneThread(clock=clock), clock
 
 
 def test_a_key_that_is_added_often_is_taken_once() -> None:
@@ -137,7 +144,7 @@ def test_a_key_in_hand_that_was_asked_for_again_is_not_lost_when_replaced_entrie
 def test_a_worker_that_waits_is_woken_by_an_added_key() -> None:
     work: WorkQueue[str] = WorkQueue()
     taken: list[str | None] = []
-    worker = threading.Thread(target=lambda: taken.append(work.take()))
+    worker = threading.Thread(target=lambda: taken.append(work.take()), daemon=True)
     worker.start()
     work.add("a")
     worker.join(patience(10))
@@ -151,7 +158,7 @@ def test_a_worker_that_waits_is_woken_when_a_key_in_hand_is_given_back() -> None
     work.take()
     work.add("a")
     taken: list[str | None] = []
-    worker = threading.Thread(target=lambda: taken.append(work.take()))
+    worker = threading.Thread(target=lambda: taken.append(work.take()), daemon=True)
     worker.start()
     work.done("a")
     worker.join(patience(10))
@@ -162,7 +169,7 @@ def test_a_worker_that_waits_is_woken_when_a_key_in_hand_is_given_back() -> None
 def test_a_closed_queue_gives_nothing_to_anybody() -> None:
     work: WorkQueue[str] = WorkQueue()
     taken: list[str | None] = ["something"]
-    worker = threading.Thread(target=lambda: taken.append(work.take()))
+    worker = threading.Thread(target=lambda: taken.append(work.take()), daemon=True)
     worker.start()
     work.close()
     worker.join(patience(10))
@@ -193,7 +200,7 @@ def test_many_workers_take_each_key_as_often_as_it_became_due_and_never_two_at_o
             work.done(key)
             work.add(key)
 
-    workers = [threading.Thread(target=run) for _ in range(4)]
+    workers = [threading.Thread(target=run, daemon=True) for _ in range(4)]
     for key in range(5):
         work.add(key)
     for worker in workers:

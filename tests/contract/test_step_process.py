@@ -18,6 +18,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
@@ -26,6 +27,7 @@ from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failing.error_texts import text_of
 from checkpoint_spark.steps.places import Place
+from checkpoint_spark.steps.row_numbers import asking_for_numbers
 from checkpoint_spark.tasks.steps_in_process import Process, StepsInProcess
 from tests.support.batches import Rows, batches
 from tests.support.slow import slow_except
@@ -34,6 +36,7 @@ from tests.support.waiting import until
 
 PLACE = Place("/in/a.parquet", "rows", 100)
 SCHEMA = pa.schema([("id", pa.int64())])
+NUMBERED = [asking_for_numbers(SCHEMA), SCHEMA.append(ADDRESS_FIELD)]
 #: PyDLL keeps the interpreter's lock, as a regular expression does that takes hours.
 HELD_UP = "import ctypes\ndef work(row):\n    ctypes.PyDLL(None).sleep(600)\n"
 _numbers = itertools.count()
@@ -85,8 +88,13 @@ def ids(made: tuple[pa.RecordBatch, ...]) -> list[int]:
 # --- of the stand-in, too -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def schema() -> pa.Schema:
+    return SCHEMA
+
+
 @pytest.fixture(params=["process", "stand-in"])
-def process(request: pytest.FixtureRequest, code: Code) -> Iterator[Process]:
+def process(request: pytest.FixtureRequest, code: Code, schema: pa.Schema) -> Iterator[Process]:
     """A process that row 5 ends, and with a step that raises on row 3."""
     module = code(
         "import ctypes\n"
@@ -95,7 +103,7 @@ def process(request: pytest.FixtureRequest, code: Code) -> Iterator[Process]:
         "    if row['id'] == 5: ctypes.string_at(0)\n"
         "    return row\n"
     )
-    opening = Opening((row_step(f"{module}:work", name="predict"),), SCHEMA, sets_apart=True)
+    opening = Opening((row_step(f"{module}:work", name="predict"),), schema, sets_apart=True)
     behaviour = Behaviour(lambda row, _ends: row == 5, raises=frozenset({3}))
     made: Process = StepProcess(opening) if request.param == "process" else behaviour.start(opening)
     made.open()
@@ -111,6 +119,14 @@ def test_rows_come_back_in_order_and_those_that_failed_with_their_numbers(proces
         (3, "predict", "ValueError", "raised")
     ]
     process.end()
+
+
+@pytest.mark.parametrize("schema", NUMBERED, ids=lambda schema: schema.names[-1])
+def test_results_have_the_numbers_of_their_rows_where_these_are_asked_for(process: Process, schema: pa.Schema) -> None:
+    made = process.apply(rows(5), PLACE).made
+
+    assert pa.Table.from_batches(made).to_pylist() == [{"id": one, schema.names[-1]: one} for one in (0, 1, 2, 4)]
+    assert [one.schema for one in made] == [schema] * len(made)
 
 
 def test_it_is_told_which_step_ended_the_process_and_by_which_signal(process: Process) -> None:

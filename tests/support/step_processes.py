@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from checkpoint_formats.rows.row_addresses import ROW_ADDRESS
 from checkpoint_spark.step_process.process import FailedRow, Opening, Reply, StepProcessEnded
 from checkpoint_spark.steps.failing.error_texts import ErrorText
 from checkpoint_spark.steps.places import Place
+from checkpoint_spark.steps.row_numbers import ROW_NUMBER
 
 KILLED = ErrorText("SIGSEGV", "its process was ended by SIGSEGV")
 RAISED = ErrorText("ValueError", "raised")
@@ -77,7 +79,11 @@ class FakeStepProcess:
         for one in ids:
             if self.behaviour.kills(one, self.behaviour.ends):
                 self._end(self.opening.steps[0].label)
-        return pa.record_batch({"id": [one for one in ids if one not in self.behaviour.raises]}, schema=rows.schema)
+        numbers = pa.array([number for number, one in enumerate(ids) if one not in self.behaviour.raises], pa.uint64())
+        made, schema = rows.take(numbers), self.opening.schema
+        if schema is None or schema.names[-1] not in (ROW_ADDRESS, ROW_NUMBER):
+            return made
+        return pa.RecordBatch.from_arrays([*made.columns, numbers], schema=schema)
 
     def _failed(self, rows: pa.RecordBatch) -> list[FailedRow]:
         ids = enumerate(rows.column("id").to_pylist())

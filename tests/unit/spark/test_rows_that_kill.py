@@ -8,6 +8,7 @@ from collections.abc import Collection
 import pyarrow as pa
 import pytest
 
+from checkpoint_formats.rows.row_addresses import ADDRESS_FIELD
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token
@@ -15,6 +16,7 @@ from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.records import ClosedRecord, FailureRecord
 from checkpoint_spark.step_process.process import Opening, StepProcessEnded
 from checkpoint_spark.steps.failing.error_texts import text_of
+from checkpoint_spark.steps.row_numbers import asking_for_numbers
 from checkpoint_spark.tasks.batches import Failed
 from checkpoint_spark.tasks.steps_in_process import StepsInProcess, needs_step_process
 from tests.support.batches import Rows, batches
@@ -24,6 +26,8 @@ from tests.support.stores import MemoryStore
 
 STEP = Step(call="code:work", input="row", name="predict")
 SCHEMA = pa.schema([("id", pa.int64())])
+#: With what says of which row of its batch each result was made: for seals, and for rows that a table has already.
+NUMBERED = [asking_for_numbers(SCHEMA), SCHEMA.append(ADDRESS_FIELD)]
 
 
 def opening(sets_apart: bool = True) -> Opening:
@@ -68,6 +72,18 @@ def test_rows_on_which_a_step_raises_beside_such_rows_fail_with_their_own_number
 
     assert ids == [one for one in range(40) if one not in {3, 19, 20, 21, 39}]
     assert sorted(ids_of(failed)) == [3, 19, 20, 21, 39]
+
+
+@pytest.mark.parametrize("schema", NUMBERED, ids=lambda schema: schema.names[-1])
+def test_results_beside_such_rows_have_the_numbers_of_their_own_rows(schema: pa.Schema) -> None:
+    behaviour = Behaviour(lambda row, _ends: row in (20, 63), raises=frozenset({3, 21}))
+    steps = StepsInProcess(Opening((STEP,), schema, sets_apart=True), behaviour.start)
+
+    made = [one for finished in steps.finished(batches(80, 40)) for one in finished.results(lambda _: None)]
+
+    assert [one.schema for one in made] == [schema] * len(made)
+    rows = [(row["id"], row[schema.names[-1]]) for one in made for row in one.to_pylist()]
+    assert rows == [(one, one % 40) for one in range(80) if one not in {3, 20, 21, 63}]
 
 
 def test_a_row_that_ends_its_process_once_when_it_is_alone_has_not_failed() -> None:

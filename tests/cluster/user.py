@@ -38,7 +38,7 @@ def slowly(row, seconds, barrier=None, first=0):
     global is_open
     time.sleep(seconds)
     if barrier and row["id"] >= first and not is_open:
-        urllib.request.urlopen(barrier, timeout=900).close()
+        urllib.request.urlopen(barrier, timeout=9000).close()
         is_open = True
     return {"id": row["id"], "text": f"zeile {row['id']}"}
 

@@ -24,10 +24,11 @@ from checkpoint_protocol.store.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.fake_cluster import FakeApi, FakeKubelet
 from tests.support.places import Place
+from tests.support.waiting import patience
 
 WORKLOADS = WorkloadDefaults(image="spark:1", storage_secret_name="storage")
 #: A busy machine takes half a minute for a few drivers.
-_PATIENCE_S = 120.0
+_PATIENCE_S = 30.0
 _EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 #: Of the operator, with the keys for records.
@@ -64,7 +65,7 @@ class Operator:
 
         How long a driver at work takes is the machine's affair: only that is bounded by real time.
         """
-        turns, give_up_at = 0, time.monotonic() + _PATIENCE_S
+        turns, give_up_at = 0, time.monotonic() + patience(_PATIENCE_S)
         while turns < most_turns and time.monotonic() < give_up_at:
             if is_enough():
                 return

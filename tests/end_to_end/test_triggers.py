@@ -12,6 +12,7 @@ import pytest
 
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger.epoch_index import of_the_source
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_protocol.writes import last_epoch, look_up_name
 from tests.support.checks import assert_exactly_once
@@ -99,10 +100,20 @@ def test_a_run_that_watches_takes_new_files_epoch_by_epoch_and_goes_on_after_a_k
 
 @pytest.mark.spark
 @slow_except_on("disk_place", "lance-disk")
-def test_a_run_that_does_not_watch_takes_what_is_new_and_ends(disk_place: Place, tmp_path: Path) -> None:
+def test_a_run_that_does_not_watch_takes_what_is_new_through_all_stages_and_ends(disk_place: Place, tmp_path: Path) -> None:
     disk_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in", files=3)
-    manifest = manifest_for(disk_place, source, trigger={"cron": "0 3 * * *", "atMost": {"files": 2}})
+    modules = tmp_path / "code"
+    modules.mkdir()
+    (modules / "shaping.py").write_text("def same(row):\n    return row\n")
+    step = {"call": "shaping:same", "input": "row", "output": {"id": "int64", "text": "string"}}
+    manifest = manifest_for(
+        disk_place,
+        source,
+        stages=[{"name": "first", "steps": [step]}, {"name": "second", "steps": [step]}],
+        code={"path": str(modules)},
+        trigger={"cron": "0 3 * * *", "atMost": {"files": 2}},
+    )
     line = CommandLine(tmp_path / "cli", disk_place, manifest)
 
     code, said = line.run()
@@ -111,7 +122,7 @@ def test_a_run_that_does_not_watch_takes_what_is_new_and_ends(disk_place: Place,
     assert_exactly_once(disk_place, range(300))
     assert is_committed(disk_place, 2)
     assert not is_committed(disk_place, 3)
-    record = ledger_of(disk_place, 1).inputs.read_input()
+    record = of_the_source(ledger_of(disk_place, 1)).inputs.read_input()
     assert record is not None
     assert (record.totals.files, record.totals.left) == (2, 1)
     assert "already committed" in line.run()[1]

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pyarrow as pa
+
 from checkpoint_operator.core.table_rules import gone_with_its_rows
 from checkpoint_operator.core.triggers import check_schedule
 from checkpoint_operator.local.java import check_java
@@ -140,11 +142,16 @@ def _note_times_of_day(spec: Spec, findings: Findings) -> None:
     if last is not None and (declared := last[1].output) is not None:
         typed = [(f"spec.{last[0]}.output", declared)]
     for where, types in typed:
-        for column in (column for column, kind in types.items() if kind.strip() == "time"):
-            findings.note(
-                f"{where}.{column}: Spark cannot read an Iceberg table that has a column of type time, not even its other "
-                "columns; let it be a string, if Spark is to read the table"
-            )
+        for field in parsed_types(types, where) or ():
+            if _has_time_of_day(field.type):
+                findings.note(
+                    f"{where}.{field.name}: Spark cannot read an Iceberg table that has a column of type time, not even its "
+                    "other columns; let it be a string, if Spark is to read the table"
+                )
+
+
+def _has_time_of_day(kind: pa.DataType) -> bool:
+    return pa.types.is_time(kind) or any(_has_time_of_day(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _note_steps_without_gpus(spec: Spec, target: TargetSeen, findings: Findings) -> None:

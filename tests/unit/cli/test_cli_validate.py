@@ -811,6 +811,17 @@ def test_a_time_of_day_in_values_of_kafka_is_noted_as_in_files(ground: Ground) -
     assert note.startswith("spec.source.kafka.types.text: Spark cannot read")
 
 
+@pytest.mark.parametrize("kind", ["time", "list<time>", "map<string, time>", "struct<at: list<time>>"])
+def test_a_time_of_day_in_what_a_step_gives_is_noted_however_deep_it_lies(bare_ground: Ground, kind: str) -> None:
+    bare_ground.write_step("def work(row):\n    return row\n")
+    bare_ground.use_step("steps:work")
+    bare_ground.spec["sink"]["create"] = True
+    bare_ground.spec["steps"][0] |= {"input": "row", "output": {"id": "int64", "time": "string", "x": kind}}
+
+    (note,) = [note for note in bare_ground.report()["notes"] if "of type time" in note]
+    assert note.startswith("spec.steps.0.output.x: Spark cannot read")
+
+
 def test_steps_that_need_a_gpu_are_noted_where_the_driver_would_run_them_without_one(bare_ground: Ground) -> None:
     def notes() -> list[str]:
         return [note for note in bare_ground.report()["notes"] if "no GPU" in note]

@@ -91,6 +91,25 @@ def test_a_pod_that_is_being_deleted_is_gone() -> None:
     assert observed.problem.reason == reasons.DRIVER_DELETED
 
 
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        (ended(143), reasons.DRIVER_DELETED),
+        (ended(137), reasons.DRIVER_DELETED),
+        (ended(137, "OOMKilled"), reasons.DRIVER_OUT_OF_MEMORY),
+        (ended(1), reasons.DRIVER_FAILED),
+    ],
+    ids=["by the signal to end", "by the signal that follows", "for its memory", "by itself"],
+)
+def test_a_driver_that_ended_while_its_pod_is_being_deleted_was_deleted_if_a_signal_ended_it(
+    how: dict[str, Any], reason: str
+) -> None:
+    observed = observe_pod(pod({"phase": "Failed", **how}, deletionTimestamp="2026-01-01T00:00:00Z"), generation=3)
+
+    assert observed.problem is not None
+    assert observed.problem.reason == reason
+
+
 def test_a_pod_of_an_earlier_manifest_is_outdated() -> None:
     assert observe_pod(pod({"phase": "Pending"}), generation=4).is_outdated
     assert observe_pod({"metadata": {"name": "driver"}, "status": {}}, generation=4).is_outdated

@@ -122,14 +122,15 @@ def test_secrets_may_be_named_that_are_allowed_and_no_others() -> None:
     refusal(of("astray-steps-llm"), secrets=["steps-*"])
 
 
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
 @pytest.mark.parametrize("role", ["driver", "executor"])
-def test_variables_of_the_operators_own_are_refused_also_where_every_field_is_allowed(role: str) -> None:
+def test_variables_of_the_operators_own_are_refused_also_where_every_field_is_allowed(role: str, kind: str) -> None:
     given = {"name": "CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE", "value": "{}"}
-    template = {"spec": {"containers": [{"name": role, "env": [{"name": "MINE", "value": "1"}, given]}]}}
+    template = {"spec": {kind: [{"name": role, "env": [{"name": "MINE", "value": "1"}, given]}]}}
 
     for fields in (list(DEFAULT_FIELDS), ["*"]):
         told = refusal(template, role, templateFields=fields)
-        assert f"spec.{role}.template: spec.containers[0].env[1] (CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE is the operator's)" in told
+        assert f"spec.{kind}[0].env[1] (CHECKPOINTED_WRITE_EXECUTOR_TEMPLATE is the operator's)" in told
 
 
 def test_one_star_allows_every_field() -> None:

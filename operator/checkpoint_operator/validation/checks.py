@@ -142,7 +142,8 @@ def _note_times_of_day(spec: Spec, findings: Findings) -> None:
     if last is not None and (declared := last[1].output) is not None:
         typed = [(f"spec.{last[0]}.output", declared)]
     for where, types in typed:
-        for field in parsed_types(types, where) or ():
+        # Each by itself: another one may be misspelt, which is told elsewhere.
+        for field in (field for column, kind in types.items() for field in parsed_types({column: kind}, where) or ()):
             if _has_time_of_day(field.type):
                 findings.note(
                     f"{where}.{field.name}: Spark cannot read an Iceberg table that has a column of type time, not even its "

@@ -106,7 +106,7 @@ class _Wait:
         if self._has_stages is None:
             own = self._of(self._epoch).attempts.read_launch(1)
             self._has_stages = own is not None and own.stage is not None
-        for key in (epoch, *(list_stages(self.ledger.store, epoch) if False else ())):
+        for key in (epoch, *(list_stages(self.ledger.store, epoch) if self._has_stages else ())):
             launch = self._of(key).attempts.read_launch(1)
             if launch is not None:
                 return _Found(key, launch)

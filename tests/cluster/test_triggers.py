@@ -48,27 +48,6 @@ def test_twenty_writes_that_look_every_ten_seconds_take_each_file_once(users: Ca
     assert each <= MOST_CHANGES
 
 
-def test_new_files_go_through_all_stages_by_the_one_driver_that_waits_for_them(users: Callable[[], User]) -> None:
-    writes = [users() for _ in range(2)]
-    for kind, user in zip(("iceberg", "lance"), writes, strict=True):
-        user.make_place(kind)
-        manifest = user.write(user.put_rows("0.parquet", 0, ROWS), trigger={"every": "5s", "keepDriver": "30m"})
-        steps = manifest["spec"].pop("steps")
-        manifest["spec"]["stages"] = [{"name": name, "steps": steps} for name in ("first", "second")]
-        user.apply(manifest)
-    for epoch in (1, 2, 3):
-        await_epoch(writes, epoch, EPOCH_S)
-        for user in writes:
-            user.put_rows(f"{epoch}.parquet", epoch * ROWS, ROWS)
-    await_epoch(writes, 4, EPOCH_S)
-
-    for user in writes:
-        assert user.place is not None
-        assert user.ids() == list(range(4 * ROWS))
-        assert len(user.place.keys()) == 4
-        assert len(user.driver_names()) == 1
-
-
 def await_epoch(writes: list[User], epoch: int, seconds: int) -> None:
     for user in writes:
         user.until(partial(has_all, user, epoch), seconds, what=f"epoch {epoch} of {user.name}")

@@ -124,9 +124,10 @@ class Observer:
         """
         epoch, stage = self._epoch or self, self.write.stage
         is_of_commit = self._stage is not None and stage is None
-        if is_of_commit or (stage is not None and stage.reads):
+        if epoch.looks is None or is_of_commit or (stage is not None and stage.reads):
             return None
-        return epoch._began or epoch._recorded_began() or epoch._began_by("First", News())
+        recorded = epoch._recorded_began() if epoch._began is None and stage is not None else None
+        return epoch._began or recorded or epoch._began_by("First", News())
 
     def _recorded_began(self) -> Began | None:
         """Return why the epoch began, as a stage has it that was begun before this one and is not to be done any more."""

@@ -536,6 +536,17 @@ def test_a_branch_of_that_name_with_commits_of_others_is_left_and_named(world: W
     assert world.rows() == [1, 2]
 
 
+def test_a_branch_of_that_name_that_others_have_made_since_the_commit_is_left(world: World) -> None:
+    results = world.staged(2)
+    assert isinstance(world.commit_with_audits(results), Committed)
+    world.set_ref(BRANCH, world.head().snapshot_id)
+    world.append_as_stranger(9, branch=BRANCH)
+
+    assert isinstance(world.commit(results), Committed)
+
+    assert (world.rows(), world.rows(BRANCH)) == ([1, 2], [1, 2, 9])
+
+
 def test_a_branch_that_an_earlier_epoch_has_left_gives_way(world: World) -> None:
     assert isinstance(world.commit(world.staged(2)), Staged)
 

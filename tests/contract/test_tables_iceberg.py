@@ -20,7 +20,9 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions import EqualTo
+from pyiceberg.manifest import ManifestEntry
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
@@ -599,6 +601,27 @@ def test_a_swap_after_the_schema_has_moved_on_is_refused(real: RealWorld) -> Non
         update.add_column("more", StringType())
 
     assert isinstance(port.swap(state, KEY, appended(files)), Refused)
+
+
+def test_the_next_try_after_a_column_was_added_has_manifests_with_the_schema_of_now(bare: RealWorld) -> None:
+    bare.place.create(SCHEMA)
+    port, state = bare.loaded()
+    change = appended(bare.stage(1))
+    with bare.place.table().update_schema() as update:
+        update.add_column("more", StringType())
+    assert isinstance(port.swap(state, KEY, change), Refused)
+
+    loaded = port.load(KEY)
+    assert loaded is not None
+    assert isinstance(port.swap(loaded, KEY, change), Landed)
+
+    table = bare.place.table()
+    head = table.current_snapshot()
+    assert head is not None
+    (manifest,) = head.manifests(table.io)
+    with AvroFile[ManifestEntry](table.io.new_input(manifest.manifest_path)) as file:
+        assert Schema.model_validate_json(file.header.meta["schema"]) == table.schema()
+    assert bare.ids() == [1]
 
 
 def test_a_swap_after_the_default_spec_has_moved_on_is_refused(real: RealWorld) -> None:

@@ -363,3 +363,17 @@ def test_equality_deletes_of_what_was_written_anew_stop_the_write_by_name(here: 
     here.place.table().delete("id == 2")  # what a rewrite of the data file makes of it
     assert isinstance(drive(reconciler_for(manifest, here.place)).outcome, Finish)
     assert here.rows() == sorted([*those(range(2), "old"), *those(range(3, 5), "old"), *those(range(5, 15), "new")], key=repr)
+
+
+def test_equality_deletes_of_all_partitions_stop_the_write_too(here: World) -> None:
+    with here.place.table().update_spec() as update:
+        update.add_identity("text")
+    here.place.append(rows_of(those(range(10), "old")))
+    begun = here.begin(rows_of(those(range(5, 15), "new")))
+    step_until(begun, EndStage)
+    delete_by_value(here.place, 2, everywhere=True)
+
+    done = drive(begun)
+
+    assert isinstance(done.outcome, Stall)
+    assert done.outcome.reason == reasons.TABLE_UNSUPPORTED

@@ -8,11 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint_operator.core.actions import Stall
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
 from tests.end_to_end.test_pipelines import after, assert_as_from_scratch, has_failed, in_the_middle_of, made, what
 from tests.support.checks import assert_exactly_once
 from tests.support.pipelines import CALLS, FAULTY, LEFT_OUT, SECOND_OF_ROW, STAGES, VERSIONS, PipelineLab
 from tests.support.places import Place
-from tests.support.writes import rows_of
+from tests.support.writes import rows_of, write_inputs
 
 
 @pytest.fixture
@@ -67,3 +69,35 @@ def test_what_becomes_of_the_source_after_the_first_stage_is_of_the_next_epoch(l
     lab.finish()
     assert_exactly_once(lab.place, [*lab.ids, 100, 101])
     assert {(stage, 1): len(lab.ids) + 2 for stage in STAGES} == CALLS
+
+
+def test_a_source_of_which_nothing_is_sealed_may_be_corrected(lab: PipelineLab) -> None:
+    lab.more["files"] = {"paths": [str(lab.folder / "wrong")]}
+    stalled = lab.run()
+    assert stalled is not None
+    assert isinstance(stalled.outcome, Stall)
+    assert stalled.outcome.reason == reasons.SOURCE_MISSING
+
+    del lab.more["files"]
+    lab.finish()
+
+    assert_as_from_scratch(lab)
+    lab.more["files"] = {"paths": [str(lab.folder / "wrong")]}
+    with pytest.raises(NeedsChange, match=r"spec\.source") as raised:
+        lab.finish()
+    assert raised.value.reason == reasons.IDENTITY_CHANGED
+
+
+@pytest.mark.parametrize("stage", ["first", "second"])
+def test_a_source_of_which_the_first_stage_has_sealed_rows_stays(lab: PipelineLab, stage: str) -> None:
+    lab.run(kill_when=in_the_middle_of(stage), until=has_failed)
+    write_inputs(lab.folder / "other", 1, 4)
+    lab.more["files"] = {"paths": [str(lab.folder / "other")]}
+
+    with pytest.raises(NeedsChange, match=r"spec\.source") as raised:
+        lab.finish()
+
+    assert raised.value.reason == reasons.IDENTITY_CHANGED
+    del lab.more["files"]
+    lab.finish()
+    assert_as_from_scratch(lab)

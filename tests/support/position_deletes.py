@@ -18,6 +18,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.typedef import Record
 
 from checkpoint_operator.iceberg.metadata.manifests import DeletesWriter
 from tests.support.places import IcebergPlace
@@ -36,12 +37,15 @@ def delete_first_row(place: IcebergPlace) -> None:
     _put_deletes(place, None)
 
 
-def delete_by_value(place: IcebergPlace, number: int) -> None:
-    """Delete the rows whose column of the id 1 has that value, by an equality delete, as Flink does."""
-    _put_deletes(place, number)
+def delete_by_value(place: IcebergPlace, number: int, *, everywhere: bool = False) -> None:
+    """Delete the rows whose column of the id 1 has that value, by an equality delete, as Flink does.
+
+    In the partition of the table's first data file; `everywhere`: in all, by a delete under the table's unpartitioned spec 0.
+    """
+    _put_deletes(place, number, everywhere=everywhere)
 
 
-def _put_deletes(place: IcebergPlace, number: int | None) -> None:
+def _put_deletes(place: IcebergPlace, number: int | None, *, everywhere: bool = False) -> None:
     table = place.table()
     metadata, head = table.metadata, table.current_snapshot()
     assert head is not None
@@ -57,7 +61,7 @@ def _put_deletes(place: IcebergPlace, number: int | None) -> None:
         content=DataFileContent.POSITION_DELETES if number is None else DataFileContent.EQUALITY_DELETES,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=task.file.partition,
+        partition=Record() if everywhere else task.file.partition,
         record_count=1,
         file_size_in_bytes=len(table.io.new_input(path)),
         column_sizes=None,
@@ -72,7 +76,8 @@ def _put_deletes(place: IcebergPlace, number: int | None) -> None:
         sort_order_id=None,
     )
     output = table.io.new_output(f"{metadata.location}/metadata/{uuid.uuid4()}-m0.avro")
-    spec = metadata.specs()[task.file.spec_id]
+    spec = metadata.specs()[0 if everywhere else task.file.spec_id]
+    assert spec.is_unpartitioned() or not everywhere
     with DeletesWriter(spec, metadata.schema(), output, snapshot_id, "deflate") as writer:
         writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=file))
     list_file = table.io.new_output(f"{metadata.location}/metadata/snap-{uuid.uuid4()}.avro")

@@ -60,20 +60,28 @@ def forget(
 
 
 def _refuse_another_machine(store: ObjectStore, uid: str) -> None:
-    """Refuse if the last attempt is open, and another machine has recorded it: only that one knows whether it is at work."""
+    """Refuse if the last attempt of the epoch, or of a stage of it, is open, and another machine has recorded it.
+
+    Only that one knows whether it is at work.
+    """
     epoch = writes.last_epoch(store, uid)
     if not epoch or writes.read_deleted(store, uid) is not None:
         return
-    ledger = Ledger(store, EpochKey(uid, epoch))
-    attempts = ledger.attempts.list_attempts()
-    if not attempts or ledger.commits.read_commit() is not None or ledger.attempts.read_closed(attempts[-1]) is not None:
+    key = EpochKey(uid, epoch)
+    if Ledger(store, key).commits.read_commit() is not None:
         return
-    launch = ledger.attempts.read_launch(attempts[-1])
-    if launch is not None and launch.recorded_by != machine_id():
-        raise _at_work(
-            f"on another machine, which has begun attempt {attempts[-1]} and has not closed it",
-            "end it there; if that machine is gone, say --force",
-        )
+    for place in (key, *writes.list_stages(store, key)):
+        ledger = Ledger(store, place)
+        number = max(ledger.attempts.list_attempts(), default=None)
+        if number is None or ledger.attempts.read_closed(number) is not None:
+            continue
+        launch = ledger.attempts.read_launch(number)
+        if launch is not None and launch.recorded_by != machine_id():
+            of_stage = f" of the stage {place.stage}" if place.stage else ""
+            raise _at_work(
+                f"on another machine, which has begun attempt {number}{of_stage} and has not closed it",
+                "end it there; if that machine is gone, say --force",
+            )
 
 
 def _at_work(where: str, remedy: str) -> NeedsChange:

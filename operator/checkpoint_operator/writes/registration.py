@@ -15,7 +15,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import without_reading
 from checkpoint_protocol.manifest.spec import Spec, validate_model
-from checkpoint_protocol.records import WriteRecord
+from checkpoint_protocol.records import LaunchRecord, WriteRecord
 from checkpoint_protocol.store.object_store import ObjectStore
 
 
@@ -78,18 +78,30 @@ def _source_is_another(store: ObjectStore, registered: WriteRecord, spec: Spec) 
     epoch = writes.last_epoch(store, registered.uid)
     if not epoch:
         return False  # nothing was ever recorded: what is read is still open
-    ledger = Ledger(store, EpochKey(registered.uid, epoch))
-    numbers = ledger.attempts.list_attempts()
-    last = ledger.attempts.read_launch(numbers[-1]) if numbers else None
-    if last is None:
+    key = EpochKey(registered.uid, epoch)
+    places = (key, *writes.list_stages(store, key)) if spec.stages else (key,)
+    begun = [
+        (ledger, last) for ledger in (Ledger(store, place) for place in places) if (last := _last_launch(ledger)) is not None
+    ]
+    if not begun:
         began_with = registered.identity.get("source")
         return not isinstance(began_with, dict) or without_reading(began_with) != spec.source.identity
-    if last.source.identity == spec.source.identity:
-        return False
-    return (
-        ledger.key.epoch > 1
-        or ledger.commits.read_commit() is not None
-        or any(_holds_seals(ledger, n) for n in (*last.counted, last.attempt))
+    others = (key.epoch > 1 or _has_rows(*one) for one in begun if one[1].source.identity != spec.source.identity)
+    # A stage that was given up for another source may have sealed something before it heard of that. It counts for nothing.
+    same = (_has_rows(*one) for one in begun if one[1].source.identity == spec.source.identity)
+    return any(others) and not any(same)
+
+
+def _last_launch(ledger: Ledger) -> LaunchRecord | None:
+    """Return the record of the last attempt that reads the source, or what is made of it. A merge reads the table."""
+    number = max(ledger.attempts.list_attempts(), default=None)
+    last = ledger.attempts.read_launch(number) if number is not None else None
+    return None if last is not None and ledger.key.stage and last.stage is None else last
+
+
+def _has_rows(ledger: Ledger, last: LaunchRecord) -> bool:
+    return ledger.commits.read_commit() is not None or any(
+        _holds_seals(ledger, number) for number in (*last.counted, last.attempt)
     )
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +371,21 @@ def test_an_open_attempt_of_another_machine_is_forgotten_only_by_force(ground: G
     assert result.exit_code == 1
     assert "another machine" in result.stderr
     assert "--force" in result.stderr
+    assert not ground.stored.ledger.commits.is_deleted()
+    assert ground.call("forget", "--yes", "--force").exit_code == 0
+    assert ground.uid() != UID
+
+
+def test_an_open_attempt_of_another_machine_in_a_stage_is_forgotten_only_by_force(ground: Ground) -> None:
+    ground.stored.begin()
+    stage = replace(ground.stored.ledger, key=ground.stored.ledger.key.of_stage("wash"))
+    stage.attempts.put_launch(launch().model_copy(update={"recorded_by": "another"}))
+
+    result = ground.call("forget", "--yes")
+
+    assert result.exit_code == 1
+    assert "another machine" in result.stderr
+    assert "attempt 1 of the stage wash" in result.stderr
     assert not ground.stored.ledger.commits.is_deleted()
     assert ground.call("forget", "--yes", "--force").exit_code == 0
     assert ground.uid() != UID

@@ -605,8 +605,10 @@ def test_a_swap_after_the_schema_has_moved_on_is_refused(real: RealWorld) -> Non
 
 def test_the_next_try_after_a_column_was_added_has_manifests_with_the_schema_of_now(bare: RealWorld) -> None:
     bare.place.create(SCHEMA)
-    port, state = bare.loaded()
-    change = appended(bare.stage(1))
+    port = bare.port()
+    change = port.pack(Append(), KEY, [bare.target()], bare.stage(1))
+    state = port.load(KEY)
+    assert state is not None
     with bare.place.table().update_schema() as update:
         update.add_column("more", StringType())
     assert isinstance(port.swap(state, KEY, change), Refused)

@@ -29,6 +29,8 @@ class StoredWrite:
     uid: str = UID
     run_nonce: str = ""
     epoch: int = 1
+    #: The folder of a stage, which the methods are about then.
+    stage: str = ""
     given: CheckpointedWrite | None = None
     store: ObstoreStore = field(init=False)
 
@@ -41,7 +43,7 @@ class StoredWrite:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.store, EpochKey(self.uid, self.epoch))
+        return Ledger(self.store, EpochKey(self.uid, self.epoch, self.stage))
 
     @property
     def manifest(self) -> CheckpointedWrite:

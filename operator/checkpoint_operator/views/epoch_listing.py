@@ -57,13 +57,14 @@ def seals_in(at: EpochLayout, numbers: Iterable[int], paths: Iterable[str]) -> d
 def records_of(
     at: EpochLayout, numbers: Collection[int], claims: Iterable[int], seals: dict[int, set[Link]], listed: Sequence[str]
 ) -> set[str]:
-    """Return every path of the epoch that is a record's, or a bundle's."""
+    """Return every path of the epoch that is a record's, or that holds what records name."""
     kinds = (at.launch, at.target, at.closed, at.plan, at.output, at.failure, at.input_since, at.progress)
     paths = {at.input, at.deleted, at.cleaned, at.commit_record, *(at.claim(index) for index in claims)}
     paths |= {path_of(number) for number in numbers for path_of in kinds}
     paths |= {path for path in listed for number in numbers if layout.number_of(path, at.works(number)) is not None}
     paths |= {path for path in listed for number in numbers if layout.memo_of(path, at.memos(number)) is not None}
     paths |= {path for path in listed for number in numbers if layout.is_quarantine(path, at.quarantines(number))}
+    paths |= {path for path in listed if layout.is_rows_object(path, at.rows) or layout.is_merge_keys(path, at)}
     # Named or not: a driver that died, or whose record did not win, leaves parts that nobody reads.
     folders = (at.input_parts, *(at.plan_parts(number) for number in numbers))
     paths |= {path for path in listed if any(layout.is_part(path, folder) for folder in folders)}

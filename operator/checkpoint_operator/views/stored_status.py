@@ -13,6 +13,7 @@ from pydantic import Field
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.phases import MEANINGS, Phase, phase_of
+from checkpoint_operator.pipelines.decisions import named
 from checkpoint_operator.pipelines.shown import ShownStage
 from checkpoint_operator.progress.activity import describe
 from checkpoint_operator.progress.epoch_progress import measure
@@ -25,6 +26,7 @@ from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import CheckpointError, Corrupt
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.pipelines import parts_of
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.store.object_store import ObjectStore
 
@@ -41,6 +43,10 @@ class StoredStatus(Shown):
     epoch: int
     new_epoch_wanted: bool = Field(description="The manifest's runNonce is not that of the last epoch that was begun.")
     identity_changed: tuple[str, ...] = Field(description="Of source, sink and checkpoint, what is not as the write began.")
+    stage: str | None = Field(
+        description="The stage of the epoch that is at work, or was last: attempt, tasks, input, sealed and failure are of it. "
+        "Null: they are of the rows that go into the table."
+    )
     attempt: int | None
     tasks: int | None
     tasks_done: int
@@ -54,7 +60,7 @@ class StoredStatus(Shown):
     input_files_done: int | None = Field(description="Whole input files that the last attempt does not open: they are sealed.")
     sealed: ShownSums
     claims: int
-    failure: ShownFailure | None = Field(description="The last that a driver of this epoch has told.")
+    failure: ShownFailure | None = Field(description="The last that a driver of this epoch, or of the stage, has told.")
     committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
     commit: ShownCommit | None
     table: Presence | None = Field(default=None, description="Whether the commit is still in the table; null: not read.")
@@ -80,7 +86,7 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Store
     if store is not None:
         uid = writes.look_up_name(store, manifest.metadata.namespace, manifest.metadata.name)
     if store is None or uid is None:
-        return _status(manifest, None, _empty_epoch(1), None, False, (), ())
+        return _status(manifest, None, _empty_epoch(1), _empty_epoch(1), None, False, (), ())
     inspector = Inspector(store)
     write = writes.read_write(store, uid)
     changed: tuple[str, ...] = ()
@@ -92,18 +98,40 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Store
     if current.epoch > 1 and current.attempts and _has_ended(current.attempts[-1]):
         # Nothing has come since: what is told is the epoch that is committed.
         current = inspector.read_epoch(EpochKey(uid, current.epoch - 1))
-    is_wanted = next_epoch(current.epoch, current.run_nonce, manifest.spec.run_nonce) is not None
+    at_work = _at_work(manifest, current)
+    # With stages, the first one is asked for before the epoch has attempts of its own.
+    began_with = current.run_nonce if current.attempts else at_work.run_nonce
+    is_wanted = next_epoch(current.epoch, began_with, manifest.spec.run_nonce) is not None
     committed = (current.epoch, current.commit) if current.commit else None
     if committed is None and current.epoch > 1:
         commit = inspector.read_commit(EpochKey(uid, current.epoch - 1))
         committed = (current.epoch - 1, commit) if commit else None
     if current.is_committed and is_wanted:
-        current = _empty_epoch(current.epoch + 1)
+        current = at_work = _empty_epoch(current.epoch + 1)
     is_deleted = not inspector.errors and writes.read_deleted(store, uid) is not None
-    phase = phase_in_store(current, is_deleted=is_deleted, is_unreadable=bool(inspector.errors))
-    current = current.model_copy(update={"phase": phase})
-    status = _status(manifest, uid, current, committed, is_wanted, changed, inspector.errors)
-    return status.model_copy(update={"activity": _activity(store, uid, current)}) if status.phase == "Running" else status
+    phase = phase_in_store(at_work, is_deleted=is_deleted, is_unreadable=bool(inspector.errors))
+    at_work = at_work.model_copy(update={"phase": "Pending" if at_work.stage and phase == "Committed" else phase})
+    status = _status(manifest, uid, current, at_work, committed, is_wanted, changed, inspector.errors)
+    return status.model_copy(update={"activity": _activity(store, uid, at_work)}) if status.phase == "Running" else status
+
+
+def _at_work(manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownEpoch:
+    """Return the stage of an epoch that is at work or was last, or the epoch itself.
+
+    A stage that was edited has several folders, and the store does not tell which is the newest: one with an open attempt goes
+    before those that have none, and a later stage before an earlier one.
+    """
+    if epoch.is_committed or epoch.was_deleted:
+        return epoch
+    spec = manifest.spec
+    places = {part.name: place for place, part in enumerate(parts_of(spec.stages, spec.reset))} if spec.stages else {}
+    pipeline = [(known, stage) for stage in epoch.stages if (known := named(stage.stage or "")) is not None]
+    # A stage that the manifest does not have any more goes first.
+    before = [stage for known, stage in sorted(pipeline, key=lambda one: (places.get(one[0].stage, -1), one[0].number))]
+    after = [stage for stage in epoch.stages if named(stage.stage or "") is None and not stage.is_committed]
+    begun = [stage for stage in (*before, epoch, *after) if stage.attempts]
+    at_work = [stage for stage in begun if not stage.attempts[-1].closed and stage.attempts[-1].failure is None]
+    return (at_work or begun or [epoch])[-1]
 
 
 def _has_ended(attempt: ShownAttempt) -> bool:
@@ -111,9 +139,9 @@ def _has_ended(attempt: ShownAttempt) -> bool:
     return attempt.failure is not None and attempt.failure.reason == reasons.STREAM_ENDED
 
 
-def _activity(store: ObjectStore, uid: str, epoch: ShownEpoch) -> str | None:
+def _activity(store: ObjectStore, uid: str, at_work: ShownEpoch) -> str | None:
     try:
-        progress = measure(Tallies(Ledger(store, EpochKey(uid, epoch.epoch))))
+        progress = measure(Tallies(Ledger(store, EpochKey(uid, at_work.epoch, at_work.stage or ""))))
     except CheckpointError:
         return None
     return describe(progress) if progress.phase is not None else None
@@ -123,39 +151,47 @@ def _status(
     manifest: CheckpointedWrite,
     uid: str | None,
     current: ShownEpoch,
+    at_work: ShownEpoch,
     committed: tuple[int, ShownCommit] | None,
     new_epoch_wanted: bool,
     identity_changed: tuple[str, ...],
     errors: tuple[ShownError, ...],
 ) -> StoredStatus:
-    last = current.attempts[-1] if current.attempts else None
-    failures = [attempt.failure for attempt in current.attempts if attempt.failure is not None and not _has_ended(attempt)]
+    last = at_work.attempts[-1] if at_work.attempts else None
+    failures = [attempt.failure for attempt in at_work.attempts if attempt.failure is not None and not _has_ended(attempt)]
     return StoredStatus(
         name=manifest.metadata.name,
         namespace=manifest.metadata.namespace,
         uid=uid,
         checkpoint=manifest.spec.checkpoint.uri,
-        phase=current.phase,
-        meaning=MEANINGS[current.phase],
+        phase=at_work.phase,
+        meaning=MEANINGS[at_work.phase],
         epoch=current.epoch,
         new_epoch_wanted=new_epoch_wanted,
         identity_changed=identity_changed,
+        stage=_name_of(at_work),
         attempt=last.attempt if last else None,
         tasks=last.tasks if last else None,
         tasks_done=last.tasks_done if last else 0,
         row_identity=manifest.spec.source.row_identity,
         activity=None,
-        input_files=current.input_files,
-        input_bytes=current.input_bytes,
-        input_table=current.input_table,
+        input_files=at_work.input_files,
+        input_bytes=at_work.input_bytes,
+        input_table=at_work.input_table,
         input_files_done=last.input_files_done if last else None,
-        sealed=current.sealed,
+        sealed=at_work.sealed,
         claims=len(current.claims),
         failure=failures[-1] if failures else None,
         committed_epoch=committed[0] if committed else None,
         commit=committed[1] if committed else None,
         errors=errors,
     )
+
+
+def _name_of(at_work: ShownEpoch) -> str | None:
+    """Return what a stage is called: as in the manifest, where it is one of these."""
+    known = named(at_work.stage or "")
+    return known.stage if known is not None else at_work.stage
 
 
 def _empty_epoch(number: int) -> ShownEpoch:

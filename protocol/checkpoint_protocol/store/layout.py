@@ -55,6 +55,8 @@ _EPOCH = re.compile(r"([1-9][0-9]{0,9})/.+")
 _TOKEN = re.compile(r"[0-9a-f]{32}\.json")
 _MEMO = re.compile(r"(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.json")
 _KEYS = re.compile(r"(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.parquet")
+_ROWS = re.compile(r"[1-9][0-9]{0,9}-(0|[1-9][0-9]{0,9})-[0-9a-f]{32}\.arrow")
+_MERGE_KEYS = re.compile(r"[0-9a-f]{32}\.parquet")
 _NAME = re.compile(r"names/((?:cluster=[^/=]+/)?[^/=]+)/([^/]+?)(?:/([1-9][0-9]{0,9}))?\.json")
 _INDEX_PART = re.compile(r"[0-9a-f]{32}\.json|[0-9a-f]{64}\.keys")
 _CODE = re.compile(r"[0-9a-f]{64}\.zip")
@@ -316,6 +318,16 @@ class EpochLayout:
 def is_keys_object(path: str, folder: str) -> bool:
     """Whether an object is `<keys folder><task>-<token>.parquet`."""
     return _KEYS.fullmatch(_below(path, folder)) is not None
+
+
+def is_rows_object(path: str, folder: str) -> bool:
+    """Whether an object is `<rows folder>/<attempt>-<task>-<token>.arrow`."""
+    return _ROWS.fullmatch(_below(path, f"{folder}/")) is not None
+
+
+def is_merge_keys(path: str, at: EpochLayout) -> bool:
+    """Whether an object is the record of an upsert's keys, or has some of them."""
+    return path == at.merge_keys or _MERGE_KEYS.fullmatch(_below(path, f"{at.staged}/merge-keys/")) is not None
 
 
 def _below(path: str, folder: str) -> str:

@@ -510,7 +510,14 @@ def test_objects_that_are_no_records_are_strays_and_no_errors(tmp_path: Path) ->
     write = StoredWrite(tmp_path)
     write.begin()
     write.commit()
-    write.store.put_if_absent(f"control/{write.uid}/code/{'0a' * 32}.zip", b"an archive is no stray")
+    token = "0a" * 16
+    for path in (
+        f"control/{write.uid}/code/{token * 2}.zip",
+        f"staged/{write.uid}/1/stages/wash/rows/1-0-{token}.arrow",
+        f"staged/{write.uid}/1/merge-keys.json",
+        f"staged/{write.uid}/1/merge-keys/{token}.parquet",
+    ):
+        write.store.put_if_absent(path, b"what records name is no stray")
     strays = [
         f"control/{write.uid}/code/flights.zip",
         "names/readme",
@@ -518,6 +525,8 @@ def test_objects_that_are_no_records_are_strays_and_no_errors(tmp_path: Path) ->
         f"control/{write.uid}/01/launch/1.json",
         f"control/{write.uid}/1/commit/claim-x.json",
         f"staged/{write.uid}/1/1/seals/0/00.json",
+        f"staged/{write.uid}/1/stages/wash/rows/1-0.arrow",
+        f"staged/{write.uid}/1/merge-keys/{token}.json",
         "control/not a uid/write.json",
     ]
     for path in strays:

@@ -12,12 +12,14 @@ import yaml
 from click.testing import CliRunner, Result
 
 from checkpoint_operator.cli.main import main
+from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.records import NameRecord, Quarantined, QuarantinedRow, RowPosition, encode
 from checkpoint_protocol.rows.positions import Range
 from tests.support.records import TOKEN, seal
 from tests.support.stored_writes import StoredWrite
 
 COMMITTED, FAILED, MANIFEST_WRONG, NOT_COMMITTED = 0, 1, 2, 3
+PARSE = f"parse-{'a' * 16}-1"
 
 
 def run(file: Path, *arguments: str) -> Result:
@@ -345,3 +347,126 @@ def test_a_write_of_stages_says_what_a_run_would_do_with_each(tmp_path: Path) ->
     (tmp_path / "docs.py").unlink()
     file.write_text(file.read_text().replace(f"path: {tmp_path}", f"path: {tmp_path}/missing"))
     assert json.loads(run(file, "-o", "json").stdout)["stages"] == []
+
+
+def piped(folder: Path) -> StoredWrite:
+    """Return a write of the stages parse and embed, which is begun; what follows is about the first of them."""
+    plain = StoredWrite(folder).manifest.model_dump(mode="json", by_alias=True)
+    stages = [{"name": name, "steps": [{"call": "docs:parse", "input": "row"}]} for name in ("parse", "embed")]
+    write = StoredWrite(folder, given=parse_manifest({**plain, "spec": {**plain["spec"], "stages": stages}}), stage=PARSE)
+    write.begin()
+    return write
+
+
+def stage_fails(write: StoredWrite) -> None:
+    ended_by_the_code(write)
+
+
+def stage_runs(write: StoredWrite) -> None:
+    half_sealed(write)
+
+
+def stage_is_done(write: StoredWrite) -> None:
+    write.commit()
+
+
+def last_stage_runs(write: StoredWrite) -> None:
+    write.commit()
+    write.stage = ""
+    half_sealed(write)
+
+
+def stage_is_done_anew(write: StoredWrite) -> None:
+    last_stage_runs(write)
+    write.close()
+    write.stage = PARSE.replace("-1", "-2")
+    half_sealed(write)
+
+
+def stage_is_done_anew_of_another_hash(write: StoredWrite) -> None:
+    half_sealed(write)
+    write.close()
+    write.stage = f"parse-{'0' * 16}-1"
+    half_sealed(write)
+
+
+def stage_that_is_no_more(write: StoredWrite) -> None:
+    write.stage = f"wash-{'f' * 16}-1"
+    closed_half_sealed(write)
+    write.stage = PARSE
+    closed_half_sealed(write)
+
+
+def merge_runs(write: StoredWrite) -> None:
+    last_stage_runs(write)
+    write.seal(1)
+    write.close()
+    write.stage = "merge-1"
+    half_sealed(write)
+
+
+def merge_is_done(write: StoredWrite) -> None:
+    merge_runs(write)
+    write.seal(1)
+    write.close()
+    write.record_commit()
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "stage"),
+    [
+        (stage_fails, "Stalled", "parse"),
+        (stage_runs, "Running", "parse"),
+        (stage_is_done, "Pending", "parse"),
+        (last_stage_runs, "Running", None),
+        (stage_is_done_anew, "Running", "parse"),
+        (stage_is_done_anew_of_another_hash, "Running", "parse"),
+        (stage_that_is_no_more, "Pending", "parse"),
+        (merge_runs, "Running", "merge-1"),
+        (merge_is_done, "Sealed", None),
+    ],
+)
+def test_the_stage_that_is_at_work_or_was_last_is_told(
+    state: Callable[[StoredWrite], None], phase: str, stage: str | None, tmp_path: Path
+) -> None:
+    write = piped(tmp_path)
+    state(write)
+
+    code, answer = status_of(write)
+
+    assert code == NOT_COMMITTED
+    assert (answer["phase"], answer["stage"], answer["attempt"], answer["tasks"]) == (phase, stage, 1, 2)
+
+
+def test_the_text_says_in_which_stage_what_failed(tmp_path: Path) -> None:
+    write = piped(tmp_path)
+    stage_fails(write)
+
+    lines = [" ".join(line.split()) for line in run(write.file).stdout.splitlines()]
+
+    assert lines[0] == "default/nightly: Stalled"
+    assert "epoch 1, stage parse, attempt 1" in lines
+    assert "failure attempt 1: CodeFailed: step 'clean' raised" in lines
+
+
+def test_a_new_run_nonce_in_the_first_stage_wants_another_epoch_after_this_one(tmp_path: Path) -> None:
+    write = piped(tmp_path)
+    stage_runs(write)
+    assert not status_of(write)[1]["newEpochWanted"]
+    write.given = write.manifest.model_copy(update={"spec": write.manifest.spec.model_copy(update={"run_nonce": "tuesday"})})
+
+    assert status_of(write)[1]["newEpochWanted"]
+
+
+def test_a_committed_write_of_stages_tells_no_stage(tmp_path: Path) -> None:
+    write = piped(tmp_path)
+    write.commit()
+    write.stage = PARSE.replace("-1", "-2")
+    half_sealed(write)
+    write.stage = ""
+    write.commit()
+
+    code, answer = status_of(write)
+
+    assert code == COMMITTED
+    assert (answer["phase"], answer["stage"]) == ("Committed", None)

@@ -75,3 +75,13 @@ def test_a_pod_of_the_write_is_its_driver_and_is_stopped_whichever_object_it_was
     assert drivers.observe(KEY, 1).state is DriverState.RUNNING
     drivers.stop(KEY, 1)
     assert PLACE not in api.pods
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_driver_that_has_ended_keeps_its_pod_with_the_log(phase: str) -> None:
+    api = api_with(KEY.uid)
+    api.pods[PLACE]["status"]["phase"] = phase
+
+    made(api).stop(KEY, 1)
+
+    assert PLACE in api.pods

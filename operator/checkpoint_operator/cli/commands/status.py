@@ -71,7 +71,8 @@ def _print(out: Console, status: StoredStatus) -> None:
     rows = [("", status.meaning)]
     if status.phase == "Stalled" and status.failure is not None:
         rows.append(("reason", with_section(status.failure.reason, status.failure.reason)))
-    rows.append(("epoch", str(status.epoch) + (f", attempt {status.attempt}" if status.attempt else "")))
+    of_stage = f", stage {status.stage}" if status.stage else ""
+    rows.append(("epoch", str(status.epoch) + of_stage + (f", attempt {status.attempt}" if status.attempt else "")))
     if status.new_epoch_wanted:
         what = "this one" if status.is_new else "once this one is committed"
         rows.append(("", f"runNonce has changed, so a new epoch is wanted: {what}"))

@@ -44,8 +44,8 @@ class StoredStatus(Shown):
     new_epoch_wanted: bool = Field(description="The manifest's runNonce is not that of the last epoch that was begun.")
     identity_changed: tuple[str, ...] = Field(description="Of source, sink and checkpoint, what is not as the write began.")
     stage: str | None = Field(
-        description="The stage of the epoch that is at work, or was last: attempt, tasks, input, sealed and failure are of it. "
-        "Null: they are of the rows that go into the table."
+        description="The stage that is at work, or was last: attempt, tasks, input, sealed and failure are of it. "
+        "Null before the first attempt, after the commit, and where neither the manifest nor the commit needs a stage."
     )
     attempt: int | None
     tasks: int | None
@@ -169,7 +169,7 @@ def _status(
         epoch=current.epoch,
         new_epoch_wanted=new_epoch_wanted,
         identity_changed=identity_changed,
-        stage=_name_of(at_work),
+        stage=_stage_of(manifest, at_work),
         attempt=last.attempt if last else None,
         tasks=last.tasks if last else None,
         tasks_done=last.tasks_done if last else 0,
@@ -188,9 +188,12 @@ def _status(
     )
 
 
-def _name_of(at_work: ShownEpoch) -> str | None:
-    """Return what a stage is called: as in the manifest, where it is one of these."""
-    known = named(at_work.stage or "")
+def _stage_of(manifest: CheckpointedWrite, at_work: ShownEpoch) -> str | None:
+    """Return what a stage is called: as in the manifest, where it is one of these. The last of them has the epoch's records."""
+    if at_work.stage is None:
+        is_last = bool(manifest.spec.stages and at_work.attempts) and not at_work.is_committed
+        return manifest.spec.last_part.name if is_last else None
+    known = named(at_work.stage)
     return known.stage if known is not None else at_work.stage
 
 

@@ -418,12 +418,12 @@ def merge_is_done(write: StoredWrite) -> None:
         (stage_fails, "Stalled", "parse"),
         (stage_runs, "Running", "parse"),
         (stage_is_done, "Pending", "parse"),
-        (last_stage_runs, "Running", None),
+        (last_stage_runs, "Running", "embed"),
         (stage_is_done_anew, "Running", "parse"),
         (stage_is_done_anew_of_another_hash, "Running", "parse"),
         (stage_that_is_no_more, "Pending", "parse"),
         (merge_runs, "Running", "merge-1"),
-        (merge_is_done, "Sealed", None),
+        (merge_is_done, "Sealed", "embed"),
     ],
 )
 def test_the_stage_that_is_at_work_or_was_last_is_told(

@@ -49,6 +49,12 @@ def named(folder: str) -> Named | None:
     return Named(match["stage"], match["hash"], int(match["number"])) if match else None
 
 
+def title_of(folder: str) -> str:
+    """Return what people call a stage: the name that the manifest gives it, where it is one of these."""
+    known = named(folder)
+    return known.stage if known is not None else folder
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the store has of a stage under one name.
@@ -91,6 +97,19 @@ class Decision:
     algorithm: int
     hash_in: str
     because: tuple[Cause, ...] = ()
+
+
+def said_of(stage: Decision, *, depends_on_all: bool) -> str:
+    """Return a line on a stage that is being done now. `depends_on_all`: it names no modules, so that it depends on all code."""
+    match stage.what:
+        case "redo":
+            why = "; ".join(IN_WORDS[cause] for cause in stage.because)
+            hint = " (it lists no modules in code, so that it depends on all of spec.code)"
+            return f"the stage {stage.name} is repeated: {why}{hint if depends_on_all and 'code' in stage.because else ''}"
+        case "continue":
+            return f"the stage {stage.name} continues with the rows that are left"
+        case "begin" | "keep":
+            return f"the stage {stage.name} begins"
 
 
 def is_under_way(there: Sequence[Seen]) -> bool:

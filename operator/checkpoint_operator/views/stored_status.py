@@ -13,7 +13,7 @@ from pydantic import Field
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.phases import MEANINGS, Phase, phase_of
-from checkpoint_operator.pipelines.decisions import named
+from checkpoint_operator.pipelines.decisions import named, title_of
 from checkpoint_operator.pipelines.shown import ShownStage
 from checkpoint_operator.progress.activity import describe
 from checkpoint_operator.progress.epoch_progress import measure
@@ -193,8 +193,7 @@ def _stage_of(manifest: CheckpointedWrite, at_work: ShownEpoch) -> str | None:
     if at_work.stage is None:
         is_last = bool(manifest.spec.stages and at_work.attempts) and not at_work.is_committed
         return manifest.spec.last_part.name if is_last else None
-    known = named(at_work.stage)
-    return known.stage if known is not None else at_work.stage
+    return title_of(at_work.stage)
 
 
 def _empty_epoch(number: int) -> ShownEpoch:

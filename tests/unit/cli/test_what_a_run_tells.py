@@ -1,18 +1,20 @@
-"""The lines of `checkpointed-write run`: why an attempt ended is told at once, and once."""
+"""The lines of `checkpointed-write run`: why an attempt ended is told at once, and once; what becomes of each stage."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from checkpoint_operator.cli.commands.run import Display
-from checkpoint_operator.core.actions import RecordAttempt, Wait
+from checkpoint_operator.core.actions import BeginStage, RecordAttempt, Wait
 from checkpoint_operator.core.observation import Failure
 from checkpoint_operator.local.runner import Report
 from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.pipelines.decisions import Cause, Decision, What, said_of
 from checkpoint_operator.progress.epoch_progress import Progress
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
@@ -22,15 +24,22 @@ from tests.unit.decision.test_rules import closed, seen
 OUT = Failure("Retryable", reasons.SERVICE_UNAVAILABLE, "the service is out")
 
 
+KEY = EpochKey("ab" * 16, 1)
+WASH = f"wash-{'0' * 16}-1"
+COOK = Decision("cook", "begin", "", 1, "")
+
+
 def lines(tmp_path: Path, *actions: RecordAttempt | Wait) -> list[str]:
     """Return what is told of rounds that each see one closed attempt, and do this."""
+    return lines_of(tmp_path, *(Round(KEY, seen(closed(1, failure=OUT)), (action,)) for action in actions))
+
+
+def lines_of(tmp_path: Path, *rounds: Round) -> list[str]:
     shown = io.StringIO()
     console = Console(file=shown, width=200, highlight=False)
-    observed = seen(closed(1, failure=OUT))
     with Display(console, StoredWrite(tmp_path).manifest) as display:
-        for action in actions:
-            progress = Progress(1, None, 0, 0, 0, 0, 0)
-            display.report(Report(Round(EpochKey("ab" * 16, 1), observed, (action,)), progress))
+        for done in rounds:
+            display.report(Report(done, Progress(1, None, 0, 0, 0, 0, 0)))
     return shown.getvalue().splitlines()
 
 
@@ -46,3 +55,58 @@ def test_why_an_attempt_ended_is_told_while_the_next_one_is_waited_for_and_not_a
 @pytest.mark.parametrize("before", [[], [Wait("its driver to end")]], ids=["at once", "after a wait for something else"])
 def test_where_there_is_no_pause_it_is_told_when_the_next_one_begins(tmp_path: Path, before: list[Wait]) -> None:
     assert lines(tmp_path, *before, RecordAttempt(2, (1,))) == ["attempt 1 said: the service is out", "attempt 2 begins"]
+
+
+def test_the_failure_of_an_attempt_is_told_in_each_stage(tmp_path: Path) -> None:
+    again = RecordAttempt(2, (1,))
+    failed = seen(closed(1, failure=OUT))
+
+    told = lines_of(tmp_path, Round(KEY.of_stage(WASH), failed, (again,)), Round(KEY, failed, (again,)))
+
+    said = "attempt 1 said: the service is out"
+    assert told == [said, "attempt 2 of stage wash begins", said, "attempt 2 begins"]
+
+
+@pytest.mark.parametrize(
+    ("what", "because", "line"),
+    [
+        ("begin", (), "the stage wash begins"),
+        ("continue", (), "the stage wash continues with the rows that are left"),
+        ("redo", ("arguments",), "the stage wash is repeated: the definition of its steps has changed"),
+        ("redo", ("reset",), "the stage wash is repeated: spec.reset asks for it"),
+        (
+            "redo",
+            ("code",),
+            "the stage wash is repeated: its code has changed (it lists no modules in code, so that it depends on all of spec.code)",
+        ),
+    ],
+)
+def test_what_becomes_of_a_stage_is_told_with_the_reason(
+    what: What, because: tuple[Cause, ...], line: str, tmp_path: Path
+) -> None:
+    wash = Decision("wash", what, WASH, 1, "", because)
+
+    assert lines_of(tmp_path, Round(KEY, seen(), (BeginStage(WASH, is_before=True),), stages=(wash, COOK))) == [line]
+
+
+def test_a_stage_that_lists_its_modules_needs_no_advice() -> None:
+    wash = Decision("wash", "redo", WASH, 1, "", ("code",))
+
+    assert said_of(wash, depends_on_all=False) == "the stage wash is repeated: its code has changed"
+
+
+def test_that_the_last_stage_begins_or_is_repeated_is_told_once(tmp_path: Path) -> None:
+    redone = replace(COOK, what="redo", because=("upstream",))
+    goes_on = replace(COOK, what="continue")
+    rounds = [
+        Round(KEY, seen(), (RecordAttempt(number, ()),), stages=(last,))
+        for number, last in enumerate((COOK, COOK, redone, goes_on), start=1)
+    ]
+
+    assert lines_of(tmp_path, *rounds) == [
+        "the stage cook begins",
+        "attempt 2 begins",
+        "the stage cook is repeated: its input is computed again",
+        "attempt 3 begins",
+        "attempt 4 begins",
+    ]

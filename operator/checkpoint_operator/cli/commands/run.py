@@ -27,11 +27,14 @@ from checkpoint_operator.local.lock import Holder
 from checkpoint_operator.local.process_states import State
 from checkpoint_operator.local.runner import Report, Rival, Runner, state_folder
 from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.pipelines.decisions import Decision, said_of, title_of
 from checkpoint_operator.progress.activity import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_operator.progress.epoch_progress import Progress as Counts
 from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest.pipelines import parts_of
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import CommitRecord
@@ -129,8 +132,10 @@ class Display:
     _last_plain: float = 0.0
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _said_of_rival: tuple[Holder | None, State] | None = None
-    _said_elsewhere: int = 0
-    _said_failure_of: int = 0
+    #: Attempts have numbers of their own in each epoch and stage.
+    _said_elsewhere: tuple[EpochKey, int] | None = None
+    _said_failure_of: tuple[EpochKey, int] | None = None
+    _said_of_last_stage: tuple[EpochKey, Decision] | None = None
     _time_left: TimeLeft = field(default_factory=TimeLeft)
     _said_quarantined: bool = False
 
@@ -191,10 +196,10 @@ class Display:
 
     def _tell_of_another_machine(self, done: Round) -> None:
         last = done.seen.last
-        if last is None or last.number == self._said_elsewhere or last.driver is not DriverState.ELSEWHERE:
+        if last is None or (done.key, last.number) == self._said_elsewhere or last.driver is not DriverState.ELSEWHERE:
             return
         if isinstance(done.actions[-1], Wait) and last.idle_s >= _SAID_AFTER_S:
-            self._said_elsewhere = last.number
+            self._said_elsewhere = done.key, last.number
             self.console.print(
                 f"another machine has started the driver of attempt {last.number}: it is given up when it has sealed nothing for "
                 f"{progress_deadline_s(done.seen):,.0f} s (progressDeadlineSeconds)",
@@ -208,19 +213,19 @@ class Display:
             match action:
                 case BeginStage() | Commit() if self.manifest.spec.source.stream is not None:
                     pass  # there are many: the round after its commit says it of each micro-batch
-                case BeginStage(name, is_before=True):
-                    self.console.print(f"the stage {name} is at work")
+                case BeginStage(folder, is_before=True):
+                    self._tell_stage(next(one for one in done.stages if one.folder == folder))
                 case BeginStage(name):
                     self.console.print(f"all rows are sealed; the commit needs the stage {name}")
                 case Commit() if done.key.stage:
-                    self.console.print(f"the stage {done.key.stage} is done")
+                    self.console.print(f"the stage {title_of(done.key.stage)} is done")
                 case Close(attempt, why, _) if "sealed" not in why:
                     self.console.print(f"attempt {attempt} is closed: {why}")
                 case RecordAttempt() if (last := done.seen.last) is not None and last.failure is not None:
-                    self._tell_failure(last.number, last.failure.message)
+                    self._tell_failure(done.key, last.number, last.failure.message)
                 case Wait(_, problem) if (last := done.seen.last) is not None and last.failure is not None:
                     if problem is last.failure:
-                        self._tell_failure(last.number, last.failure.message, "; the next attempt begins after a pause")
+                        self._tell_failure(done.key, last.number, last.failure.message, "; the next attempt begins after a pause")
                 case Commit():
                     self.console.print("all rows are sealed: committed")
                 case _:
@@ -229,10 +234,23 @@ class Display:
                 self.console.print(f"epoch {done.seen.epoch} is committed: {done.commit.rows_written:,} rows")
             if isinstance(action, OpenEpoch) and action.news is not None:
                 self._tell_epoch(done, action)
+            if isinstance(action, RecordAttempt) and done.stages and not done.key.stage:
+                self._tell_last_stage(done.key, done.stages[-1])
             if isinstance(action, RecordAttempt) and action.attempt > 1:
-                self.console.print(f"attempt {action.attempt}{f' of stage {done.key.stage}' if done.key.stage else ''} begins")
+                of_stage = f" of stage {title_of(done.key.stage)}" if done.key.stage else ""
+                self.console.print(f"attempt {action.attempt}{of_stage} begins")
             if isinstance(action, RecordAttempt | StartDriver | Commit | Close):
                 self.did_work = True
+
+    def _tell_last_stage(self, key: EpochKey, last: Decision) -> None:
+        """Say once what becomes of the stage that the table gets its rows from: it has attempts only."""
+        if last.what != "continue" and (key, last) != self._said_of_last_stage:
+            self._said_of_last_stage = key, last
+            self._tell_stage(last)
+
+    def _tell_stage(self, stage: Decision) -> None:
+        modules = {part.name: part.modules for part in parts_of(self.manifest.spec.stages)}
+        self.console.print(said_of(stage, depends_on_all=not modules.get(stage.name)), markup=False, soft_wrap=True)
 
     def _tell_epoch(self, done: Round, opened: OpenEpoch) -> None:
         """Say for what an epoch begins: what it takes its driver finds out."""
@@ -241,13 +259,13 @@ class Display:
             self.console.print(f"epoch {done.seen.epoch} is committed: {commit.rows_written:,} rows")
         found = f"{news.files:,} new files" if news is not None and news.counted else "its trigger is due"
         self.console.print(f"epoch {opened.epoch} begins: {found}")
-        self.rows_before, self._said_failure_of, self._said_quarantined = None, 0, False
+        self.rows_before, self._said_quarantined = None, False
         self._recent.clear()
 
-    def _tell_failure(self, attempt: int, message: str, what_follows: str = "") -> None:
+    def _tell_failure(self, key: EpochKey, attempt: int, message: str, what_follows: str = "") -> None:
         """Say once why an attempt ended: as soon as it is known, also where the next one does not begin at once."""
-        if attempt != self._said_failure_of:
-            self._said_failure_of = attempt
+        if (key, attempt) != self._said_failure_of:
+            self._said_failure_of = key, attempt
             self.console.print(f"attempt {attempt} said: {message}{what_follows}", markup=False, soft_wrap=True)
 
     def _show(self, counts: Counts) -> None:

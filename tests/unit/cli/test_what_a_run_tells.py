@@ -25,6 +25,7 @@ OUT = Failure("Retryable", reasons.SERVICE_UNAVAILABLE, "the service is out")
 
 
 KEY = EpochKey("ab" * 16, 1)
+ON_ALL = "(it lists no modules in code, so that it depends on all of spec.code)"
 WASH = f"wash-{'0' * 16}-1"
 COOK = Decision("cook", "begin", "", 1, "")
 
@@ -77,7 +78,7 @@ def test_the_failure_of_an_attempt_is_told_in_each_stage(tmp_path: Path) -> None
         (
             "redo",
             ("code",),
-            "the stage wash is repeated: its code has changed (it lists no modules in code, so that it depends on all of spec.code)",
+            f"the stage wash is repeated: its code has changed {ON_ALL}",
         ),
     ],
 )

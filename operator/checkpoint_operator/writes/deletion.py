@@ -306,6 +306,8 @@ def _committed_by(finished: TakenRecord) -> list[int]:
 def _is_begun(ledger: Ledger) -> bool:
     """Whether an epoch has its first launch record, or its first claim: both are numbered without gaps.
 
+    Or a stage that has begun: of a pipeline, only the last stage has its launch records in the epoch itself.
+
     A launch record that is somebody else's, or gone, may have been one of ours, written over or removed since. What has no claim
     either cannot land.
     """
@@ -316,7 +318,7 @@ def _is_begun(ledger: Ledger) -> bool:
         if error.reason != reasons.RECORD_FORGED:
             raise
         _log.warning("the deletion passes over an object: %s", error.message)
-    return ledger.commits.read_claim(0) is not None
+    return ledger.commits.read_claim(0) is not None or bool(writes.list_stages(ledger.store, ledger.key))
 
 
 def _has_commit(ledger: Ledger) -> bool:

@@ -28,6 +28,7 @@ from tests.support.stores import ListHides, LosesAnswers, MemoryStore, Wrapped
 from tests.support.tables import FakeIceberg
 
 SECOND = EpochKey(KEY.uid, 2)
+STAGE = f"wash-{'0' * 16}-1"
 
 
 @dataclass
@@ -684,6 +685,30 @@ def test_an_epoch_after_a_committed_one_ends_without_a_commit_and_the_first_keep
     assert world.tombstones == (1 if is_claimed else 0)
     assert writes.read_deleted(world.store, KEY.uid) is None
     assert world.retain() == Deleted((1,), 0, 0), "again: nothing is left to do"
+
+
+def test_an_epoch_of_which_only_a_stage_has_begun_ends_without_a_commit() -> None:
+    world = World()
+    first = world.commit_an_epoch()
+    world.begin(SECOND.of_stage(STAGE))
+
+    assert world.retain() == Deleted((1,), data_files=2, objects=2)
+
+    assert world.staged == first
+    ended = Ledger(world.store, SECOND).commits.read_commit()
+    assert ended is not None
+    assert ended.was_deleted
+    assert world.retain() == Deleted((1,), 0, 0), "again: nothing is left to do"
+
+
+def test_an_epoch_of_which_only_a_stage_has_begun_is_kept_from_landing() -> None:
+    world = World()
+    world.commit_an_epoch()
+    world.begin(SECOND.of_stage(STAGE))
+
+    keep_from_landing(world.store, KEY.uid, retain=True)
+
+    assert Ledger(world.store, SECOND).commits.is_deleted()
 
 
 @pytest.mark.parametrize("outcome", [Unknown("who knows"), Rejected("R", "m")])

@@ -1,8 +1,9 @@
-"""A pipeline in a cluster whose manifest is corrected, and one that is deleted in a stage."""
+"""A pipeline in a cluster whose manifest is corrected, and one that is deleted or suspended in a stage."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from checkpoint_protocol.ledger import Ledger
 from tests.controller.harness import World
 from tests.controller.test_triggers import ids, put_file
 from tests.controller.test_triggers_of_pipelines import stages, stages_begun, world
+from tests.support.fake_cluster import Killed
 from tests.support.pipelines import CALLS, STAGES
+from tests.support.waiting import until
 from tests.support.writes import write_inputs
 
 __all__ = ["world"]
@@ -62,3 +65,52 @@ def test_a_pipeline_that_is_deleted_in_a_stage_of_its_second_epoch_leaves_no_row
     world.edit(runNonce="3")
     world.until_committed()
     assert ids(world) == list(range(210))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_pipeline_that_is_suspended_in_a_stage_ends_its_driver_and_goes_on_when_resumed(
+    world: World, source: Path, stage: str
+) -> None:
+    def suspend(number: int) -> None:
+        if number and stage in stages_begun(world, 1) and "suspend" not in world.manifest["spec"]:
+            world.edit(suspend=True)
+            until(lambda: not world.api.pods, "the pod to be deleted")
+            raise Killed
+
+    world.apply(source, stages=stages(), checkpoint={"uri": world.place.checkpoint_uri, "maximumRows": 2})
+    world.kubelet.between_tasks = suspend
+    world.until(lambda: world.status.phase == "Suspended" and not world.api.pods)
+    before = dict(CALLS)
+    world.pass_time(600)
+    assert before == CALLS
+
+    world.edit(suspend=False)
+    world.until_committed()
+
+    assert ids(world) == list(range(200))
+    assert {CALLS[one, 1] for one in STAGES} == {200}, "what was sealed is not computed again"
+
+
+def renamed() -> list[dict[str, Any]]:
+    first, second, third = stages()
+    return [first, {**second, "name": "other"}, third]
+
+
+@pytest.mark.parametrize("edited", [stages("b"), renamed()], ids=["edited", "renamed"])
+def test_a_driver_that_is_at_work_on_a_stage_ends_when_that_is_edited_or_taken_out(
+    world: World, source: Path, edited: list[dict[str, Any]]
+) -> None:
+    """It was started for the stage before."""
+
+    def edit(number: int) -> None:
+        if number and "second" in stages_begun(world, 1) and world.manifest["spec"]["stages"] != edited:
+            (pod,) = world.api.pods
+            world.edit(stages=edited)
+            until(lambda: pod not in world.api.pods, "the pod to be deleted")
+            raise Killed
+
+    world.apply(source, stages=stages(), checkpoint={"uri": world.place.checkpoint_uri, "maximumRows": 2})
+    world.kubelet.between_tasks = edit
+    world.until_committed()
+
+    assert ids(world) == list(range(200))

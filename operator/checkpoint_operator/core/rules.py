@@ -25,6 +25,8 @@ from checkpoint_operator.core.observation import Attempt, DriverState, Failure, 
 from checkpoint_operator.core.table_rules import TABLE_RULES, Rule
 from checkpoint_protocol import reasons
 
+#: Why an attempt ends that a suspended write has at work.
+SUSPENDED: Final = Failure("Retryable", reasons.WRITE_SUSPENDED, "the write is suspended")
 #: Attempts that were ended by what a person wants do not count as failed, ...
 _WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED, reasons.SOURCE_EDITED, reasons.STREAM_ENDED})
 #: ... nor do those whose driver's place was taken away, as for the pods of a Job that ignores DisruptionTarget.
@@ -220,8 +222,7 @@ def wait_while_suspended(seen: Observation) -> tuple[Action, ...] | None:
         return None
     last = seen.last
     if last and not last.is_closed:
-        failure = Failure("Retryable", reasons.WRITE_SUSPENDED, "the write is suspended")
-        return (Close(last.number, failure.message, failure), StopDriver(last.number))
+        return (Close(last.number, SUSPENDED.message, SUSPENDED), StopDriver(last.number))
     return (Wait("suspend to be unset"),)
 
 

@@ -56,6 +56,12 @@ class KeptDrivers:
         """Return what the driver of an attempt was started for, as far as was seen."""
         return self._takers.get((key, attempt), (key, attempt))
 
+    def places(self, ledger: Ledger, launch: LaunchRecord) -> Iterator[Place]:
+        """Yield what the driver of an attempt may have been started for: the attempt, or one before it whose driver goes on."""
+        yield ledger.key, launch.attempt
+        if launch.driver_digest is not None and launch.attempt == 1:
+            yield from self._find(ledger, launch, is_started=False)
+
     def unwanted(self, ledger: Ledger, *, is_suspended: bool) -> Place | None:
         """Return the driver that waits behind this epoch and is not to: the write is suspended, or drivers start otherwise."""
         kept = _kept_behind(ledger) if self.for_epochs else None

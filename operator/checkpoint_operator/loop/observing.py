@@ -213,6 +213,12 @@ class Observer:
         if (place := self._kept.place_of(key, attempt)) != (key, attempt):
             self.drivers.stop(*place)
 
+    def stop_driver_of_stage(self, ledger: Ledger, attempt: int) -> None:
+        """Ask the driver to end that does an attempt of a stage, which is not what is observed here."""
+        launch = ledger.attempts.read_launch(attempt)
+        for place in self._kept.places(ledger, launch) if launch is not None else ():
+            self.drivers.stop(*place)
+
     def stop_kept_driver(self) -> None:
         """Ask the driver to end that waits behind the current epoch, and is not to."""
         if (place := self._kept.unwanted(self.current_ledger, is_suspended=self.write.spec.suspend)) is not None:

@@ -32,13 +32,13 @@ from checkpoint_operator.core.actions import (
     Wait,
 )
 from checkpoint_operator.core.observation import DriverState, Failure, Observation
-from checkpoint_operator.core.rules import decide
+from checkpoint_operator.core.rules import SUSPENDED, decide
 from checkpoint_operator.loop.keys_objects import compacting
 from checkpoint_operator.loop.memos import remove_memos
 from checkpoint_operator.loop.observing import Observer, driver_of
 from checkpoint_operator.loop.table_facts import refuse_own_outputs
 from checkpoint_operator.pipelines.decisions import Decision
-from checkpoint_operator.pipelines.found import left_behind
+from checkpoint_operator.pipelines.found import at_work
 from checkpoint_operator.pipelines.pipeline import NextStage, next_stage
 from checkpoint_operator.ports import NeedsStage, Stage, StageOutdated
 from checkpoint_operator.progress.tallies import Tallies
@@ -130,6 +130,8 @@ class Reconciler:
         actions = decide(seen)
         *stops, last = actions
         if not isinstance(last, RecordAttempt):
+            if seen.is_suspended:
+                self._suspend_stages()
             return self._carry_out(Round(self.current_ledger().key, seen, actions))
         # What no catalog has a say in comes first: it may not answer.
         for action in stops:
@@ -180,9 +182,16 @@ class Reconciler:
     def _leave_behind(self, wanted: NextStage) -> None:
         """End what is at work on stages that are not to be done now. What it has sealed stays, should the edit be taken back."""
         folder = wanted.stage.name if wanted.stage is not None else ""
-        for ledger, attempt in left_behind(self.current_ledger(), self.observer.write.spec, folder):
+        for ledger, attempt in at_work(self.current_ledger(), folder):
             ledger.chains.close(attempt)
-            self.observer.stop_driver(ledger.key, attempt)
+            self.observer.stop_driver_of_stage(ledger, attempt)
+
+    def _suspend_stages(self) -> None:
+        """End what is at work on stages of the manifest. The rules of the epoch see its own attempts, those of the last stage."""
+        is_pipeline = bool(self.observer.write.spec.stages) and not self.current_ledger().key.stage
+        for stage, attempt in at_work(self.current_ledger()) if is_pipeline else ():
+            self._close(stage, attempt, SUSPENDED)
+            self.observer.stop_driver_of_stage(stage, attempt)
 
     def _is_next(self, stage: Stage) -> bool:
         wanted = self._next_stage()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -25,14 +25,16 @@ def decide(ledger: Ledger, spec: Spec, digest_of: DigestOf) -> tuple[Decision, .
     return decide_stages(wanted_stages(spec, parts, digest_of), see_stages(ledger, parts), HASH_ALGORITHM)
 
 
-def left_behind(ledger: Ledger, spec: Spec, now: str) -> tuple[tuple[Ledger, int], ...]:
-    """Return the attempts that are at work on stages which are not to be done now, as they were edited, or one before them was.
+def at_work(ledger: Ledger, but: str = "") -> Iterator[tuple[Ledger, int]]:
+    """Give the attempts that are at work on stages of the epoch, or may be, also on stages that the manifest has no more.
 
-    `now`: the folder of the stage that is.
+    The last stage has its attempts in the epoch itself. `but`: not those in this folder.
     """
-    seen = see_stages(ledger, parts_of(spec.stages, spec.reset))
-    others = (one for there in seen.values() for one in there if one.folder and one.folder != now and one.is_open)
-    return tuple((replace(ledger, key=ledger.key.of_stage(one.folder)), one.attempt) for one in others)
+    for key in writes.list_stages(ledger.store, ledger.key):
+        own = replace(ledger, key=key)
+        number = max(own.attempts.list_attempts(), default=None) if named(key.stage) is not None and key.stage != but else None
+        if number is not None and own.attempts.read_closed(number) is None:
+            yield own, number
 
 
 def foresee(ledger: Ledger, spec: Spec, digest_of: DigestOf) -> tuple[Decision, ...]:

@@ -112,6 +112,6 @@ def _write_text(checkpoint: CheckpointSeen, spec: Spec) -> str:
     if status.is_new:
         return f"epoch {status.epoch} is not begun: a run would begin it, with the files that no earlier epoch has had"
     return (
-        f"{status.phase} (epoch {status.epoch}, attempt {status.attempt}): a run would go on from there; "
+        f"{status.phase} ({status.place}): a run would go on from there; "
         f"{status.sealed.rows_read:,} rows are sealed, and the numbers above are of the whole source"
     )

@@ -44,8 +44,8 @@ class StoredStatus(Shown):
     new_epoch_wanted: bool = Field(description="The manifest's runNonce is not that of the last epoch that was begun.")
     identity_changed: tuple[str, ...] = Field(description="Of source, sink and checkpoint, what is not as the write began.")
     stage: str | None = Field(
-        description="The stage of the epoch that is at work, or was last: attempt, tasks, input, sealed and failure are of it. "
-        "Null: they are of the rows that go into the table."
+        description="The stage of the epoch that is at work, or was last: attempt, tasks, input and failure are of it, and so is "
+        "sealed, if it is one of spec.stages. Null: they are of the rows that go into the table."
     )
     attempt: int | None
     tasks: int | None
@@ -58,7 +58,7 @@ class StoredStatus(Shown):
     input_bytes: int | None
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
     input_files_done: int | None = Field(description="Whole input files that the last attempt does not open: they are sealed.")
-    sealed: ShownSums
+    sealed: ShownSums = Field(description="Rows only: those of the epoch, too, while a merge, an audit or the like is at work.")
     claims: int
     failure: ShownFailure | None = Field(description="The last that a driver of this epoch, or of the stage, has told.")
     committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
@@ -70,6 +70,16 @@ class StoredStatus(Shown):
         "the code is not on this machine, or the write is one of a cluster.",
     )
     errors: tuple[ShownError, ...]
+
+    @property
+    def place(self) -> str:
+        """The epoch, the stage and the attempt, as far as there are any."""
+        parts = [
+            f"epoch {self.epoch}",
+            f"stage {self.stage}" if self.stage else "",
+            f"attempt {self.attempt}" if self.attempt else "",
+        ]
+        return ", ".join(part for part in parts if part)
 
     @property
     def is_new(self) -> bool:
@@ -179,7 +189,8 @@ def _status(
         input_bytes=at_work.input_bytes,
         input_table=at_work.input_table,
         input_files_done=last.input_files_done if last else None,
-        sealed=at_work.sealed,
+        # What follows the rows seals none: with those of the epoch, nobody takes them for lost.
+        sealed=current.sealed if named(at_work.stage or "") is None else at_work.sealed,
         claims=len(current.claims),
         failure=failures[-1] if failures else None,
         committed_epoch=committed[0] if committed else None,

@@ -438,6 +438,14 @@ def test_the_stage_that_is_at_work_or_was_last_is_told(
     assert (answer["phase"], answer["stage"], answer["attempt"], answer["tasks"]) == (phase, stage, 1, 2)
 
 
+@pytest.mark.parametrize(("state", "rows"), [(merge_runs, 20), (stage_runs, 10)])
+def test_rows_that_a_merge_follows_are_told_as_sealed(state: Callable[[StoredWrite], None], rows: int, tmp_path: Path) -> None:
+    write = piped(tmp_path)
+    state(write)
+
+    assert status_of(write)[1]["sealed"]["rowsRead"] == rows
+
+
 def test_the_text_says_in_which_stage_what_failed(tmp_path: Path) -> None:
     write = piped(tmp_path)
     stage_fails(write)

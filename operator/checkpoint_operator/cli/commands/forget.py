@@ -67,7 +67,7 @@ def _is_blank(store: ObjectStore, status: StoredStatus) -> bool:
 def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings, console: Console) -> list[str]:
     """Say what is lost, and what a run would do twice."""
     title = f"{status.namespace}/{status.name} in {status.checkpoint} (uid {status.uid})"
-    lines = [f"{title}: {status.phase}, epoch {status.epoch}, {status.sealed.rows_read:,} rows sealed"]
+    lines = [f"{title}: {status.phase}, {status.place}, {status.sealed.rows_read:,} rows sealed"]
     commit = committed.commit_of(status)
     if commit is None or commit.commit_id is None:
         return lines

@@ -58,7 +58,7 @@ class StoredStatus(Shown):
     input_bytes: int | None
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
     input_files_done: int | None = Field(description="Whole input files that the last attempt does not open: they are sealed.")
-    sealed: ShownSums = Field(description="Rows only: those of the epoch, too, while a merge, an audit or the like is at work.")
+    sealed: ShownSums = Field(description="While a merge, an audit or the like is at work: the rows that wait for it.")
     claims: int
     failure: ShownFailure | None = Field(description="The last that a driver of this epoch, or of the stage, has told.")
     committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
@@ -129,7 +129,8 @@ def _at_work(manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownEpoch:
     """Return the stage of an epoch that is at work or was last, or the epoch itself.
 
     A stage that was edited has several folders, and the store does not tell which is the newest: one with an open attempt goes
-    before those that have none, and a later stage before an earlier one.
+    before those that have none, and a later stage before an earlier one. An audit by another function than the manifest names is
+    over.
     """
     if epoch.is_committed or epoch.was_deleted:
         return epoch
@@ -138,7 +139,11 @@ def _at_work(manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownEpoch:
     pipeline = [(known, stage) for stage in epoch.stages if (known := named(stage.stage or "")) is not None]
     # A stage that the manifest does not have any more goes first.
     before = [stage for known, stage in sorted(pipeline, key=lambda one: (places.get(one[0].stage, -1), one[0].number))]
-    after = [stage for stage in epoch.stages if named(stage.stage or "") is None and not stage.is_committed]
+    after = [
+        stage
+        for stage in epoch.stages
+        if named(stage.stage or "") is None and not stage.is_committed and stage.audit in (None, spec.sink.audit)
+    ]
     begun = [stage for stage in (*before, epoch, *after) if stage.attempts]
     at_work = [stage for stage in begun if not stage.attempts[-1].closed and stage.attempts[-1].failure is None]
     return (at_work or begun or [epoch])[-1]
@@ -189,7 +194,7 @@ def _status(
         input_bytes=at_work.input_bytes,
         input_table=at_work.input_table,
         input_files_done=last.input_files_done if last else None,
-        # What follows the rows seals none: with those of the epoch, nobody takes them for lost.
+        # What a merge seals are rows of the table; those that wait for it must not look lost.
         sealed=current.sealed if named(at_work.stage or "") is None else at_work.sealed,
         claims=len(current.claims),
         failure=failures[-1] if failures else None,

@@ -296,6 +296,21 @@ def test_without_yes_it_is_asked_and_no_means_that_nothing_is_removed(ground: Gr
     assert ground.uid() != UID
 
 
+def test_a_table_into_which_nothing_is_appended_is_not_to_be_dropped(ground: Ground) -> None:
+    ground.document["spec"]["sink"] |= {"mode": "Upsert", "upsertKeys": ["id"]}
+    ground.make_store()
+    ground.commit()
+
+    asked = " ".join(ground.call("forget", answer="n\n").stderr.split())
+    ground.document["spec"]["suspend"] = True  # so that nothing is run
+    shutil.rmtree(ground.folder / "checkpoints")
+    warned = " ".join(ground.call("run").stderr.split())
+
+    assert "which stay there: a run would do everything again, by sink.mode Upsert with the table as it is" in asked
+    assert "A run does everything again, by sink.mode Upsert with the table as it is; bring the former store back" in warned
+    assert "drop" not in asked + warned
+
+
 @pytest.mark.parametrize("command", ["forget", "validate"])
 def test_rows_that_wait_for_a_merge_that_failed_are_told_as_sealed(command: str, ground: Ground) -> None:
     pq.write_table(pa.table({"id": [1]}), ground.folder / "in" / "a.parquet")

@@ -15,7 +15,7 @@ from checkpoint_operator.cli.main import main
 from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.records import NameRecord, Quarantined, QuarantinedRow, RowPosition, encode
 from checkpoint_protocol.rows.positions import Range
-from tests.support.records import TOKEN, seal
+from tests.support.records import TOKEN, launch, seal
 from tests.support.stored_writes import StoredWrite
 
 COMMITTED, FAILED, MANIFEST_WRONG, NOT_COMMITTED = 0, 1, 2, 3
@@ -444,6 +444,40 @@ def test_rows_that_a_merge_follows_are_told_as_sealed(state: Callable[[StoredWri
     state(write)
 
     assert status_of(write)[1]["sealed"]["rowsRead"] == rows
+
+
+def audit_is_refused(write: StoredWrite, stage: str, function: str) -> None:
+    write.stage = stage
+    now = {"source": write.manifest.spec.source, "audit": function}
+    write.ledger.attempts.put_launch(launch().model_copy(update=now))
+    write.fail("NeedsChange", "AuditRefused", f"{function} refuses the rows")
+    write.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "phase", "said"),
+    [
+        ("checks:strict", "Stalled", "checks:strict refuses the rows"),
+        ("checks:mild", "Stalled", "checks:mild refuses the rows"),
+        ("checks:new", "Sealed", None),
+        (None, "Sealed", None),
+    ],
+)
+def test_of_several_audits_the_one_by_the_function_of_the_manifest_is_told(
+    function: str | None, phase: str, said: str | None, tmp_path: Path
+) -> None:
+    write = StoredWrite(tmp_path)
+    closed_and_complete(write)
+    audit_is_refused(write, "audit-7-0000000a", "checks:strict")
+    audit_is_refused(write, "audit-7-0000000b", "checks:mild")
+    spec = write.manifest.spec
+    sink = spec.sink.model_copy(update={"audit": function})
+    write.given = write.manifest.model_copy(update={"spec": spec.model_copy(update={"sink": sink})})
+
+    _, answer = status_of(write)
+
+    assert (answer["phase"], (answer["failure"] or {}).get("message")) == (phase, said)
+    assert answer["sealed"]["rowsRead"] == 20
 
 
 def test_the_text_says_in_which_stage_what_failed(tmp_path: Path) -> None:

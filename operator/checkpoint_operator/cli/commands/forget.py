@@ -16,6 +16,7 @@ from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.views.stored_status import StoredStatus, read_status
 from checkpoint_operator.writes.deletion import Kept
+from checkpoint_operator.writes.former import by_its_mode
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
@@ -75,8 +76,11 @@ def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings
         presence = committed.find_presence(commit, manifest.spec.sink, settings, console)
         if presence in (Presence.GONE, Presence.REPLACED):
             return lines
+    if manifest.spec.sink.mode == "Append":
+        again = "append them once more, unless the table is dropped before"
+    else:
+        again = f"do everything again, {by_its_mode(manifest.spec.sink)}"
     lines.append(
-        f"warning: {commit.target} has {commit.rows_written:,} rows of {commit.key}, which stay there: a run would append them "
-        "once more, unless the table is dropped before"
+        f"warning: {commit.target} has {commit.rows_written:,} rows of {commit.key}, which stay there: a run would {again}"
     )
     return lines

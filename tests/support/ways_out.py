@@ -722,6 +722,12 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/cli/test_cli_validate.py::test_what_the_store_knows_of_the_write_is_told": (
         "a run would do nothing; change runNonce to take files that came since",
     ),
+    "unit/cli/test_cli_validate.py::test_a_run_that_only_tries_again_would_take_rows_that_failed": (
+        "a run would do nothing; change runNonce to take the rows that failed",
+    ),
+    "unit/cli/test_cli_validate.py::test_a_first_epoch_that_only_tries_again_is_told_to_take_no_rows": (
+        "the first epoch would take no rows; set Never or Also until it is committed",
+    ),
     "unit/cli/test_cli_validate.py::test_a_run_that_overwrites_would_read_the_whole_source": (
         "a run would do nothing; change runNonce to read the whole source again",
     ),

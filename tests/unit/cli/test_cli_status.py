@@ -165,6 +165,14 @@ def test_the_text_says_phase_reason_and_failure(tmp_path: Path) -> None:
     assert "tasks 1 of 2 done" in lines
 
 
+def test_the_name_of_a_step_is_not_taken_for_an_emoji(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    half_sealed(write)
+    write.fail("NeedsChange", "CodeFailed", "steps:one: ValueError")
+
+    assert "CodeFailed: steps:one: ValueError" in run(write.file).stdout
+
+
 def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
     write = StoredWrite(tmp_path)
     half_sealed(write)

@@ -7,20 +7,23 @@ by the commands `status`, `forget` and `validate`; no rule rests on it.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from pydantic import Field
 
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.phases import MEANINGS, Phase, phase_of
+from checkpoint_operator.core.rules import too_many_failed
 from checkpoint_operator.pipelines.decisions import named
 from checkpoint_operator.pipelines.shown import ShownStage
 from checkpoint_operator.progress.activity import describe
 from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.progress.row_errors import limit_of
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_operator.views.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.views.inspection import Inspector
-from checkpoint_operator.views.shown_records import phase_in_store
+from checkpoint_operator.views.shown_records import observed, phase_in_store
 from checkpoint_operator.writes.registration import changed_parts
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import CheckpointError, Corrupt
@@ -122,6 +125,8 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Store
     phase = phase_in_store(at_work, is_deleted=is_deleted, is_unreadable=bool(inspector.errors))
     at_work = at_work.model_copy(update={"phase": "Pending" if at_work.stage and phase == "Committed" else phase})
     status = _status(manifest, uid, current, at_work, committed, is_wanted, changed, inspector.errors)
+    if phase == "Sealed" and not status.stage and (refused := _over_the_limit(store, uid, manifest, current)) is not None:
+        status = status.model_copy(update={"phase": "Stalled", "meaning": MEANINGS["Stalled"], "failure": refused})
     return status.model_copy(update={"activity": _activity(store, uid, at_work)}) if status.phase == "Running" else status
 
 
@@ -147,6 +152,36 @@ def _at_work(manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownEpoch:
     begun = [stage for stage in (*before, epoch, *after) if stage.attempts]
     at_work = [stage for stage in begun if not stage.attempts[-1].closed and stage.attempts[-1].failure is None]
     return (at_work or begun or [epoch])[-1]
+
+
+def _over_the_limit(store: ObjectStore, uid: str, manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownFailure | None:
+    """Return why rows that are all sealed are not committed, if more of them failed than the manifest allows by now.
+
+    No attempt has failed by that, so that none tells it. See `stop_over_the_limit_of_row_errors`.
+    """
+    rows, last = epoch.sealed.rows_quarantined, epoch.attempts[-1]
+    if not rows or not last.complete or epoch.claims:
+        return None
+    ledger = Ledger(store, EpochKey(uid, epoch.epoch))
+    launch = ledger.attempts.read_launch(last.attempt)
+    counted = [
+        replace(
+            observed(one),
+            rows_quarantined=one.sealed.rows_quarantined,
+            counted=one.counted,
+            input_since=launch.input_since if launch is not None else 1,
+        )
+        for one in epoch.attempts
+        if one.attempt in (*last.counted, last.attempt)
+    ]
+    try:
+        limit = limit_of(Tallies(ledger), manifest.spec, counted)
+    except CheckpointError:
+        return None  # a run says which record it cannot read
+    if limit is None or rows <= limit.most_rows:
+        return None
+    message = too_many_failed(rows, limit, is_complete=True)
+    return ShownFailure(attempt=last.attempt, family="NeedsChange", reason=reasons.TOO_MANY_ROW_ERRORS, message=message)
 
 
 def _has_ended(attempt: ShownAttempt) -> bool:

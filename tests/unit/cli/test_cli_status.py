@@ -340,6 +340,28 @@ def test_rows_that_failed_are_counted_with_where_they_are_listed(tmp_path: Path)
     assert status_of(write)[1]["sealed"]["rowsQuarantined"] == 1
 
 
+@pytest.mark.parametrize(("most", "phase"), [(0, "Stalled"), (1, "Sealed")])
+def test_sealed_rows_of_which_too_many_failed_are_told_as_stalled(most: int, phase: str, tmp_path: Path) -> None:
+    plain = StoredWrite(tmp_path).manifest.model_dump(mode="json", by_alias=True)
+    limits = {"onRowError": "Quarantine", "quarantine": {"maxRows": most, "maxShare": "100%"}}
+    write = StoredWrite(tmp_path, given=parse_manifest({**plain, "spec": {**plain["spec"], **limits}}))
+    write.begin()
+    now = {"source": write.manifest.spec.source, "on_row_error": "Quarantine"}
+    write.ledger.attempts.put_launch(launch().model_copy(update=now))
+    write.plan(tasks=1)
+    row = QuarantinedRow(
+        row=RowPosition(range=Range(file=0, start=3, end=4)), step="predict", error="ValueError", message="m", traceback=""
+    )
+    sealed = seal(0, 0, [(0, 0, 10)], rows=10, last=True)
+    write.ledger.seals.put_seal(sealed.model_copy(update={"quarantined": Quarantined(rows=(row,))}))
+    write.close()
+
+    _, answer = status_of(write)
+
+    assert answer["phase"] == phase
+    assert (answer["failure"] or {}).get("reason") == ("TooManyRowErrors" if phase == "Stalled" else None)
+
+
 def test_a_write_of_stages_says_what_a_run_would_do_with_each(tmp_path: Path) -> None:
     (tmp_path / "docs.py").write_text("def parse(row): return row\n")
     manifest = yaml.safe_load(StoredWrite(tmp_path).file.read_text())

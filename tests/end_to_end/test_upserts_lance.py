@@ -329,6 +329,7 @@ def test_keys_that_are_repeated_or_null_stop_the_write_before_its_commit(
     assert isinstance(ended.outcome, Stall)
     assert ended.outcome.reason == reason
     assert said in ended.outcome.message
+    assert "onDuplicate" not in ended.outcome.message, "Lance has no Last"
     assert texts(place) == dict.fromkeys(STRANGER, OLD)
     assert place.dataset().version <= versions + 1, "only the dataset's identity may be new"
 

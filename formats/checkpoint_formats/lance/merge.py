@@ -55,7 +55,7 @@ class LanceMerge:
 
     def put_keys(self, staged: Sequence[StagedFile], put: PutPart) -> Keys:
         schema = self.schema
-        return make_keys(Wanted.of(self.merge), schema, self._rows_of(staged, schema), put)
+        return make_keys(Wanted.of(self.merge, rows_can_be_left_out=False), schema, self._rows_of(staged, schema), put)
 
     def _rows_of(self, staged: Sequence[StagedFile], schema: pa.Schema) -> Iterator[Placed]:
         options = lance_options(self.table.uri, self.storage) or None

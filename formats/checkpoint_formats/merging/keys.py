@@ -41,16 +41,20 @@ PutPart = Callable[[int, bytes], MergeKeysPart]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an upsert asks for. `order_by`: the column by whose largest value one of several rows counts."""
+    """What an upsert asks for. `order_by`: the column by whose largest value one of several rows counts.
+
+    `rows_can_be_left_out`: whether the format can commit staged files without some of their rows.
+    """
 
     keys: tuple[str, ...]
     when_matched: WhenMatched
     on_duplicate: OnDuplicate
     order_by: str | None
+    rows_can_be_left_out: bool = True
 
     @classmethod
-    def of(cls, merge: Merge) -> Wanted:
-        return cls(merge.keys, merge.when_matched, merge.on_duplicate, merge.order_by)
+    def of(cls, merge: Merge, *, rows_can_be_left_out: bool = True) -> Wanted:
+        return cls(merge.keys, merge.when_matched, merge.on_duplicate, merge.order_by, rows_can_be_left_out)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -98,7 +102,7 @@ def make_keys(wanted: Wanted, schema: pa.Schema, staged: Iterator[Placed], put: 
     with open_database(_MEMORY_BYTES, threads=2) as database:
         count = fill(database, "staged", given, (_plain(placed, wanted, given) for placed in staged))
         if wanted.on_duplicate == "Fail" and wanted.when_matched != "Delete":
-            _refuse_repeated(database, by_keys, wanted.keys)
+            _refuse_repeated(database, by_keys, wanted)
         rows, parts, lower, upper = _put_all(database.execute(_selected(wanted, by_keys)), put)
         bounds = pa.record_batch({"lower": _joined(lower, kinds[0]), "upper": _joined(upper, kinds[0])})
         where = _where(database, wanted.keys, schema)
@@ -113,20 +117,21 @@ def _plain(placed: Placed, wanted: Wanted, given: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, numbers, placed.positions.cast(pa.int64())], schema=given)
 
 
-def _refuse_repeated(database: Any, by_keys: str, keys: Sequence[str]) -> None:
+def _refuse_repeated(database: Any, by_keys: str, wanted: Wanted) -> None:
     found = database.execute(
         f"SELECT {by_keys}, count(*) FROM staged GROUP BY {by_keys} HAVING count(*) > 1 ORDER BY ALL LIMIT {_EXAMPLES}"
     ).fetchall()
     if found:
         examples = "; ".join(
-            ", ".join(f"{name} = {value!r:.200}" for name, value in zip(keys, row, strict=False)) + f" ({row[-1]} rows)"
+            ", ".join(f"{name} = {value!r:.200}" for name, value in zip(wanted.keys, row, strict=False)) + f" ({row[-1]} rows)"
             for row in found
         )
+        take_one = "set sink.onDuplicate: Last with sink.orderBy to take the one with the largest value of a column, or "
         raise NeedsChange(
             reasons.OUTPUT_KEY_REPEATED,
-            f"several rows of the output have one key: {examples}; which of them is to be in the table cannot be told: set "
-            "sink.onDuplicate: Last with sink.orderBy to take the one with the largest value of a column, or leave the others "
-            "out (source.where, or a step)",
+            f"several rows of the output have one key: {examples}; which of them is to be in the table cannot be told: "
+            f"{take_one if wanted.rows_can_be_left_out else ''}leave the others out (source.where, or a step) in a new write: "
+            "the rows of this one are sealed, and stay as they are",
         )
 
 

@@ -189,10 +189,10 @@ def trace(
 def forget(file: Path, settings: Path | None, yes: bool, force: bool) -> None:
     """Forget the CheckpointedWrite in FILE: remove its records from the checkpoint store, so that the next run starts over.
 
-    Committed rows stay in the table, and the next run appends them once more unless you drop the table first. Nothing of the
-    forgotten write can be committed afterwards, even if a driver of it is still running. A write that is running on this machine
-    is not forgotten. If the command is interrupted, run it again to finish. Exit codes: 0 forgotten, 1 not forgotten, 2 manifest
-    or settings wrong.
+    Committed rows stay in the table, and with sink.mode Append the next run appends them once more unless you drop the table
+    first. Nothing of the forgotten write can be committed afterwards, even if a driver of it is still running. A write that is
+    running on this machine is not forgotten. If the command is interrupted, run it again to finish. Exit codes: 0 forgotten, 1
+    not forgotten, 2 manifest or settings wrong.
     """
     from checkpoint_operator.cli.commands.forget import forget_command
 

@@ -19,7 +19,10 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class PrintableConsole(Console):
-    """A console on which text of others cannot steer the terminal: every text, in tables and rules too, comes through here."""
+    """A console on which text of others cannot steer the terminal: every text, in tables and rules too, comes through here.
+
+    To be made with emoji=False: Rich takes a part such as `:one:` of `steps:one: ValueError` for an emoji otherwise.
+    """
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
@@ -27,14 +30,14 @@ class PrintableConsole(Console):
 
 def answers() -> Console:
     """Return the console for answers; wide enough where it is no terminal, so that nothing is cut off."""
-    console = PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True)
+    console = PrintableConsole(file=sys.stdout, highlight=False, soft_wrap=True, emoji=False)
     if not console.is_terminal:
         console.width = _WIDTH_OF_A_PIPE
     return console
 
 
 def messages() -> Console:
-    return PrintableConsole(stderr=True, highlight=False, soft_wrap=True)
+    return PrintableConsole(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def say_problem(console: Console, text: str) -> None:

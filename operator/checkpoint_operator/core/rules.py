@@ -128,12 +128,12 @@ def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] |
     if rows <= seen.row_errors.most_rows:
         return None
     if last.is_closed:
-        return (Stall(reasons.TOO_MANY_ROW_ERRORS, _too_many_failed(rows, seen.row_errors, last.is_complete)),)
-    failure = Failure("NeedsChange", reasons.TOO_MANY_ROW_ERRORS, _too_many_failed(rows, seen.row_errors, False))
+        return (Stall(reasons.TOO_MANY_ROW_ERRORS, too_many_failed(rows, seen.row_errors, last.is_complete)),)
+    failure = Failure("NeedsChange", reasons.TOO_MANY_ROW_ERRORS, too_many_failed(rows, seen.row_errors, False))
     return (Close(last.number, f"{rows:,} rows failed", failure), StopDriver(last.number))
 
 
-def _too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
+def too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
     """Say how many failed, which, and what a person can do."""
     allow_more = "allow more (spec.onRowError, spec.quarantine)"
     mend = "mend the code (of lines that cannot be read: source.files.types, source.files.csv)"

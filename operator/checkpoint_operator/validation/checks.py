@@ -67,6 +67,7 @@ def _check_spec(manifest: CheckpointedWrite, settings: Settings | None, findings
     _check_committed_rows(spec, target, checkpoint, findings)
     if settings is not None and target.exists and checkpoint.status is not None and checkpoint.status.is_new:
         _warn_of_former(manifest, settings, findings)
+    _note_retry_without_failures(spec, checkpoint, findings)
     _check_apart(spec, source, target, findings)
     _note_times_of_day(spec, findings)
     _note_steps_without_gpus(spec, target, findings)
@@ -131,6 +132,16 @@ def _warn_of_former(manifest: CheckpointedWrite, settings: Settings, findings: F
     store = open_existing(manifest.spec.checkpoint.uri, settings)
     if (warning := warn_of_former(manifest, store, settings)) is not None:
         findings.note(warning)
+
+
+def _note_retry_without_failures(spec: Spec, checkpoint: CheckpointSeen, findings: Findings) -> None:
+    """Say that a first epoch takes no rows where only those are taken that have failed."""
+    status = checkpoint.status
+    if spec.quarantine.retry == "Only" and status is not None and status.is_new and status.epoch == 1:
+        findings.note(
+            "spec.quarantine.retry: Only takes the rows that failed in earlier epochs, and there are none: the first epoch would "
+            "take no rows; set Never or Also until it is committed"
+        )
 
 
 def _note_times_of_day(spec: Spec, findings: Findings) -> None:

@@ -13,6 +13,7 @@ from checkpoint_operator.validation.source import SourceSeen
 from checkpoint_operator.validation.target import what_a_commit_does
 from checkpoint_protocol.manifest.quantities import format_duration, format_size
 from checkpoint_protocol.manifest.spec import Spec
+from checkpoint_protocol.records import operation_of, takes_the_whole_source
 
 
 def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: CheckpointSeen, cores: int) -> Prediction:
@@ -107,11 +108,20 @@ def _write_text(checkpoint: CheckpointSeen, spec: Spec) -> str:
         return "not begun: a run would begin it"
     if status.phase == "Committed" and (spec.source.stream is not None or spec.trigger is not None):
         return f"committed (epoch {status.epoch}): a run would take what came since"
+    takes_all = takes_the_whole_source(operation_of(spec.sink, None))
+    takes_failed = spec.quarantine.retry == "Only"
+    if status.phase == "Committed" and takes_all:
+        return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to read the whole source again"
+    if status.phase == "Committed" and takes_failed:
+        return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to take the rows that failed"
     if status.phase == "Committed":
         return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to take files that came since"
     if status.is_new:
-        return f"epoch {status.epoch} is not begun: a run would begin it, with the files that no earlier epoch has had"
+        what = "the whole source" if takes_all else "the files that no earlier epoch has had"
+        if takes_failed:
+            what = "the rows that failed in earlier epochs, and no others"
+        return f"epoch {status.epoch} is not begun: a run would begin it, with {what}"
     return (
-        f"{status.phase} (epoch {status.epoch}, attempt {status.attempt}): a run would go on from there; "
+        f"{status.phase} ({status.place}): a run would go on from there; "
         f"{status.sealed.rows_read:,} rows are sealed, and the numbers above are of the whole source"
     )

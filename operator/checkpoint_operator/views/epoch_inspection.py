@@ -88,10 +88,11 @@ class EpochInspector:
             self._expect(source.index.parts, at.input_part, paths, at.input_since(since))
         commit_record = self.reader.try_to_read(at.commit_record, ledger.commits.read_commit)
         was_deleted = commit_record is not None and commit_record.was_deleted
-        first = launches.get(1)
+        first, last = launches.get(1), launches[numbers[-1]] if numbers else None
         shown = ShownEpoch(
             epoch=key.epoch,
             stage=key.stage or None,
+            audit=last.audit if last else None,
             phase="Unknown",
             run_nonce=first.run_nonce if first else None,
             began=ShownBegan(**first.began.model_dump()) if first and first.began else None,

@@ -125,6 +125,7 @@ class ShownEpoch(Shown):
 
     epoch: int
     stage: str | None = Field(default=None, description="Its name, of a stage of the epoch; null of the epoch itself.")
+    audit: str | None = Field(default=None, description="Of a stage that audits: the function that its last attempt calls.")
     phase: Phase = Field(description="As in the status of an object, by the store alone.")
     run_nonce: str | None = Field(description="Of its first attempt.")
     began: ShownBegan | None = Field(default=None, description="Null without a trigger. With stages, the first one has it.")

@@ -20,11 +20,11 @@ DIGEST_DIGITS: Final = 12
 
 def phase_in_store(epoch: ShownEpoch, *, is_deleted: bool, is_unreadable: bool) -> Phase:
     """Return the phase of an epoch by the store alone. `is_unreadable`: one of its records is."""
-    last = _observed(epoch.attempts[-1]) if epoch.attempts else None
+    last = observed(epoch.attempts[-1]) if epoch.attempts else None
     return phase_of(last, is_committed=bool(epoch.is_committed), is_deleted=is_deleted, is_unreadable=is_unreadable)
 
 
-def _observed(last: ShownAttempt) -> Attempt:
+def observed(last: ShownAttempt) -> Attempt:
     """Return an attempt as a round would see it that cannot see drivers: one that has not said why it ended may be at work."""
     failure = last.failure
     return Attempt(

@@ -7,20 +7,23 @@ by the commands `status`, `forget` and `validate`; no rule rests on it.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from pydantic import Field
 
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.phases import MEANINGS, Phase, phase_of
+from checkpoint_operator.core.rules import too_many_failed
 from checkpoint_operator.pipelines.decisions import named, title_of
 from checkpoint_operator.pipelines.shown import ShownStage
 from checkpoint_operator.progress.activity import describe
 from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.progress.row_errors import limit_of
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_operator.views.inspected import Shown, ShownAttempt, ShownCommit, ShownEpoch, ShownError, ShownFailure, ShownSums
 from checkpoint_operator.views.inspection import Inspector
-from checkpoint_operator.views.shown_records import phase_in_store
+from checkpoint_operator.views.shown_records import observed, phase_in_store
 from checkpoint_operator.writes.registration import changed_parts
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import CheckpointError, Corrupt
@@ -44,8 +47,9 @@ class StoredStatus(Shown):
     new_epoch_wanted: bool = Field(description="The manifest's runNonce is not that of the last epoch that was begun.")
     identity_changed: tuple[str, ...] = Field(description="Of source, sink and checkpoint, what is not as the write began.")
     stage: str | None = Field(
-        description="The stage that is at work, or was last: attempt, tasks, input, sealed and failure are of it. "
-        "Null before the first attempt, after the commit, and where neither the manifest nor the commit needs a stage."
+        description="The stage that is at work, or was last: attempt, tasks, input and failure are of it, and so is sealed, if "
+        "it is one of spec.stages. Null before the first attempt, after the commit, and where neither the manifest nor the "
+        "commit needs a stage."
     )
     attempt: int | None
     tasks: int | None
@@ -58,7 +62,7 @@ class StoredStatus(Shown):
     input_bytes: int | None
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
     input_files_done: int | None = Field(description="Whole input files that the last attempt does not open: they are sealed.")
-    sealed: ShownSums
+    sealed: ShownSums = Field(description="While a merge, an audit or the like is at work: the rows that wait for it.")
     claims: int
     failure: ShownFailure | None = Field(description="The last that a driver of this epoch, or of the stage, has told.")
     committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
@@ -70,6 +74,16 @@ class StoredStatus(Shown):
         "the code is not on this machine, or the write is one of a cluster.",
     )
     errors: tuple[ShownError, ...]
+
+    @property
+    def place(self) -> str:
+        """The epoch, the stage and the attempt, as far as there are any."""
+        parts = [
+            f"epoch {self.epoch}",
+            f"stage {self.stage}" if self.stage else "",
+            f"attempt {self.attempt}" if self.attempt else "",
+        ]
+        return ", ".join(part for part in parts if part)
 
     @property
     def is_new(self) -> bool:
@@ -112,6 +126,8 @@ def read_status(manifest: CheckpointedWrite, store: ObjectStore | None) -> Store
     phase = phase_in_store(at_work, is_deleted=is_deleted, is_unreadable=bool(inspector.errors))
     at_work = at_work.model_copy(update={"phase": "Pending" if at_work.stage and phase == "Committed" else phase})
     status = _status(manifest, uid, current, at_work, committed, is_wanted, changed, inspector.errors)
+    if phase == "Sealed" and at_work.stage is None and (refused := _over_the_limit(store, uid, manifest, current)) is not None:
+        status = status.model_copy(update={"phase": "Stalled", "meaning": MEANINGS["Stalled"], "failure": refused})
     return status.model_copy(update={"activity": _activity(store, uid, at_work)}) if status.phase == "Running" else status
 
 
@@ -119,7 +135,8 @@ def _at_work(manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownEpoch:
     """Return the stage of an epoch that is at work or was last, or the epoch itself.
 
     A stage that was edited has several folders, and the store does not tell which is the newest: one with an open attempt goes
-    before those that have none, and a later stage before an earlier one.
+    before those that have none, and a later stage before an earlier one. An audit by another function than the manifest names is
+    over.
     """
     if epoch.is_committed or epoch.was_deleted:
         return epoch
@@ -128,10 +145,40 @@ def _at_work(manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownEpoch:
     pipeline = [(known, stage) for stage in epoch.stages if (known := named(stage.stage or "")) is not None]
     # A stage that the manifest does not have any more goes first.
     before = [stage for known, stage in sorted(pipeline, key=lambda one: (places.get(one[0].stage, -1), one[0].number))]
-    after = [stage for stage in epoch.stages if named(stage.stage or "") is None and not stage.is_committed]
+    after = [
+        stage
+        for stage in epoch.stages
+        if named(stage.stage or "") is None and not stage.is_committed and stage.audit in (None, spec.sink.audit)
+    ]
     begun = [stage for stage in (*before, epoch, *after) if stage.attempts]
     at_work = [stage for stage in begun if not stage.attempts[-1].closed and stage.attempts[-1].failure is None]
     return (at_work or begun or [epoch])[-1]
+
+
+def _over_the_limit(store: ObjectStore, uid: str, manifest: CheckpointedWrite, epoch: ShownEpoch) -> ShownFailure | None:
+    """Return why rows that are all sealed are not committed, if more of them failed than the manifest allows by now.
+
+    No attempt has failed by that, so that none tells it. See `stop_over_the_limit_of_row_errors`.
+    """
+    rows, last = epoch.sealed.rows_quarantined, epoch.attempts[-1]
+    if not rows or not last.complete or epoch.claims:
+        return None
+    ledger = Ledger(store, EpochKey(uid, epoch.epoch))
+    try:
+        launch = ledger.attempts.read_launch(last.attempt)
+        since = launch.input_since if launch is not None else 1
+        counted = [
+            replace(observed(one), rows_quarantined=one.sealed.rows_quarantined, counted=one.counted, input_since=since)
+            for one in epoch.attempts
+            if one.attempt in (*last.counted, last.attempt)
+        ]
+        limit = limit_of(Tallies(ledger), manifest.spec, counted)
+    except CheckpointError:
+        return None  # a run says which record it cannot read
+    if limit is None or rows <= limit.most_rows:
+        return None
+    message = too_many_failed(rows, limit, is_complete=True)
+    return ShownFailure(attempt=last.attempt, family="NeedsChange", reason=reasons.TOO_MANY_ROW_ERRORS, message=message)
 
 
 def _has_ended(attempt: ShownAttempt) -> bool:
@@ -179,7 +226,8 @@ def _status(
         input_bytes=at_work.input_bytes,
         input_table=at_work.input_table,
         input_files_done=last.input_files_done if last else None,
-        sealed=at_work.sealed,
+        # What a merge seals are rows of the table; those that wait for it must not look lost.
+        sealed=current.sealed if named(at_work.stage or "") is None else at_work.sealed,
         claims=len(current.claims),
         failure=failures[-1] if failures else None,
         committed_epoch=committed[0] if committed else None,

@@ -1,6 +1,6 @@
 """A write of which its checkpoint store knows nothing, and its table does: it was begun under another store, or that was removed.
 
-Then a run does everything again, and appends all rows once more. On one machine that is said before it, by `run` and
+Then a run does everything again, and an append adds all rows once more. On one machine that is said before it, by `run` and
 `validate`; it stops nothing, as it may be what is wanted. In a cluster, where nobody may be looking, it is refused until the
 manifest says so.
 """
@@ -14,6 +14,7 @@ from checkpoint_operator.sinks.registry import format_of
 from checkpoint_operator.views.inspection import is_uid
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange
+from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.printable import printable
@@ -72,8 +73,17 @@ def warn_of_former(manifest: CheckpointedWrite, store: ObjectStore | None, setti
         return None
     if former is None:
         return None
+    if spec.sink.mode == "Append":
+        again = "and appends all rows once more; drop the table, or bring the former store back, if that is not meant"
+    else:
+        again = f"{by_its_mode(spec.sink)}; bring the former store back, if that is not meant"
     return (
         f"{former.target} has rows of a former write named {title_of(manifest)} (key {former.key}), of which "
         f"{spec.checkpoint.uri} knows nothing: it was removed, is another one, or the write was forgotten. A run does everything "
-        "again, and appends all rows once more; drop the table, or bring the former store back, if that is not meant"
+        f"again, {again}"
     )
+
+
+def by_its_mode(sink: Sink) -> str:
+    """Say what is done again where nothing is appended: the table may have rows of others, and is not to be dropped for that."""
+    return f"by sink.mode {sink.mode} with the table as it is"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -293,6 +294,37 @@ def test_without_yes_it_is_asked_and_no_means_that_nothing_is_removed(ground: Gr
     assert {stored.path for stored in ground.stored.store.list("")} == before
     assert ground.call("forget", answer="y\n").exit_code == 0
     assert ground.uid() != UID
+
+
+def test_a_table_into_which_nothing_is_appended_is_not_to_be_dropped(ground: Ground) -> None:
+    ground.document["spec"]["sink"] |= {"mode": "Upsert", "upsertKeys": ["id"]}
+    ground.make_store()
+    ground.commit()
+
+    asked = " ".join(ground.call("forget", answer="n\n").stderr.split())
+    ground.document["spec"]["suspend"] = True  # so that nothing is run
+    shutil.rmtree(ground.folder / "checkpoints")
+    warned = " ".join(ground.call("run").stderr.split())
+
+    assert "which stay there: a run would do everything again, by sink.mode Upsert with the table as it is" in asked
+    assert "A run does everything again, by sink.mode Upsert with the table as it is; bring the former store back" in warned
+    assert "drop" not in asked + warned
+
+
+@pytest.mark.parametrize("command", ["forget", "validate"])
+def test_rows_that_wait_for_a_merge_that_failed_are_told_as_sealed(command: str, ground: Ground) -> None:
+    pq.write_table(pa.table({"id": [1]}), ground.folder / "in" / "a.parquet")
+    ground.seal_all()
+    ground.stored.stage = "merge-1"
+    ground.stored.launch()
+    ground.stored.fail("NeedsChange", "OutputKeyRepeated", "several rows of the output have one key")
+    ground.stored.close()
+
+    said = " ".join(ground.call(command, answer="n\n").output.split())
+
+    assert "Stalled" in said
+    assert "epoch 1, stage merge-1, attempt 1" in said
+    assert "20 rows " in said
 
 
 def test_forgetting_what_was_never_begun_or_is_forgotten_already_does_nothing(ground: Ground) -> None:

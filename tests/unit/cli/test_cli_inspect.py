@@ -45,6 +45,7 @@ GOLDEN = """
         {
           "epoch": 1,
           "stage": null,
+          "audit": null,
           "phase": "Committed",
           "runNonce": "",
           "began": null,
@@ -109,6 +110,7 @@ GOLDEN = """
         {
           "epoch": 2,
           "stage": null,
+          "audit": null,
           "phase": "Running",
           "runNonce": "tuesday",
           "began": {"why": "Trigger", "at": "2026-01-02T03:04:05+00:00", "files": 3, "sizeBytes": 2048},

@@ -15,7 +15,7 @@ from checkpoint_operator.cli.main import main
 from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.records import NameRecord, Quarantined, QuarantinedRow, RowPosition, encode
 from checkpoint_protocol.rows.positions import Range
-from tests.support.records import TOKEN, seal
+from tests.support.records import TOKEN, launch, seal
 from tests.support.stored_writes import StoredWrite
 
 COMMITTED, FAILED, MANIFEST_WRONG, NOT_COMMITTED = 0, 1, 2, 3
@@ -163,6 +163,14 @@ def test_the_text_says_phase_reason_and_failure(tmp_path: Path) -> None:
     assert "reason CodeFailed (docs/reference/reasons.md#codefailed)" in lines
     assert "failure attempt 1: CodeFailed: step 'clean' raised" in lines
     assert "tasks 1 of 2 done" in lines
+
+
+def test_the_name_of_a_step_is_not_taken_for_an_emoji(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    half_sealed(write)
+    write.fail("NeedsChange", "CodeFailed", "steps:one: ValueError")
+
+    assert "CodeFailed: steps:one: ValueError" in run(write.file).stdout
 
 
 def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
@@ -332,6 +340,28 @@ def test_rows_that_failed_are_counted_with_where_they_are_listed(tmp_path: Path)
     assert status_of(write)[1]["sealed"]["rowsQuarantined"] == 1
 
 
+@pytest.mark.parametrize(("most", "phase"), [(0, "Stalled"), (1, "Sealed")])
+def test_sealed_rows_of_which_too_many_failed_are_told_as_stalled(most: int, phase: str, tmp_path: Path) -> None:
+    plain = StoredWrite(tmp_path).manifest.model_dump(mode="json", by_alias=True)
+    limits = {"onRowError": "Quarantine", "quarantine": {"maxRows": most, "maxShare": "100%"}}
+    write = StoredWrite(tmp_path, given=parse_manifest({**plain, "spec": {**plain["spec"], **limits}}))
+    write.begin()
+    now = {"source": write.manifest.spec.source, "on_row_error": "Quarantine"}
+    write.ledger.attempts.put_launch(launch().model_copy(update=now))
+    write.plan(tasks=1)
+    row = QuarantinedRow(
+        row=RowPosition(range=Range(file=0, start=3, end=4)), step="predict", error="ValueError", message="m", traceback=""
+    )
+    sealed = seal(0, 0, [(0, 0, 10)], rows=10, last=True)
+    write.ledger.seals.put_seal(sealed.model_copy(update={"quarantined": Quarantined(rows=(row,))}))
+    write.close()
+
+    _, answer = status_of(write)
+
+    assert answer["phase"] == phase
+    assert (answer["failure"] or {}).get("reason") == ("TooManyRowErrors" if phase == "Stalled" else None)
+
+
 def test_a_write_of_stages_says_what_a_run_would_do_with_each(tmp_path: Path) -> None:
     (tmp_path / "docs.py").write_text("def parse(row): return row\n")
     manifest = yaml.safe_load(StoredWrite(tmp_path).file.read_text())
@@ -436,6 +466,48 @@ def test_the_stage_that_is_at_work_or_was_last_is_told(
 
     assert code == NOT_COMMITTED
     assert (answer["phase"], answer["stage"], answer["attempt"], answer["tasks"]) == (phase, stage, 1, 2)
+
+
+@pytest.mark.parametrize(("state", "rows"), [(merge_runs, 20), (stage_runs, 10)])
+def test_rows_that_a_merge_follows_are_told_as_sealed(state: Callable[[StoredWrite], None], rows: int, tmp_path: Path) -> None:
+    write = piped(tmp_path)
+    state(write)
+
+    assert status_of(write)[1]["sealed"]["rowsRead"] == rows
+
+
+def audit_is_refused(write: StoredWrite, stage: str, function: str) -> None:
+    write.stage = stage
+    now = {"source": write.manifest.spec.source, "audit": function}
+    write.ledger.attempts.put_launch(launch().model_copy(update=now))
+    write.fail("NeedsChange", "AuditRefused", f"{function} refuses the rows")
+    write.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "phase", "said"),
+    [
+        ("checks:strict", "Stalled", "checks:strict refuses the rows"),
+        ("checks:mild", "Stalled", "checks:mild refuses the rows"),
+        ("checks:new", "Sealed", None),
+        (None, "Sealed", None),
+    ],
+)
+def test_of_several_audits_the_one_by_the_function_of_the_manifest_is_told(
+    function: str | None, phase: str, said: str | None, tmp_path: Path
+) -> None:
+    write = StoredWrite(tmp_path)
+    closed_and_complete(write)
+    audit_is_refused(write, "audit-7-0000000a", "checks:strict")
+    audit_is_refused(write, "audit-7-0000000b", "checks:mild")
+    spec = write.manifest.spec
+    sink = spec.sink.model_copy(update={"audit": function})
+    write.given = write.manifest.model_copy(update={"spec": spec.model_copy(update={"sink": sink})})
+
+    _, answer = status_of(write)
+
+    assert (answer["phase"], (answer["failure"] or {}).get("message")) == (phase, said)
+    assert answer["sealed"]["rowsRead"] == 20
 
 
 def test_the_text_says_in_which_stage_what_failed(tmp_path: Path) -> None:

@@ -1303,6 +1303,54 @@ def test_what_the_store_knows_of_the_write_is_told(prepare: Callable[[StoredWrit
     assert report["prediction"]["write"].startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (StoredWrite.commit, "change runNonce to read the whole source again"),
+        (committed_and_wanted_again, "a run would begin it, with the whole source"),
+    ],
+)
+def test_a_run_that_overwrites_would_read_the_whole_source(
+    prepare: Callable[[StoredWrite], None], message: str, ground: Ground
+) -> None:
+    ground.spec["sink"]["mode"] = "OverwriteAll"
+    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+    write.begin()
+    prepare(write)
+
+    assert ground.report()["prediction"]["write"].endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (StoredWrite.commit, "change runNonce to take the rows that failed"),
+        (committed_and_wanted_again, "a run would begin it, with the rows that failed in earlier epochs, and no others"),
+    ],
+)
+def test_a_run_that_only_tries_again_would_take_rows_that_failed(
+    prepare: Callable[[StoredWrite], None], message: str, ground: Ground
+) -> None:
+    ground.spec.update({"onRowError": "Quarantine", "quarantine": {"retry": "Only"}})
+    write = StoredWrite(ground.folder, given=load_manifest(ground.file))
+    write.begin()
+    prepare(write)
+
+    report = ground.report()
+
+    assert report["prediction"]["write"].endswith(message)
+    assert not [note for note in report["notes"] if "take no rows" in note]
+
+
+@pytest.mark.parametrize("retry", ["Only", "Also"])
+def test_a_first_epoch_that_only_tries_again_is_told_to_take_no_rows(retry: str, ground: Ground) -> None:
+    ground.spec.update({"onRowError": "Quarantine", "quarantine": {"retry": retry}})
+
+    said = [note for note in ground.report()["notes"] if "the first epoch would take no rows" in note]
+
+    assert len(said) == (retry == "Only")
+
+
 def test_a_write_with_a_trigger_would_take_what_is_new_though_an_epoch_of_it_is_committed(ground: Ground) -> None:
     ground.spec["trigger"] = {"every": "5m"}
     write = StoredWrite(ground.folder, given=load_manifest(ground.file))

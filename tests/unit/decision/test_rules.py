@@ -115,7 +115,7 @@ LIMIT = RowErrorLimit(most_rows=10, set_by="quarantine.maxRows allows 10", examp
 
 
 def too_many(rows: int, *, complete: bool = False) -> str:
-    return rules._too_many_failed(rows, LIMIT, complete)
+    return rules.too_many_failed(rows, LIMIT, complete)
 
 
 def beginning_anew(attempt: Attempt) -> Attempt:

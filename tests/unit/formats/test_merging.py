@@ -111,6 +111,8 @@ def test_several_rows_of_one_key_are_told_by_examples_and_their_number() -> None
         made([placed([1, 2, 1, 3]), placed([2, 1], 1)], wanted())
 
     assert caught.value.reason == reasons.OUTPUT_KEY_REPEATED
+    assert "set sink.onDuplicate: Last with sink.orderBy" in caught.value.message
+    assert "or leave the others out (source.where, or a step) in a new write" in caught.value.message
     assert made([placed([1, 2, 1, 3])], wanted("Delete"))[0].rows == 3
 
 

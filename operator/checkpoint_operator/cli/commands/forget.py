@@ -16,6 +16,7 @@ from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.views.stored_status import StoredStatus, read_status
 from checkpoint_operator.writes.deletion import Kept
+from checkpoint_operator.writes.former import by_its_mode
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
@@ -67,7 +68,7 @@ def _is_blank(store: ObjectStore, status: StoredStatus) -> bool:
 def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings, console: Console) -> list[str]:
     """Say what is lost, and what a run would do twice."""
     title = f"{status.namespace}/{status.name} in {status.checkpoint} (uid {status.uid})"
-    lines = [f"{title}: {status.phase}, epoch {status.epoch}, {status.sealed.rows_read:,} rows sealed"]
+    lines = [f"{title}: {status.phase}, {status.place}, {status.sealed.rows_read:,} rows sealed"]
     commit = committed.commit_of(status)
     if commit is None or commit.commit_id is None:
         return lines
@@ -75,8 +76,11 @@ def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings
         presence = committed.find_presence(commit, manifest.spec.sink, settings, console)
         if presence in (Presence.GONE, Presence.REPLACED):
             return lines
+    if manifest.spec.sink.mode == "Append":
+        again = "append them once more, unless the table is dropped before"
+    else:
+        again = f"do everything again, {by_its_mode(manifest.spec.sink)}"
     lines.append(
-        f"warning: {commit.target} has {commit.rows_written:,} rows of {commit.key}, which stay there: a run would append them "
-        "once more, unless the table is dropped before"
+        f"warning: {commit.target} has {commit.rows_written:,} rows of {commit.key}, which stay there: a run would {again}"
     )
     return lines

@@ -71,8 +71,7 @@ def _print(out: Console, status: StoredStatus) -> None:
     rows = [("", status.meaning)]
     if status.phase == "Stalled" and status.failure is not None:
         rows.append(("reason", with_section(status.failure.reason, status.failure.reason)))
-    of_stage = f", stage {status.stage}" if status.stage else ""
-    rows.append(("epoch", str(status.epoch) + of_stage + (f", attempt {status.attempt}" if status.attempt else "")))
+    rows.append(("epoch", status.place.removeprefix("epoch ")))
     if status.new_epoch_wanted:
         what = "this one" if status.is_new else "once this one is committed"
         rows.append(("", f"runNonce has changed, so a new epoch is wanted: {what}"))

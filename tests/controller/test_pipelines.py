@@ -114,3 +114,21 @@ def test_a_driver_that_is_at_work_on_a_stage_ends_when_that_is_edited_or_taken_o
     world.until_committed()
 
     assert ids(world) == list(range(200))
+
+
+def test_past_its_active_deadline_a_pipeline_ends_the_driver_of_its_stage_also_where_the_operator_begins_anew(
+    world: World, source: Path
+) -> None:
+    world.kubelet.instead[1] = {"phase": "Running"}
+    world.apply(source, stages=stages(), activeDeadlineSeconds=1000)
+    world.until(lambda: world.status.phase == "Running")
+    world.clock.now_s += 2000
+    world.restart_operator()
+
+    world.until_stalled()
+    assert world.status.reason == reasons.DEADLINE_EXCEEDED
+    assert not world.api.pods
+
+    world.edit(activeDeadlineSeconds=None)
+    world.until_committed()
+    assert ids(world) == list(range(200))

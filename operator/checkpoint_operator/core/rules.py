@@ -25,8 +25,9 @@ from checkpoint_operator.core.observation import Attempt, DriverState, Failure, 
 from checkpoint_operator.core.table_rules import TABLE_RULES, Rule
 from checkpoint_protocol import reasons
 
-#: Why an attempt ends that a suspended write has at work.
-SUSPENDED: Final = Failure("Retryable", reasons.WRITE_SUSPENDED, "the write is suspended")
+#: Why an attempt ends that is at work.
+_SUSPENDED: Final = Failure("Retryable", reasons.WRITE_SUSPENDED, "the write is suspended")
+_OVERDUE: Final = Failure("Retryable", reasons.DEADLINE_EXCEEDED, "activeDeadlineSeconds has passed")
 #: Attempts that were ended by what a person wants do not count as failed, ...
 _WANTED: Final = frozenset({reasons.WRITE_SUSPENDED, reasons.DRIVER_REPLACED, reasons.SOURCE_EDITED, reasons.STREAM_ENDED})
 #: ... nor do those whose driver's place was taken away, as for the pods of a Job that ignores DisruptionTarget.
@@ -182,8 +183,7 @@ def give_up_past_the_active_deadline(seen: Observation) -> tuple[Action, ...] | 
     last = seen.last
     if not seen.is_past_deadline or last is None or last.is_closed:
         return None
-    failure = Failure("Retryable", reasons.DEADLINE_EXCEEDED, "activeDeadlineSeconds has passed")
-    return (Close(last.number, failure.message, failure), StopDriver(last.number))
+    return (Close(last.number, _OVERDUE.message, _OVERDUE), StopDriver(last.number))
 
 
 def replace_what_cannot_start(seen: Observation) -> tuple[Action, ...] | None:
@@ -222,8 +222,15 @@ def wait_while_suspended(seen: Observation) -> tuple[Action, ...] | None:
         return None
     last = seen.last
     if last and not last.is_closed:
-        return (Close(last.number, SUSPENDED.message, SUSPENDED), StopDriver(last.number))
+        return (Close(last.number, _SUSPENDED.message, _SUSPENDED), StopDriver(last.number))
     return (Wait("suspend to be unset"),)
+
+
+def why_nothing_may_be_at_work(seen: Observation) -> Failure | None:
+    """Return why drivers of the epoch's stages are ended, too: its rules see its own attempts, those of the last stage."""
+    if seen.is_committed:
+        return None
+    return _OVERDUE if seen.is_past_deadline else _SUSPENDED if seen.is_suspended else None
 
 
 def make_the_table_that_is_asked_for(seen: Observation) -> tuple[Action, ...] | None:

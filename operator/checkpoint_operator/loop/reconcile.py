@@ -32,7 +32,7 @@ from checkpoint_operator.core.actions import (
     Wait,
 )
 from checkpoint_operator.core.observation import DriverState, Failure, Observation
-from checkpoint_operator.core.rules import SUSPENDED, decide
+from checkpoint_operator.core.rules import decide, why_nothing_may_be_at_work
 from checkpoint_operator.loop.keys_objects import compacting
 from checkpoint_operator.loop.memos import remove_memos
 from checkpoint_operator.loop.observing import Observer, driver_of
@@ -130,8 +130,8 @@ class Reconciler:
         actions = decide(seen)
         *stops, last = actions
         if not isinstance(last, RecordAttempt):
-            if seen.is_suspended:
-                self._suspend_stages()
+            if (why := why_nothing_may_be_at_work(seen)) is not None:
+                self._end_stages(why)
             return self._carry_out(Round(self.current_ledger().key, seen, actions))
         # What no catalog has a say in comes first: it may not answer.
         for action in stops:
@@ -186,11 +186,11 @@ class Reconciler:
             ledger.chains.close(attempt)
             self.observer.stop_driver_of_stage(ledger, attempt)
 
-    def _suspend_stages(self) -> None:
-        """End what is at work on stages of the manifest. The rules of the epoch see its own attempts, those of the last stage."""
+    def _end_stages(self, why: Failure) -> None:
+        """End what is at work on stages of the manifest."""
         is_pipeline = bool(self.observer.write.spec.stages) and not self.current_ledger().key.stage
         for stage, attempt in at_work(self.current_ledger()) if is_pipeline else ():
-            self._close(stage, attempt, SUSPENDED)
+            self._close(stage, attempt, why)
             self.observer.stop_driver_of_stage(stage, attempt)
 
     def _is_next(self, stage: Stage) -> bool:

@@ -101,18 +101,21 @@ def test_a_driver_that_is_at_work_on_a_stage_ends_when_that_is_edited_or_taken_o
     world: World, source: Path, edited: list[dict[str, Any]]
 ) -> None:
     """It was started for the stage before."""
+    ended: list[Any] = []
 
     def edit(number: int) -> None:
         if number and "second" in stages_begun(world, 1) and world.manifest["spec"]["stages"] != edited:
             (pod,) = world.api.pods
             world.edit(stages=edited)
             until(lambda: pod not in world.api.pods, "the pod to be deleted")
+            ended.append(pod)
             raise Killed
 
     world.apply(source, stages=stages(), checkpoint={"uri": world.place.checkpoint_uri, "maximumRows": 2})
     world.kubelet.between_tasks = edit
     world.until_committed()
 
+    assert ended, "a driver whose pod is not deleted goes on"
     assert ids(world) == list(range(200))
 
 

@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from xdist.scheduler.protocol import Scheduling  # type: ignore[import-untyped]
 
 from devtools.build_tools import BuildToolMissing
-from tests.support import needs
+from tests.support import driver_threads, needs
 from tests.support.effort import examples
 from tests.support.waiting import time_limit
 
@@ -93,6 +93,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     except BuildToolMissing as missing:
         needs.skip(str(missing))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Before the fixtures of the test go: its drivers are at work with them."""
+    driver_threads.end_all()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

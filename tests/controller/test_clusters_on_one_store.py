@@ -13,7 +13,7 @@ import pytest
 from checkpoint_operator.cluster.config import OperatorConfig
 from checkpoint_protocol import reasons
 from tests.controller.harness import KEYS_SECRET, WORKLOADS, World
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 
 EVERY_ROW_ONCE = list(range(200))
 

@@ -11,7 +11,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from tests.controller.harness import World
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 
 
 def taken_away(reason: str, message: str = "") -> dict[str, Any]:

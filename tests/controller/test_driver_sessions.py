@@ -18,7 +18,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.writes import list_stages
 from tests.controller.harness import World
 from tests.controller.test_triggers import drivers_of, ids, put_file, until_up_to_date
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.pipelines import STAGES, TABLE
 from tests.support.places import on_disk
 from tests.support.slow import slow_except_on

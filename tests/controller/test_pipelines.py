@@ -13,7 +13,7 @@ from checkpoint_protocol.ledger import Ledger
 from tests.controller.harness import World
 from tests.controller.test_triggers import ids, put_file
 from tests.controller.test_triggers_of_pipelines import stages, stages_begun, world
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.pipelines import CALLS, STAGES
 from tests.support.waiting import until
 from tests.support.writes import write_inputs

@@ -17,7 +17,7 @@ from checkpoint_protocol.records import NameRecord, encode
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.object_store import open_store
 from tests.controller.harness import KEYS_SECRET, WORKLOADS, World
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.writes import write_inputs
 
 EVERY_ROW_ONCE = list(range(200))

@@ -10,7 +10,7 @@ import pytest
 
 from checkpoint_protocol import reasons
 from tests.controller.harness import World
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.places import IcebergPlace, LancePlace, Place, on_disk
 from tests.support.slow import slow_except, slow_except_on
 from tests.support.writes import SCHEMA, rows_of

@@ -20,7 +20,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import Operation, StagedFile, Target
 from tests.controller.harness import World
 from tests.support.checks import assert_exactly_once
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.writes import SCHEMA, write_inputs
 

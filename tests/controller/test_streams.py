@@ -16,7 +16,7 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.writes import list_stages
 from tests.controller.harness import World
 from tests.controller.test_triggers import drivers_of, ids
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.fake_streams import FakeStream, hold
 from tests.support.places import on_disk
 from tests.support.slow import slow_except

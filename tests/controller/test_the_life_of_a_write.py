@@ -16,7 +16,7 @@ from checkpoint_protocol.store.object_store import ObjectStore
 from checkpoint_protocol.store.object_store import open_store as open_any_store
 from checkpoint_protocol.writes import read_write
 from tests.controller.harness import World
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.slow import slow_except_on
 from tests.support.writes import write_inputs
 

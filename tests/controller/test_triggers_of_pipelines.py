@@ -14,7 +14,7 @@ from checkpoint_protocol.records import Began
 from checkpoint_protocol.writes import list_stages
 from tests.controller.harness import World
 from tests.controller.test_triggers import EVERY_MINUTE, drivers_of, ids, put_file, until_up_to_date
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.pipelines import CALLS, STAGES, TABLE, VERSIONS
 from tests.support.places import on_disk
 

@@ -12,7 +12,7 @@ from checkpoint_operator.cluster.status.round_status import APPROVE_ANNOTATION, 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.controller.harness import World
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.places import on_disk
 from tests.support.slow import slow_except_on
 

@@ -21,7 +21,7 @@ from checkpoint_protocol.store.authenticated_store import AuthenticatedStore
 from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.controller.harness import World
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.writes import SCHEMA, rows_of, write_inputs
 

@@ -17,7 +17,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.store.object_store import ObjectStore
 from tests.controller.harness import WORKLOADS, World
-from tests.support.fake_cluster import Killed
+from tests.support.driver_threads import Killed
 from tests.support.places import on_disk
 from tests.support.slow import slow_except_on
 from tests.support.writes import SCHEMA, write_inputs

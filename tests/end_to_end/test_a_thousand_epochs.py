@@ -16,7 +16,8 @@ from checkpoint_operator.loop.reconcile import Round
 from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.conftest import make_place
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import Place
 from tests.support.writes import drive, manifest_for, reconciler_for
 

@@ -24,7 +24,8 @@ from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store.object_store import open_store
 from tests.support import vectors
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import LancePlace, on_disk, on_s3
 from tests.support.vectors import Model, make_dataset, manifest_of
 from tests.support.writes import drive, reconciler_for

@@ -17,7 +17,8 @@ from checkpoint_operator.views.inspection import inspect_store
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from tests.support.checks import assert_exactly_once
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import Place
 from tests.support.slow import slow_except_on
 from tests.support.waiting import patience

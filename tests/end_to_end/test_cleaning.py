@@ -27,7 +27,8 @@ from checkpoint_protocol.records import IcebergFile
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.object_store import ObjectStore, open_raw_store, open_store
 from tests.support.checks import assert_exactly_once
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import IcebergPlace, LancePlace, Place
 from tests.support.slow import slow_except_on
 from tests.support.stores import Wrapped

@@ -22,7 +22,8 @@ from devtools.kafka_broker import KafkaBroker
 from devtools.ports import LOOPBACK, free_port
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.kafka import Topic
 from tests.support.places import Place
 from tests.support.slow import slow_except_on

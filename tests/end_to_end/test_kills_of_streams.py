@@ -21,7 +21,7 @@ from tests.support import streams
 from tests.support.checks import assert_exactly_once
 from tests.support.command_line import CommandLine, driver_of, kill
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
-from tests.support.direct_drivers import Killed
+from tests.support.driver_threads import Killed
 from tests.support.places import Place
 from tests.support.waiting import patience, until
 

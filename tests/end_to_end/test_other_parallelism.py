@@ -13,7 +13,8 @@ from checkpoint_operator.core.actions import Finish
 from checkpoint_protocol.store.object_store import open_store
 from tests.end_to_end.test_pipelines import assert_as_from_scratch, has_failed, in_the_middle_of, what
 from tests.support.checks import assert_exactly_once
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.pipelines import CALLS, STAGES, PipelineLab
 from tests.support.places import Place
 from tests.support.slow import slow_except, slow_except_on

@@ -16,7 +16,8 @@ from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_protocol import reasons
 from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import Place
 from tests.support.source_places import LanceSourceTable, source_beside
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of

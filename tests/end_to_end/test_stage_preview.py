@@ -28,7 +28,8 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.store.object_store import open_store
 from checkpointed_writes import WriteFailed
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import LancePlace, Place, on_disk
 from tests.support.slow import slow_except
 from tests.support.waiting import patience

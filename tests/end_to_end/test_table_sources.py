@@ -22,7 +22,8 @@ from checkpoint_protocol.rows.positions import merge
 from checkpoint_protocol.store.object_store import open_store
 from checkpoint_spark.tasks.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import Place
 from tests.support.slow import slow_except_on
 from tests.support.source_places import IcebergSourceTable, LanceSourceTable, SourceTable, source_beside

@@ -23,7 +23,8 @@ from devtools.spark_iceberg import iceberg_spark_runtime
 from tests.end_to_end.test_read_back import SPARK_READER, load_duckdb_extensions
 from tests.support.command_line import CommandLine, driver_of, kill, wait_for_end
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.slow import slow_except
 from tests.support.waiting import patience, until

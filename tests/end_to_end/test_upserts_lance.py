@@ -21,7 +21,8 @@ from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store
 from tests.support.crashes import Died, DyingStore, Effects, dying_sink
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import LancePlace, on_disk, on_s3
 from tests.support.slow import slow_except
 from tests.support.writes import SCHEMA, drive, manifest_for, reconciler_for, rows_of, write_inputs

@@ -15,7 +15,8 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.store.object_store import open_store
 from tests.support.checks import assert_exactly_once
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import Place
 from tests.support.records import position_of
 from tests.support.slow import slow_except_on

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_protocol.errors import CheckpointError, Superseded
@@ -16,11 +17,9 @@ from checkpoint_protocol.store.object_store import ObjectStore
 from checkpoint_spark.driver.attempt import RunDataFrames, run_attempt
 from checkpoint_spark.driver.main import family_of
 from checkpoint_spark.tasks.executor import execute_order
+from tests.support import driver_threads
+from tests.support.driver_threads import Killed
 from tests.support.waiting import patience
-
-
-class Killed(BaseException):
-    """The driver dies here, without a word."""
 
 
 @dataclass
@@ -48,9 +47,8 @@ class DirectDrivers:
 
     def start(self, key: EpochKey, launch: LaunchRecord) -> None:
         self.started += 1
-        thread = threading.Thread(target=self._drive, args=(key, launch.attempt), daemon=True)
-        self._threads[key, launch.attempt] = thread
-        thread.start()
+        ledger = Ledger(driver_threads.while_the_test_runs(self.store), key)
+        self._threads[key, launch.attempt] = driver_threads.start(partial(self._drive, ledger, launch.attempt))
 
     def stop(self, key: EpochKey, attempt: int) -> None:
         pass
@@ -65,8 +63,7 @@ class DirectDrivers:
         for thread in self._threads.values():
             thread.join(patience(60))
 
-    def _drive(self, key: EpochKey, attempt: int) -> None:
-        ledger = Ledger(self.store, key)
+    def _drive(self, ledger: Ledger, attempt: int) -> None:
         try:
             run_attempt(ledger, attempt, self.settings.for_drivers(), self.parallelism, self._run_tasks, self.run_dataframes)
         except (Killed, Superseded):

@@ -36,7 +36,7 @@ from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.progress_reports import DriverPhase, DriverProgress, StartedAs, encode_advice
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store.macs import WriteKeys
-from checkpoint_protocol.store.object_store import open_store
+from checkpoint_protocol.store.object_store import ObstoreStore, open_store
 from checkpoint_spark.driver.at_work import AtWork
 from checkpoint_spark.driver.attempt import run_attempt
 from checkpoint_spark.driver.main import family_of, parse
@@ -44,6 +44,8 @@ from checkpoint_spark.driver.waiting import await_next
 from checkpoint_spark.process import code as steps_code
 from checkpoint_spark.process.record_keys import RECORD_KEYS_VARIABLE, authenticated
 from checkpoint_spark.tasks.executor import execute_order
+from tests.support import driver_threads
+from tests.support.driver_threads import Killed
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -296,10 +298,6 @@ class FakeApi:
         self.wake(key)
 
 
-class Killed(Exception):
-    """The driver's process ended here."""
-
-
 @dataclass
 class FakeKubelet:
     """Runs a driver for each pod, in a thread. `between_tasks` is called before each task and may raise Killed."""
@@ -329,9 +327,9 @@ class FakeKubelet:
             return
         self.api.set_pod_status(pod, {"phase": "Running"})
         self.drivers_run += 1
-        thread = threading.Thread(target=self._drive, args=(pod, attempt), daemon=True)
-        self.threads.append(thread)
-        thread.start()
+        arguments = pod["spec"]["containers"][0]["args"]
+        store = driver_threads.while_the_test_runs(open_store(arguments[arguments.index("--uri") + 1], self.settings))
+        self.threads.append(driver_threads.start(partial(self._drive, pod, attempt, store)))
 
     def record_keys_of(self, pod: Mapping[str, Any]) -> WriteKeys | None:
         """Return the keys that a driver finds in its environment. KeyError if it would not start, for want of a Secret."""
@@ -349,12 +347,9 @@ class FakeKubelet:
             thread.join(0.05)
         return bool(alive)
 
-    def _drive(self, pod: dict[str, Any], attempt: int) -> None:
+    def _drive(self, pod: dict[str, Any], attempt: int, store: ObstoreStore) -> None:
         labels = pod["metadata"]["labels"]
-        container = pod["spec"]["containers"][0]
-        arguments = container["args"]
         keys = self.record_keys_of(pod)
-        store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
         key = EpochKey(labels[UID_LABEL], int(labels[EPOCH_LABEL]), labels.get(STAGE_LABEL, ""))
         at_work = AtWork((Ledger(authenticated(store, keys), key), attempt))
         code, reason = 0, "Completed"
@@ -368,7 +363,7 @@ class FakeKubelet:
                 lambda ledger, launch, parallelism: self._stream(pod, at_work, keys),
             )
             self.after_all()
-            self._go_on(pod, at_work, keys)
+            self._go_on(pod, at_work, keys, store)
         except Killed as killed:
             code, reason = 137, str(killed) or "Error"
         except Superseded:
@@ -388,13 +383,12 @@ class FakeKubelet:
         assert self.stream is not None
         self.stream(pod, at_work, keys)
 
-    def _go_on(self, pod: dict[str, Any], at_work: AtWork, keys: WriteKeys | None) -> None:
+    def _go_on(self, pod: dict[str, Any], at_work: AtWork, keys: WriteKeys | None, store: ObstoreStore) -> None:
         """Wait for the next stages and epochs, and do them, as a driver does that is told to; until its pod is deleted."""
         arguments = pod["spec"]["containers"][0]["args"]
         keep = parse(arguments[1:], master="fake").keep
         if keep is None:
             return
-        store = open_store(arguments[arguments.index("--uri") + 1], self.settings)
         ledger, attempt = at_work.now
         started_as = StartedAs(epoch=ledger.key.epoch, stage=ledger.key.stage, attempt=attempt)
         metadata = pod["metadata"]

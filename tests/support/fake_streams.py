@@ -32,7 +32,8 @@ from checkpoint_spark.tasks.executor import execute_order
 from checkpoint_spark.tasks.flow import Steps
 from checkpoint_spark.tasks.segments import Task, run_task
 from checkpoint_spark.tasks.task_process import Order, run_in_process
-from tests.support.fake_cluster import Killed
+from tests.support import driver_threads
+from tests.support.driver_threads import Killed
 from tests.support.waiting import wait
 from tests.support.writes import SCHEMA, rows_of
 
@@ -102,6 +103,7 @@ class FakeStream:
         while True:
             start = _end_of(checkpoint, number - 1)
             while self.lasts and self.offered <= start:
+                driver_threads.end_with_the_test()
                 self.is_gone(pod)
                 self.more.wait(0.01)
             if (end := self.offered) <= start:

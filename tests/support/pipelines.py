@@ -24,7 +24,8 @@ from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.store.object_store import ObjectStore, open_store
 from tests.support.crashes import Died, DyingStore, Effects
-from tests.support.direct_drivers import DirectDrivers, Killed
+from tests.support.direct_drivers import DirectDrivers
+from tests.support.driver_threads import Killed
 from tests.support.places import Place
 from tests.support.writes import drive, manifest_for, reconciler_for, write_inputs
 

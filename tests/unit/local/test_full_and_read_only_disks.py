@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ from checkpoint_protocol.places.settings_place import SETTINGS_FILE
 from checkpoint_protocol.records import StagedFile
 from checkpoint_protocol.store.object_store import translate_store_error
 from checkpoint_spark.tasks.failures import of_spark
+from tests.support.privileges import without_privileges
 
 #: As each library says it of a file system of 64 KiB.
 FULL = [
@@ -189,15 +189,13 @@ def ground() -> Iterator[Path]:
 
 @contextmanager
 def closed(path: Path) -> Iterator[None]:
-    """Nothing can be written there, for us; root may write anywhere, and is somebody else meanwhile."""
-    me, mode = os.geteuid(), path.stat().st_mode
+    """Nothing can be written there, for us."""
+    mode = path.stat().st_mode
     path.chmod(0o555 if path.is_dir() else 0o444)
-    if me == 0:
-        os.seteuid(65534)
     try:
-        yield
+        with without_privileges():
+            yield
     finally:
-        os.seteuid(me)
         path.chmod(mode)
 
 

@@ -6,7 +6,9 @@ Code of steps and drivers that tests keep in strings is not looked at: it runs i
 from __future__ import annotations
 
 import ast
+import os
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,10 @@ from typing import Final
 
 import pytest
 
-from tests.support.waiting import patience, time_limit
+from tests.support import driver_threads
+from tests.support.privileges import without_privileges
+from tests.support.stores import MemoryStore
+from tests.support.waiting import patience, time_limit, until, wait
 
 ROOT: Final = Path(__file__).parents[3]
 _CLOCKS: Final = {"monotonic", "perf_counter", "time"}
@@ -51,6 +56,18 @@ ALLOWED: Final[dict[str, tuple[int, str]]] = {
     "tests/simulation/source.py": (1, "gives others a turn"),
     "tests/end_to_end/test_maximum_rows.py": (1, "rows end in another order than they began"),
 }
+
+
+class SeenStore(MemoryStore):
+    """Tells of each look."""
+
+    def __init__(self, looks: list[str]) -> None:
+        super().__init__()
+        self._looks = looks
+
+    def get(self, path: str, most_bytes: int) -> bytes | None:
+        self._looks.append(path)
+        return super().get(path, most_bytes)
 
 
 def nodes_of(path: Path, pattern: str) -> Iterator[ast.AST]:
@@ -126,3 +143,46 @@ def test_a_test_has_the_time_that_its_waits_may_take(request: pytest.FixtureRequ
 
     assert limit.args == (time_limit(float(request.config.getini("timeout"))),)
     assert limit.args[0] > patience(60.0), "a wait in vain is told by what waits"
+
+
+def test_a_driver_that_waits_for_an_operator_ends_with_its_test_and_looks_into_no_store_afterwards() -> None:
+    looks: list[str] = []
+    store = driver_threads.while_the_test_runs(SeenStore(looks))
+
+    def wait_for_an_operator() -> None:
+        while store.get("target/1.json", 1) is None:
+            pass
+
+    driver = driver_threads.start(wait_for_an_operator)
+    until(lambda: looks, "the driver's first look")
+    driver_threads.end_all()
+    seen = len(looks)
+
+    assert not driver.is_alive()
+    with pytest.raises(driver_threads.Killed):
+        store.get("target/1.json", 1)
+    assert len(looks) == seen
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has privileges to do without")
+def test_a_thread_without_privileges_leaves_the_others_theirs(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    begin, ended = threading.Event(), threading.Event()
+
+    def write() -> None:
+        wait(begin, "the other thread to be without privileges")
+        try:
+            (folder / "driver").touch()
+        finally:
+            ended.set()
+
+    threading.Thread(target=write, daemon=True).start()
+    with without_privileges():
+        with pytest.raises(PermissionError):
+            (folder / "test").touch()
+        begin.set()
+        wait(ended, "the other thread")
+
+    assert [path.name for path in folder.iterdir()] == ["driver"]
+    (folder / "test").touch()

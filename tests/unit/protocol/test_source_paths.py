@@ -6,8 +6,6 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from checkpoint_protocol.places.patterns import split
 from checkpoint_protocol.places.source_paths import Location, locate
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import SourceFile
+from tests.support.privileges import without_privileges
 from tests.support.waiting import patience
 
 FILES = SourceFiles(StorageSettings())
@@ -157,18 +156,6 @@ def test_name_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
         pass
     with pytest.raises(NeedsChange, match="not UTF-8"):
         FILES.expand([str(tmp_path)])
-
-
-@contextmanager
-def without_privileges() -> Iterator[None]:
-    """Permissions say nothing to root."""
-    me = os.geteuid()
-    if me == 0:
-        os.seteuid(65_534)
-    try:
-        yield
-    finally:
-        os.seteuid(me)
 
 
 def test_unreadable_folder_is_an_error_not_an_empty_folder() -> None:

@@ -14,6 +14,7 @@ from checkpoint_operator.core.actions import Action, Close, Commit, Finish, Reco
 from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation
 from checkpoint_operator.crd.status_model import Status
 from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.pipelines.decisions import Named
 from checkpoint_operator.progress.epoch_progress import Progress
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
@@ -90,6 +91,20 @@ def test_a_commit_is_told_before_it_is_made_and_keeps_the_figures() -> None:
         "Ready": "False",
         "Reconciling": "True",
     }
+
+
+@pytest.mark.parametrize("last", [AT_WORK, SEALED], ids=["at work", "done"])
+@pytest.mark.parametrize(
+    ("stage", "all_sealed"),
+    [(str(Named("enrich", "0123456789abcdef", 1)), "False"), ("merge-0123456789abcdef", "True")],
+    ids=["of a pipeline", "that the commit needs"],
+)
+def test_all_rows_are_sealed_after_the_stages_of_a_pipeline_and_before_the_stages_of_a_commit(
+    last: Attempt, stage: str, all_sealed: str
+) -> None:
+    of_stage = replace(ended(Wait("the driver"), last), key=EpochKey(OWNER.uid, 1, stage))
+
+    assert conditions(status_after(of_stage))["Sealed"] == all_sealed
 
 
 def test_a_commit_that_was_refused_is_tried_again_without_a_word() -> None:

@@ -31,7 +31,7 @@ from checkpoint_operator.crd.status_model import (
     fitted,
 )
 from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import IN_WORDS
+from checkpoint_operator.pipelines.decisions import IN_WORDS, named
 from checkpoint_operator.progress.activity import describe, how_far
 from checkpoint_operator.progress.epoch_progress import Progress
 from checkpoint_operator.views.reason_pages import with_section
@@ -304,8 +304,7 @@ def _conditions(frame: Frame, done: Round, status: Status) -> tuple[Condition, .
     last, phase = done.seen.last, status.phase
     # A condition's message may be longer than the status's own.
     reason, message = _why(frame, done, phase or "Pending", status.driver_pod)
-    is_committed = phase == "Committed"
-    is_sealed = is_committed or phase == "Committing" or (last is not None and last.is_complete)
+    is_committed, is_sealed = phase == "Committed", _are_all_rows_sealed(done, phase)
     conditions = frame.conditions
     if last is not None and last.is_edited and phase == "Running":
         conditions.set(
@@ -331,6 +330,17 @@ def _conditions(frame: Frame, done: Round, status: Status) -> tuple[Condition, .
     if done.seen.goes_on and not done.key.stage:
         _say_how_far_behind(conditions, done)
     return conditions.result()
+
+
+def _are_all_rows_sealed(done: Round, phase: Phase | None) -> bool:
+    """Return whether all rows that the epoch commits are sealed.
+
+    Stages of a pipeline come before these rows; a stage that the commit needs, such as a merge, begins when they are sealed.
+    """
+    if done.key.stage:
+        return named(done.key.stage) is None
+    last = done.seen.last
+    return phase in ("Committing", "Committed") or (last is not None and last.is_complete)
 
 
 def _say_how_far_behind(conditions: Conditions, done: Round) -> None:

@@ -112,7 +112,7 @@ def test_less_than_at_least_waits_and_is_told_with_how_much_and_since_when(world
 
     condition = world.condition("UpToDate")
     assert condition is not None
-    assert condition.message.startswith("1 new files, ")
+    assert condition.message.startswith("1 new file, ")
     assert "since 20" in condition.message
     before = list(world.api.writes_made)
     world.pass_time(3_600)

@@ -52,7 +52,7 @@ def test_a_file_with_other_rows_than_its_seal_says_stops_the_write_and_is_named(
     world.until_stalled()
 
     assert world.status.reason == reasons.STAGED_RESULT_REFUSED
-    assert "has 1 rows by its footer" in (world.status.message or "")
+    assert "has 1 row by its footer" in (world.status.message or "")
     assert world.place.rows() == []
 
 

@@ -17,6 +17,7 @@ from checkpoint_operator.writes.former import warn_of_former
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
@@ -104,7 +105,7 @@ def loss(presence: Presence | None, commit: Commit, file: Path | str) -> NeedsCh
 
 
 def _was(commit: Commit) -> str:
-    return f"the write was committed to {commit.target} ({commit.rows_written:,} rows of {commit.key})"
+    return f"the write was committed to {commit.target} ({counted(commit.rows_written, 'row')} of {commit.key})"
 
 
 def _anew(file: Path | str) -> str:

@@ -70,8 +70,3 @@ def size_text(size_bytes: int) -> str:
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
     return f"{size_bytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return "1 file" or "2 files"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

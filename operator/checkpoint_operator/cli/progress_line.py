@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from checkpoint_operator.progress.epoch_progress import Progress
+from checkpoint_protocol.manifest.quantities import counted
 
 #: The time at the end of the line, and the space before it.
 TIME_COLUMNS: Final = 9
@@ -17,7 +18,7 @@ def progress_line(counts: Progress, name: str, phase: str, rows_per_second: floa
     """Return the longest of some texts that has at most so many columns; the shortest where none has."""
     attempt = f"attempt {counts.attempt}"
     tasks = [] if counts.tasks is None else [f"{counts.tasks_done:,}/{counts.tasks:,} tasks"]
-    rows, rate = f"{counts.rows_read:,} rows sealed", f"{rows_per_second:,.0f} rows/s"
+    rows, rate = f"{counted(counts.rows_read, 'row')} sealed", f"{rows_per_second:,.0f} rows/s"
     texts = [
         "  ".join(parts)
         for parts in (

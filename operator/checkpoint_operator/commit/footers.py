@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from checkpoint_formats.files.parquet.thrift import fields_of, varint
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.sink import Verify
 from checkpoint_protocol.store.memory import Pool
 from checkpoint_protocol.store.parallel import in_threads
@@ -87,7 +88,7 @@ class Footers:
             if rows != said.rows:
                 raise NeedsChange(
                     reasons.STAGED_RESULT_REFUSED,
-                    f"the staged file {said.path} has {rows:,} rows by its footer, and its seal says {said.rows:,}",
+                    f"the staged file {said.path} has {counted(rows, 'row')} by its footer, and its seal says {said.rows:,}",
                 )
 
 

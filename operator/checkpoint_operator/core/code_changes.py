@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from checkpoint_operator.core.actions import Action, Stall
 from checkpoint_operator.core.observation import Attempt, Change, Observation
 from checkpoint_protocol import reasons
+from checkpoint_protocol.manifest.quantities import counted
 
 #: Sealed results of other code stay; or they are dropped, as far as they are of the stage at work.
 Choice = Literal["Continue", "Restart"]
@@ -60,7 +61,7 @@ def _of_attempts(change: Change, others: list[int]) -> str:
     of_stage = f" of the stage {change.stage}" if change.stage else ""
     of_other = f"attempt {others[0]}" if len(others) == 1 else f"attempts {', '.join(map(str, others))}"
     return (
-        f"{change.rows_sealed:,} rows{of_stage} are sealed, and {of_other} sealed rows with other code, or with other options "
-        "for reading, than the manifest has now; approve Continue (sealed rows stay, and only the remaining rows are computed) "
-        "or Restart (all rows are computed again), or undo the edit"
+        f"{counted(change.rows_sealed, f'row{of_stage} is', f'rows{of_stage} are')} sealed, and {of_other} sealed rows "
+        "with other code, or with other options for reading, than the manifest has now; approve Continue (sealed rows stay, and "
+        "only the remaining rows are computed) or Restart (all rows are computed again), or undo the edit"
     )

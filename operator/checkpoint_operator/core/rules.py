@@ -24,6 +24,7 @@ from checkpoint_operator.core.epochs import next_epoch
 from checkpoint_operator.core.observation import Attempt, DriverState, Failure, Observation, RowErrorLimit
 from checkpoint_operator.core.table_rules import TABLE_RULES, Rule
 from checkpoint_protocol import reasons
+from checkpoint_protocol.manifest.quantities import counted
 
 #: Why an attempt ends that is at work.
 _SUSPENDED: Final = Failure("Retryable", reasons.WRITE_SUSPENDED, "the write is suspended")
@@ -122,16 +123,16 @@ def stop_over_the_limit_of_row_errors(seen: Observation) -> tuple[Action, ...] |
     if last is None or seen.row_errors is None or (last.is_complete and seen.is_claimed):
         return None
     # Of an attempt that is closed and not complete, what counts is what the next one would take over.
-    counted = {*last.counted, last.number}
+    taken = {*last.counted, last.number}
     if last.is_closed and not last.is_complete:
-        counted = {attempt.number for attempt in _taken_over(seen)}
-    rows = sum(attempt.rows_quarantined for attempt in seen.attempts if attempt.number in counted)
+        taken = {attempt.number for attempt in _taken_over(seen)}
+    rows = sum(attempt.rows_quarantined for attempt in seen.attempts if attempt.number in taken)
     if rows <= seen.row_errors.most_rows:
         return None
     if last.is_closed:
         return (Stall(reasons.TOO_MANY_ROW_ERRORS, too_many_failed(rows, seen.row_errors, last.is_complete)),)
     failure = Failure("NeedsChange", reasons.TOO_MANY_ROW_ERRORS, too_many_failed(rows, seen.row_errors, False))
-    return (Close(last.number, f"{rows:,} rows failed", failure), StopDriver(last.number))
+    return (Close(last.number, f"{counted(rows, 'row')} failed", failure), StopDriver(last.number))
 
 
 def too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
@@ -142,7 +143,7 @@ def too_many_failed(rows: int, limit: RowErrorLimit, is_complete: bool) -> str:
     if not is_complete:
         options.append("set onCodeChange: Restart to do all rows again with mended code")
     return (
-        f"{rows:,} quarantined row{'' if rows == 1 else 's'}, and {limit.set_by}: {', or '.join(options)}. They stay so when the "
+        f"{counted(rows, 'quarantined row')}, and {limit.set_by}: {', or '.join(options)}. They stay so when the "
         f"code is mended, until a later epoch takes them again (quarantine.retry). The first: {'; '.join(limit.examples)}"
     )
 
@@ -297,8 +298,8 @@ def stall_when_too_many_failed(seen: Observation) -> tuple[Action, ...] | None:
     return (
         Stall(
             reasons.BACKOFF_LIMIT_EXCEEDED,
-            f"{len(failed)} attempts in a row failed and sealed nothing (backoffLimit: {seen.backoff_limit} beyond the first); "
-            f"the last said: {said}",
+            f"{counted(len(failed), 'attempt')} in a row failed and sealed nothing "
+            f"(backoffLimit: {seen.backoff_limit} beyond the first); the last said: {said}",
         ),
     )
 
@@ -326,12 +327,12 @@ def record_the_next_attempt(seen: Observation) -> tuple[Action, ...] | None:
         return (RecordAttempt(1, ()),)
     if last.is_of_other_stage or seen.is_stream:
         return (RecordAttempt(last.number + 1, (), last.number + 1),)
-    counted = tuple(attempt.number for attempt in _taken_over(seen) if attempt.holds_seals)
+    taken = tuple(attempt.number for attempt in _taken_over(seen) if attempt.holds_seals)
     said = last.failure
     has_changed = said is not None and (said.family, said.reason) == ("NeedsChange", reasons.SOURCE_CHANGED)
-    if not counted and (last.is_read_otherwise or has_changed):
+    if not taken and (last.is_read_otherwise or has_changed):
         return (RecordAttempt(last.number + 1, (), last.number + 1),)
-    return (RecordAttempt(last.number + 1, counted, last.input_since),)
+    return (RecordAttempt(last.number + 1, taken, last.input_since),)
 
 
 RULES: Final[tuple[Rule, ...]] = (

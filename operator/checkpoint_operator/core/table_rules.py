@@ -8,6 +8,7 @@ from typing import Final
 from checkpoint_operator.core.actions import Action, Stall
 from checkpoint_operator.core.observation import Observation
 from checkpoint_protocol import reasons
+from checkpoint_protocol.manifest.quantities import counted
 
 #: What follows from an observation, in order; None where the rule does not apply.
 Rule = Callable[[Observation], tuple[Action, ...] | None]
@@ -49,9 +50,9 @@ def stall_where_the_table_is_gone_with_its_rows(seen: Observation) -> tuple[Acti
 def gone_with_its_rows(title: str, epoch: int, rows: int) -> str:
     """Say that a table is not there, to which an epoch of this write has committed rows, and the ways out."""
     return (
-        f"{title} is gone, and with it what earlier epochs of the write had committed (epoch {epoch}: {rows:,} rows), which this "
-        "one does not write again; restore the table, or give the write a new name to write all rows again, or create the table "
-        "yourself if it needs only the new rows"
+        f"{title} is gone, and with it what earlier epochs of the write had committed (epoch {epoch}: {counted(rows, 'row')}), "
+        "which this one does not write again; restore the table, or give the write a new name to write all rows again, or "
+        "create the table yourself if it needs only the new rows"
     )
 
 

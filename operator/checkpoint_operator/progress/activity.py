@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkpoint_operator.progress.epoch_progress import Progress
+from checkpoint_protocol.manifest.quantities import counted
 
 #: What running tasks have in hand is told every ten seconds: a rate over less says nothing.
 _LEAST_S: Final = 20.0
@@ -68,11 +69,11 @@ def describe(progress: Progress, left_s: float | None = None) -> str:
     if share is not None and progress.unit == "rows":
         done = f"{progress.positions_done:,} of {progress.positions_known:,} rows ({share:.0%})"
     elif share is not None:
-        done = f"{rows:,} rows, {how_far(progress)} of the input ({share:.0%})"
+        done = f"{counted(rows, 'row')}, {how_far(progress)} of the input ({share:.0%})"
     else:
-        done = f"{rows:,} rows"
+        done = counted(rows, "row")
     in_hand = f", {progress.rows_in_hand:,} of them not sealed yet" if progress.rows_in_hand else ""
-    calls = f"; {progress.calls_in_flight:,} calls in flight" if progress.calls_in_flight else ""
+    calls = f"; {counted(progress.calls_in_flight, 'call')} in flight" if progress.calls_in_flight else ""
     again = f", {progress.tries_again:,} made again" if progress.tries_again else ""
     left = f"; about {time_text(left_s)} left" if left_s is not None else ""
     return f"tasks running: {done}{in_hand}{calls}{again}{left}"

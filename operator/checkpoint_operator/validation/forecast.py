@@ -11,7 +11,7 @@ from checkpoint_operator.validation.checkpoint import CheckpointSeen
 from checkpoint_operator.validation.report import Bounds, Prediction
 from checkpoint_operator.validation.source import SourceSeen
 from checkpoint_operator.validation.target import what_a_commit_does
-from checkpoint_protocol.manifest.quantities import format_duration, format_size
+from checkpoint_protocol.manifest.quantities import counted, format_duration, format_size
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import operation_of, takes_the_whole_source
 
@@ -21,7 +21,7 @@ def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: Chec
     tasks = _tasks(source, cores, spec.source.split_size)
     place = " or ".join(dict.fromkeys(member.row_position for member in spec.source.members))
     from_start = sum(1 for file in source.opened if file.unit == "records")
-    whole = f"; {from_start} files can only be read from their start, by one task each" if from_start else ""
+    whole = f"; {counted(from_start, 'file')} can only be read from the start, by one task each" if from_start else ""
     where = "; where may leave files out, and takes no more rows than there are" if spec.source.where is not None else ""
     return Prediction(
         source_files=len(source.files),
@@ -123,5 +123,5 @@ def _write_text(checkpoint: CheckpointSeen, spec: Spec) -> str:
         return f"epoch {status.epoch} is not begun: a run would begin it, with {what}"
     return (
         f"{status.phase} ({status.place}): a run would go on from there; "
-        f"{status.sealed.rows_read:,} rows are sealed, and the numbers above are of the whole source"
+        f"{counted(status.sealed.rows_read, 'row is', 'rows are')} sealed, and the numbers above are of the whole source"
     )

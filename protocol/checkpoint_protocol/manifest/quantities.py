@@ -119,3 +119,8 @@ Share = Annotated[
     PlainSerializer(format_share, return_type=str),
     Field(ge=0, le=1_000_000),
 ]
+
+
+def counted(number: int, one: str, more: str | None = None) -> str:
+    """Return "1 file" or "2 files"; "1 row is" or "2 rows are" where `more` is given."""
+    return f"{number:,} {one if number == 1 else more or f'{one}s'}"

@@ -626,7 +626,7 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         (
             Stall(
                 reasons.BACKOFF_LIMIT_EXCEEDED,
-                "1 attempts in a row failed and sealed nothing (backoffLimit: 0 beyond the first); the last said: no driver said "
+                "1 attempt in a row failed and sealed nothing (backoffLimit: 0 beyond the first); the last said: no driver said "
                 "why it ended",
             ),
         ),

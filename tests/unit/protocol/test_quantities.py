@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint_protocol.manifest.quantities import (
+    counted,
     format_duration,
     format_share,
     format_size,
@@ -182,3 +183,9 @@ def test_shares_are_read_as_whole_parts_per_million_and_written_back(text: str, 
 def test_anything_else_is_no_share_and_the_message_shows_what_is(text: object) -> None:
     with pytest.raises(ValueError, match=r"such as \"0.1%\""):
         parse_share_ppm(text)
+
+
+@pytest.mark.parametrize(("number", "told"), [(0, "0 rows are"), (1, "1 row is"), (2, "2 rows are"), (12_345, "12,345 rows are")])
+def test_what_is_counted_is_one_or_more(number: int, told: str) -> None:
+    assert counted(number, "row is", "rows are") == told
+    assert counted(number, "row") == " ".join(told.split(" ")[:2])

@@ -12,11 +12,12 @@ from pydantic import Field
 from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.files import find_settings, load_settings
-from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem, size_text
+from checkpoint_operator.cli.printing import answers, messages, plain_table, print_data, say_problem, size_text
 from checkpoint_operator.cli.reading import say_error
 from checkpoint_operator.views.inspected import Shown
 from checkpoint_operator.views.inspection import Inspector, open_existing
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.object_store import ObjectStore
 

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from checkpoint_operator.cli import committed, exits
-from checkpoint_operator.cli.printing import answers, counted, messages, say_problem
+from checkpoint_operator.cli.printing import answers, messages, say_problem
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.commit.presence import Presence
 from checkpoint_operator.local.forgetting import forget
@@ -19,6 +19,7 @@ from checkpoint_operator.writes.deletion import Kept
 from checkpoint_operator.writes.former import by_its_mode
 from checkpoint_protocol import writes
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.object_store import ObjectStore
@@ -68,7 +69,7 @@ def _is_blank(store: ObjectStore, status: StoredStatus) -> bool:
 def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings, console: Console) -> list[str]:
     """Say what is lost, and what a run would do twice."""
     title = f"{status.namespace}/{status.name} in {status.checkpoint} (uid {status.uid})"
-    lines = [f"{title}: {status.phase}, {status.place}, {status.sealed.rows_read:,} rows sealed"]
+    lines = [f"{title}: {status.phase}, {status.place}, {counted(status.sealed.rows_read, 'row')} sealed"]
     commit = committed.commit_of(status)
     if commit is None or commit.commit_id is None:
         return lines
@@ -80,7 +81,6 @@ def _lines(status: StoredStatus, manifest: CheckpointedWrite, settings: Settings
         again = "append them once more, unless the table is dropped before"
     else:
         again = f"do everything again, {by_its_mode(manifest.spec.sink)}"
-    lines.append(
-        f"warning: {commit.target} has {commit.rows_written:,} rows of {commit.key}, which stay there: a run would {again}"
-    )
+    rows = counted(commit.rows_written, "row")
+    lines.append(f"warning: {commit.target} has {rows} of {commit.key}, which stay there: a run would {again}")
     return lines

@@ -13,12 +13,13 @@ from rich.padding import Padding
 
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.files import find_settings, load_settings
-from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem, size_text
+from checkpoint_operator.cli.printing import answers, messages, plain_table, print_data, say_problem, size_text
 from checkpoint_operator.cli.reading import say_error
 from checkpoint_operator.views.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownSums, ShownWrite
 from checkpoint_operator.views.inspection import inspect_store, open_existing
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.rows.quarantine import key_text
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.layout import EpochLayout

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from checkpoint_operator.cli import exits
-from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem
+from checkpoint_operator.cli.printing import answers, messages, plain_table, print_data, say_problem
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.local.runner import code_archive, digests_with
 from checkpoint_operator.pipelines.decisions import IN_WORDS
@@ -18,6 +18,7 @@ from checkpoint_operator.pipelines.shown import ShownPlan, ShownStage, is_of_a_c
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 

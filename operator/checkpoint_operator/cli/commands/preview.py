@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.text import Text
 
 from checkpoint_operator.cli import exits
-from checkpoint_operator.cli.printing import answers, counted, messages, plain_table, print_data, say_problem
+from checkpoint_operator.cli.printing import answers, messages, plain_table, print_data, say_problem
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.local.another_spark import notice
 from checkpoint_operator.local.preview import Previewed
 from checkpoint_operator.local.preview import preview as run_steps
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.previews import FailedRow
 from checkpoint_protocol.printable import printable
 

@@ -35,6 +35,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.pipelines import parts_of
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.records import CommitRecord
@@ -166,7 +167,8 @@ class Display:
         if self.rows_before is None:
             self.rows_before, self.attempts_before = counts.rows_read, counts.attempt
             if counts.rows_read and not (report.round and isinstance(report.round.outcome, Finish)):
-                self.console.print(f"resuming: {counts.rows_read:,} rows are sealed already and will not be computed again")
+                rows = counted(counts.rows_read, "row is", "rows are")
+                self.console.print(f"resuming: {rows} sealed already and will not be computed again")
         if counts.rows_quarantined and not self._said_quarantined:
             self._said_quarantined = True
             self.console.print("rows fail and are quarantined; the others go on", style="yellow")
@@ -231,7 +233,7 @@ class Display:
                 case _:
                     pass
             if isinstance(action, OpenEpoch) and done.seen.is_stream and done.commit is not None:
-                self.console.print(f"epoch {done.seen.epoch} is committed: {done.commit.rows_written:,} rows")
+                self.console.print(f"epoch {done.seen.epoch} is committed: {counted(done.commit.rows_written, 'row')}")
             if isinstance(action, OpenEpoch) and action.news is not None:
                 self._tell_epoch(done, action)
             if isinstance(action, RecordAttempt) and done.stages and not done.key.stage:
@@ -256,8 +258,8 @@ class Display:
         """Say for what an epoch begins: what it takes its driver finds out."""
         commit, news = done.commit, opened.news
         if commit is not None:
-            self.console.print(f"epoch {done.seen.epoch} is committed: {commit.rows_written:,} rows")
-        found = f"{news.files:,} new files" if news is not None and news.counted else "its trigger is due"
+            self.console.print(f"epoch {done.seen.epoch} is committed: {counted(commit.rows_written, 'row')}")
+        found = counted(news.files, "new file") if news is not None and news.counted else "its trigger is due"
         self.console.print(f"epoch {opened.epoch} begins: {found}")
         self.rows_before, self._said_quarantined = None, False
         self._recent.clear()
@@ -281,7 +283,7 @@ class Display:
         elif elapsed - self._last_plain >= _PLAIN_EVERY_S:
             self._last_plain = elapsed
             tasks = f"{counts.tasks_done}/{counts.tasks or '?'} tasks"
-            rows = f"{counts.rows_read:,} rows sealed, {rate:,.0f} rows/s"
+            rows = f"{counted(counts.rows_read, 'row')} sealed, {rate:,.0f} rows/s"
             self.console.print(f"attempt {counts.attempt}{phase}: {tasks}, {rows}")
 
     def _rows_per_second(self, elapsed: float, rows: int) -> float:
@@ -302,11 +304,11 @@ def _phase(counts: Counts, left_s: float | None) -> str:
     share = share_of(counts)
     told = [f"{how_far(counts)}, {share:.0%}"] if share is not None else []
     if counts.rows_in_hand:
-        told.append(f"{counts.rows_in_hand:,} rows not sealed yet")
+        told.append(f"{counted(counts.rows_in_hand, 'row')} not sealed yet")
     if counts.calls_in_flight:
-        told.append(f"{counts.calls_in_flight:,} calls in flight")
+        told.append(f"{counted(counts.calls_in_flight, 'call')} in flight")
     if counts.tries_again:
-        told.append(f"{counts.tries_again:,} calls made again")
+        told.append(f"{counted(counts.tries_again, 'call')} made again")
     if left_s is not None:
         told.append(f"about {time_text(left_s)} left")
     return f" ({', '.join(told)})" if told else ""
@@ -353,13 +355,13 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
     sink = format_of(runner.manifest.spec.sink)
     if not display.did_work:
         out.print(
-            f"already committed: {commit_record.target} has {commit_record.rows_written:,} rows of {commit_record.key}",
+            f"already committed: {commit_record.target} has {counted(commit_record.rows_written, 'row')} of {commit_record.key}",
             markup=False,
         )
     elif ended_as_stream(ran.ended):
         out.print(f"up to date: all that the stream had is in {commit_record.target}; of the last epoch:", markup=False)
     else:
-        out.print(f"committed {commit_record.rows_written:,} rows to {commit_record.target}", markup=False)
+        out.print(f"committed {counted(commit_record.rows_written, 'row')} to {commit_record.target}", markup=False)
     rows = [
         ("rows", f"{commit_record.rows_read:,} read, {commit_record.rows_written:,} written"),
         ("files", f"{commit_record.files:,}"),
@@ -373,11 +375,14 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
     ]
     if display.did_work and display.rows_before:
         files = display.counts.input_files_done if display.counts else 0
-        opened = f"; {files:,} input files that were done were not opened" if files else ""
-        rows.append(("resumed", f"{display.rows_before:,} rows were sealed before and were not computed again{opened}"))
+        skipped = counted(files, "input file that was done was", "input files that were done were")
+        opened = f"; {skipped} not opened" if files else ""
+        kept = counted(display.rows_before, "row was sealed before and was", "rows were sealed before and were")
+        rows.append(("resumed", f"{kept} not computed again{opened}"))
     if commit_record.rows_quarantined:
         how = f"checkpointed-write inspect {runner.manifest.spec.checkpoint.uri} lists them, quarantine.retry takes them again"
-        rows.append(("failed", f"{commit_record.rows_quarantined:,} rows are quarantined, and not in the table: {how}"))
+        failed = counted(commit_record.rows_quarantined, "row is", "rows are")
+        rows.append(("failed", f"{failed} quarantined, and not in the table: {how}"))
     if len(commit_record.read_digests) > 1:
         rows.append(("text", f"read under {len(commit_record.read_digests)} settings (how text is read was edited)"))
     if len(commit_record.code_digests) > 1:

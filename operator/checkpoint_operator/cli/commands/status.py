@@ -8,7 +8,7 @@ from rich.console import Console
 
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.commands.plan import table_of
-from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
+from checkpoint_operator.cli.printing import answers, messages, print_data, say_problem, size_text
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.local.runner import code_archive, digests_with
 from checkpoint_operator.pipelines.shown import ShownStage, plan_from_here
@@ -16,6 +16,7 @@ from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.views.reason_pages import with_section
 from checkpoint_operator.views.stored_status import StoredStatus, read_status
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.object_store import ObjectStore
@@ -89,7 +90,9 @@ def _print(out: Console, status: StoredStatus) -> None:
         if status.activity is not None:
             rows.append(("driver", f"{status.activity}, as far as it has told"))
         sums = status.sealed
-        rows.append(("sealed", f"{sums.rows_read:,} rows read, {sums.rows_written:,} written, in {counted(sums.seals, 'seal')}"))
+        rows.append(
+            ("sealed", f"{counted(sums.rows_read, 'row')} read, {sums.rows_written:,} written, in {counted(sums.seals, 'seal')}")
+        )
         if sums.rows_quarantined:
             how = f"checkpointed-write inspect {status.checkpoint} lists them"
             rows.append(("failed", f"{counted(sums.rows_quarantined, 'row')} quarantined: {how}"))
@@ -101,7 +104,7 @@ def _print(out: Console, status: StoredStatus) -> None:
         commit = status.commit
         where = "no rows" if commit.commit_id is None else f"{commit.target} as {commit.commit_id}"
         epoch = "" if status.committed_epoch == status.epoch else f" (epoch {status.committed_epoch})"
-        rows.append(("committed", f"{where}: {commit.rows_written:,} rows in {counted(commit.files, 'file')}{epoch}"))
+        rows.append(("committed", f"{where}: {counted(commit.rows_written, 'row')} in {counted(commit.files, 'file')}{epoch}"))
     for name, value in rows:
         out.print(f"  {name:<9}  {value}", markup=False)
     if status.stages:

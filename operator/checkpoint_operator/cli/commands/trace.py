@@ -9,12 +9,13 @@ from typing import Final
 from rich.console import Console
 
 from checkpoint_operator.cli import exits
-from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem
+from checkpoint_operator.cli.printing import answers, messages, print_data, say_problem
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.views.tracing import ShownRows, ShownSegment, ShownTrace, trace_back, trace_forward
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.quantities import counted
 
 _MOST_LISTED: Final = 20
 

@@ -10,13 +10,14 @@ from rich.console import Console
 
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
-from checkpoint_operator.cli.printing import answers, counted, messages, print_data, say_problem, size_text
+from checkpoint_operator.cli.printing import answers, messages, print_data, say_problem, size_text
 from checkpoint_operator.sinks.registry import find_committed, format_of
 from checkpoint_operator.validation.checks import check_all
 from checkpoint_operator.validation.report import Bounds, ColumnType, Findings, Prediction, Report
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.views.stored_status import read_status
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from checkpoint_operator.crd.status_model import Status
 from checkpoint_protocol import reasons
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import API_VERSION, KIND
 
 _MOST_NOTE: Final = 1024
@@ -67,8 +68,9 @@ def steps_between(before: Status, after: Status) -> list[tuple[str, str]]:
         and (before.commit is None or before.commit.key != after.commit.key)
         and not (is_new_object and after.write_uid != after.observed_uid)  # it was committed before
     ):
-        rows = f"{after.rows_committed:,} rows" if after.rows_committed is not None else "the rows"
-        found.append(("Committed", f"{rows} of epoch {after.epoch} are in {after.commit.target}, version {after.commit.id}"))
+        of_epoch, number = f"of epoch {after.epoch}", after.rows_committed
+        what = f"the rows {of_epoch} are" if number is None else counted(number, f"row {of_epoch} is", f"rows {of_epoch} are")
+        found.append(("Committed", f"{what} in {after.commit.target}, version {after.commit.id}"))
     return found
 
 

@@ -37,7 +37,7 @@ from checkpoint_operator.progress.epoch_progress import Progress
 from checkpoint_operator.views.reason_pages import with_section
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest.quantities import format_size
+from checkpoint_protocol.manifest.quantities import counted, format_size
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import Spec
 
@@ -358,7 +358,8 @@ def _say_how_far_behind(conditions: Conditions, done: Round) -> None:
         elif news.is_any:
             since = f" since {news.since.strftime('%Y-%m-%dT%H:%M:%SZ')}" if news.since is not None else ""
             waits = "" if between.begins else "; trigger.atLeast waits for more"
-            conditions.set("UpToDate", False, "Behind", f"{news.files:,} new files, {format_size(news.size_bytes)}{since}{waits}")
+            behind = f"{counted(news.files, 'new file')}, {format_size(news.size_bytes)}{since}{waits}"
+            conditions.set("UpToDate", False, "Behind", behind)
         else:
             conditions.set("UpToDate", True, "NothingNew", f"epoch {done.key.epoch} has taken all input that was found")
 
@@ -377,11 +378,12 @@ def _stages(frame: Frame, done: Round) -> tuple[StageStatus, ...] | None:
 
 def _said_of_commit(done: Round, status: Status) -> str:
     rolled_back = done.commit is not None and done.commit.was_rolled_back
+    failed = status.rows_quarantined or 0
     return "; ".join(
         text
         for text, is_so in (
             ("the table was rolled back to a state before this commit, so its rows are not in the current state", rolled_back),
-            (f"{status.rows_quarantined or 0:,} rows are quarantined, and not in the table", bool(status.rows_quarantined)),
+            (f"{counted(failed, 'row is', 'rows are')} quarantined, and not in the table", failed > 0),
         )
         if is_so
     )

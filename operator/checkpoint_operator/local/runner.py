@@ -28,8 +28,10 @@ from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_operator.loop.source_news import open_news
 from checkpoint_operator.loop.table_facts import refuse_own_outputs
+from checkpoint_operator.pipelines.found import at_work
 from checkpoint_operator.ports import Sink, Write
 from checkpoint_operator.progress.epoch_progress import Progress, measure
+from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_operator.writes.former import title_of
 from checkpoint_operator.writes.registration import check_identity, registering
@@ -166,6 +168,7 @@ class Runner:
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     drivers: DriverProcesses = field(init=False)
     _idle: tuple[Holder, float] | None = None
+    _watched: Tallies | None = None
 
     def run(self) -> Round:
         """Drive the write to its end and return the last round, whose outcome is Finish or Stall.
@@ -265,10 +268,20 @@ class Runner:
         """
         seen = reconciler.watch()
         rival = self._rival(lock)
-        self.report(Report(None, measure(reconciler.current_tallies(), seen.commit), attached=True, rival=rival))
+        progress = measure(self._tallies_at_work(reconciler), seen.commit)
+        self.report(Report(None, progress, attached=True, rival=rival))
         if rival is not None and rival.passed_over_in_s is not None and rival.passed_over_in_s <= 0:
             lock.pass_over(rival.holder)
         return seen if isinstance(seen.outcome, Finish) else None
+
+    def _tallies_at_work(self, reconciler: Reconciler) -> Tallies:
+        """Return what the runner at work seals: of a pipeline, the records of the stage that it is at."""
+        ledgers = [ledger for ledger, _ in at_work(reconciler.current_ledger())] if self.manifest.spec.stages else []
+        if not ledgers:
+            return reconciler.current_tallies()
+        if self._watched is None or self._watched.ledger.key != ledgers[-1].key:
+            self._watched = Tallies(ledgers[-1])
+        return self._watched
 
     def _rival(self, lock: RunnerLock) -> Rival | None:
         """Return who holds the lock. Of a process of another machine, which shares the folder, nothing is known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from checkpoint_operator.core.observation import Observation
 from checkpoint_operator.local.lock import RunnerLock
 from checkpoint_operator.local.runner import Report, Runner
 from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.pipelines.decisions import Named
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Retryable
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import parse_manifest
 from checkpoint_protocol.places.settings import Settings
-from tests.support.records import KEY, ledger_over
+from tests.support.records import KEY, launch, ledger_over, plan, seal
 from tests.support.stores import MemoryStore, Wrapped
 
 
@@ -63,11 +66,17 @@ class Rounds:
             raise Retryable(reasons.STORE_UNAVAILABLE, "no answer")
         return Round(KEY, Observation(1, (), "c" * 64, "Continue", 3, 600.0), (outcome,))
 
+    def watch(self) -> Round:
+        return Round(KEY, Observation(1, (), "c" * 64, "Continue", 3, 600.0), (Wait("the driver"),), is_decision=True)
+
+    def current_ledger(self) -> Ledger:
+        return self._ledger
+
     def current_tallies(self) -> Tallies:
         return Tallies(self._ledger)
 
 
-def runner_of(uri: str, pauses: list[float], reports: list[Report]) -> Runner:
+def runner_of(uri: str, pauses: list[float], reports: list[Report], **spec: object) -> Runner:
     manifest = {
         "apiVersion": "checkpointed.dev/v1alpha1",
         "kind": "CheckpointedWrite",
@@ -76,6 +85,7 @@ def runner_of(uri: str, pauses: list[float], reports: list[Report]) -> Runner:
             "source": {"files": {"format": "csv", "paths": ["/in"]}},
             "sink": {"none": {}},
             "checkpoint": {"uri": uri},
+            **spec,
         },
     }
     return Runner(parse_manifest(manifest), Settings(), 2, reports.append, sleep=pauses.append)
@@ -133,3 +143,25 @@ def test_a_store_that_answers_in_between_is_asked_again_however_often_it_does_no
 def test_a_store_that_does_not_answer_five_times_in_a_row_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(Retryable, match="no answer"):
         driven(tmp_path, None, None, None, None, None, Finish())
+
+
+def stage(name: str) -> dict[str, object]:
+    return {"name": name, "steps": [{"name": "step", "call": "steps:step"}]}
+
+
+def test_who_watches_a_pipeline_tells_what_is_sealed_of_the_stage_that_another_runner_is_at(tmp_path: Path) -> None:
+    reports: list[Report] = []
+    runner = runner_of(str(tmp_path), [], reports, stages=[stage("first"), stage("last")])
+    rounds = Rounds()
+    of_first = replace(rounds.current_ledger(), key=KEY.of_stage(str(Named("first", "0123456789abcdef", 1))))
+    of_first.attempts.put_launch(launch(1))
+    of_first.plans.put_plan(plan([(0, 0, 10)], [(1, 0, 10)]))
+    lock = RunnerLock(tmp_path / "lock")
+
+    runner._watch(rounds, lock)  # type: ignore[arg-type]
+    of_first.seals.put_seal(seal(0, 0, [(0, 0, 10)], rows=10, last=True))
+    runner._watch(rounds, lock)  # type: ignore[arg-type]
+
+    shown = [(report.progress.attempt, report.progress.tasks_done, report.progress.rows_read) for report in reports]
+    assert shown == [(1, 0, 0), (1, 1, 10)]
+    assert all(report.attached for report in reports)

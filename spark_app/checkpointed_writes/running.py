@@ -171,7 +171,7 @@ def _result(ran: Ran, file: str) -> Result:
         version=commit.commit_id,
         rows_read=commit.rows_read,
         rows_written=commit.rows_written,
-        rows_quarantined=commit.rows_quarantined,
+        rows_quarantined=commit.rows_failed,
         files=commit.files,
         attempts=commit.attempts,
         key=commit.key,

@@ -14,7 +14,7 @@ from tests.controller.harness import World
 from tests.controller.test_triggers import ids, put_file
 from tests.controller.test_triggers_of_pipelines import stages, stages_begun, world
 from tests.support.driver_threads import Killed
-from tests.support.pipelines import CALLS, STAGES
+from tests.support.pipelines import CALLS, FAILING, STAGES
 from tests.support.waiting import until
 from tests.support.writes import write_inputs
 
@@ -135,3 +135,22 @@ def test_past_its_active_deadline_a_pipeline_ends_the_driver_of_its_stage_also_w
     world.edit(activeDeadlineSeconds=None)
     world.until_committed()
     assert ids(world) == list(range(200))
+
+
+def test_rows_that_fail_in_whichever_stage_are_counted_together_and_told_in_one_event(world: World, source: Path) -> None:
+    FAILING.update({("first", 3), ("first", 4), ("second", 15), ("third", 30), ("third", 31), ("third", 32)})
+    world.apply(source, stages=stages(), onRowError="Quarantine")
+
+    world.until_committed()
+    world.pass_time(300)
+
+    assert (world.status.rows_quarantined, world.status.rows_committed) == (6, 194)
+    committed = world.condition("Committed")
+    assert committed is not None
+    assert "6 rows are quarantined" in committed.message
+    assert [event["reason"] for event in world.api.warnings] == ["RowsQuarantined"]
+    metrics = world.operator.controller.metrics.registry
+    assert metrics.get_sample_value("checkpointed_writes_quarantined_rows_total") == 6
+    commit = Ledger(world.store(), EpochKey(world.status.write_uid or "", 1)).commits.read_commit()
+    assert commit is not None
+    assert (commit.rows_quarantined, commit.rows_quarantined_before, commit.rows_written) == (3, 3, 194)

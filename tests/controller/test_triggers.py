@@ -45,6 +45,20 @@ def launch_of(world: World, epoch: int) -> LaunchRecord:
     return launch
 
 
+def test_the_metrics_count_the_rows_of_each_epoch(world: World, source: Path) -> None:
+    world.apply(source, trigger=EVERY_MINUTE)
+    until_up_to_date(world, 1)
+    put_file(source, "b.parquet", range(200, 210))
+    until_up_to_date(world, 2)
+    world.pass_time(300)
+
+    sample = world.operator.controller.metrics.registry.get_sample_value
+    of_format = {"format": "iceberg" if "iceberg" in world.place.sink() else "lance"}
+    assert sample("checkpointed_writes_commits_total", {**of_format, "outcome": "committed"}) == 2
+    assert sample("checkpointed_writes_committed_rows_total", of_format) == 210
+    assert sample("checkpointed_writes_staged_rows_total") == 210
+
+
 @slow_except_on("world", "iceberg")
 def test_a_thousand_looks_without_news_make_no_pod_no_epoch_no_version_and_no_write_to_the_api(
     world: World, source: Path

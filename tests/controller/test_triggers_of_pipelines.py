@@ -15,7 +15,7 @@ from checkpoint_protocol.writes import list_stages
 from tests.controller.harness import World
 from tests.controller.test_triggers import EVERY_MINUTE, drivers_of, ids, put_file, until_up_to_date
 from tests.support.driver_threads import Killed
-from tests.support.pipelines import CALLS, STAGES, TABLE, VERSIONS
+from tests.support.pipelines import CALLS, FAILING, STAGES, TABLE, VERSIONS
 from tests.support.places import on_disk
 
 
@@ -24,6 +24,7 @@ def world(tmp_path: Path) -> World:
     place = on_disk(tmp_path, "iceberg")
     place.create(TABLE)
     CALLS.clear()
+    FAILING.clear()
     VERSIONS.update(dict.fromkeys(STAGES, 1))
     return World(place)
 

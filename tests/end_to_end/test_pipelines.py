@@ -18,15 +18,20 @@ from checkpoint_operator.core.actions import Close, EndStage, Finish, Stall
 from checkpoint_operator.loop.reconcile import Round
 from checkpoint_operator.pipelines.decisions import named
 from checkpoint_operator.pipelines.shown import plan_from_here, plan_stages
+from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_operator.views.stored_status import read_status
 from checkpoint_operator.views.tracing import trace_back, trace_forward
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_spark.tasks.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.crashes import Effects
 from tests.support.effort import examples
 from tests.support.pipelines import (
     CALLS,
+    FAILING,
     GROUPS,
     LEFT_OUT,
     SECOND_OF_ROW,
@@ -301,6 +306,25 @@ def test_status_tells_the_same_until_the_commit(lab: PipelineLab) -> None:
     assert plan_from_here(lab.manifest, lab.store, digest_of) == ()
 
 
+def test_rows_that_fail_in_a_stage_are_none_of_the_next_one_and_are_counted_to_the_end(lab: PipelineLab) -> None:
+    FAILING.update({("first", 1), ("second", 2), ("second", 3), ("third", 4)})
+    lab.more |= {"onRowError": "Quarantine", "quarantine": {"maxShare": "50%"}}
+
+    ended = lab.run(kill_when=in_the_middle_of("second"))
+
+    assert ended is not None
+    assert ended.commit is not None
+    assert (ended.commit.rows_quarantined, ended.commit.rows_quarantined_before, ended.commit.rows_failed) == (1, 3, 4)
+    assert_exactly_once(lab.place, [number for number in lab.ids if number not in (1, 2, 3, 4)])
+    told = read_status(lab.manifest, lab.store)
+    assert (told.sealed.rows_quarantined, told.rows_quarantined_before) == (1, 3)
+    ledger = Ledger(lab.store, ended.key)
+    assert measure(Tallies(ledger)).rows_failed == 4
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    list(Cleaner(lab.store, lab.place.settings, later).clean(lab.uid()))
+    assert measure(Tallies(ledger), ended.commit).rows_failed == 4
+
+
 def test_of_a_write_of_a_cluster_status_tells_no_plan_from_another_machine(lab: PipelineLab) -> None:
     lab.recorder = ""
     lab.run(until=after("first"))
@@ -310,7 +334,7 @@ def test_of_a_write_of_a_cluster_status_tells_no_plan_from_another_machine(lab: 
 
 def test_a_group_on_which_the_step_raises_ends_the_attempt_with_its_key_also_where_rows_are_set_apart(lab: PipelineLab) -> None:
     lab.groups = True
-    lab.more["onRowError"] = "Quarantine"
+    lab.more |= {"onRowError": "Quarantine", "quarantine": {"maxShare": "50%"}}
     GROUPS[1] = 99
 
     done = lab.run()

@@ -40,6 +40,8 @@ GROUPS: Final[Counter[int]] = Counter()
 LEFT_OUT: Final[set[int]] = set()
 #: Rows on which the second stage raises when it has given the first of the rows that it makes of each.
 FAULTY: Final[set[int]] = set()
+#: Stages, each with a row on which it raises.
+FAILING: Final[set[tuple[str, int]]] = set()
 #: What is added to the id of a row for the second one that is made of it.
 SECOND_OF_ROW: Final = 1_000
 _KEYS: Final = 3
@@ -81,6 +83,8 @@ def third(row: dict[str, Any], argument: str) -> dict[str, Any]:
 
 def _made(stage: str, argument: str, row: int) -> dict[str, Any]:
     CALLS[stage, VERSIONS[stage]] += 1
+    if (stage, row) in FAILING:
+        raise ValueError(f"no {row} in {stage}")
     return {stage: f"{argument} by {VERSIONS[stage]} of {row}"}
 
 
@@ -128,6 +132,7 @@ class PipelineLab:
         CALLS.clear()
         LEFT_OUT.clear()
         FAULTY.clear()
+        FAILING.clear()
         write_inputs(self.folder / "in", self.files, self.rows_a_file)
         self.place.create(TABLE)
 

@@ -12,7 +12,7 @@ from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, parse_manifest
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import Began, ClaimRecord, CommitRecord, FailureRecord, IcebergBase, WriteRecord
+from checkpoint_protocol.records import Began, ClaimRecord, CommitRecord, FailureRecord, IcebergBase, StageIdentity, WriteRecord
 from checkpoint_protocol.store import layout
 from checkpoint_protocol.store.object_store import ObstoreStore, open_store
 from tests.support.records import DIGEST, TOKEN, iceberg_file, input_of, launch, plan, rows_file, seal
@@ -85,9 +85,13 @@ class StoredWrite:
             ),
         )
 
-    def launch(self, attempt: int = 1, counted: tuple[int, ...] = (), digest: str = DIGEST, began: Began | None = None) -> None:
+    def launch(
+        self, attempt: int = 1, counted: tuple[int, ...] = (), digest: str = DIGEST, began: Began | None = None, reads: str = ""
+    ) -> None:
+        """`reads`: the stage of a pipeline before."""
         record = launch(attempt, counted, code_digest=digest)
-        now = {"run_nonce": self.run_nonce, "source": self.manifest.spec.source, "began": began}
+        stage = StageIdentity(name="embed", algorithm=1, hash_in="a" * 64, reads=reads) if reads else None
+        now = {"run_nonce": self.run_nonce, "source": self.manifest.spec.source, "began": began, "stage": stage}
         self.ledger.attempts.put_launch(record.model_copy(update=now))
 
     def plan(self, attempt: int = 1, tasks: int = 2) -> None:
@@ -115,7 +119,7 @@ class StoredWrite:
             ClaimRecord(token=TOKEN, index=0, base=IcebergBase(table_uuid="the-table", snapshot_id=snapshot_id))
         )
 
-    def record_commit(self, commit_id: int | None = 8, rows: int = 20) -> None:
+    def record_commit(self, commit_id: int | None = 8, rows: int = 20, failed: int = 0, failed_before: int = 0) -> None:
         self.ledger.commits.put_commit(
             CommitRecord(
                 token=TOKEN,
@@ -128,6 +132,8 @@ class StoredWrite:
                 files=2,
                 attempts=1,
                 code_digests=(DIGEST,),
+                rows_quarantined=failed,
+                rows_quarantined_before=failed_before,
             )
         )
 

@@ -230,7 +230,7 @@ class Controller:
         """Do rounds until one waits, and tell that one; return after how many seconds the next is due."""
         for _ in range(_MOST_ROUNDS):
             done = session.reconciler.step()
-            count_round(self.metrics, session.spec.sink.format, done)
+            count_round(self.metrics, session, done)
             if done.outcome is not None or not any(_is_effect(action) for action in done.actions):
                 break
         progress = measure(session.reconciler.current_tallies(), done.commit)

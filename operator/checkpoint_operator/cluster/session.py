@@ -35,8 +35,11 @@ class Session:
     errors: int = 0
     last_patch_s: float = float("-inf")
     patches: int = 0
-    rows_sealed: int = field(default=0)
-    rows_quarantined: int = field(default=0)
+    #: What the metrics have of the rows of `counted_epoch`. `committing`: the epoch whose commit is made, and not counted yet.
+    counted_epoch: int = 0
+    rows_sealed: int = 0
+    rows_failed: int = 0
+    committing: int = 0
     counted_plan: tuple[int, int] | None = None
     time_left: TimeLeft = field(default_factory=TimeLeft)
 

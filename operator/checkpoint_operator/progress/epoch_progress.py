@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from checkpoint_operator.progress.row_errors import count_quarantined_before
 from checkpoint_operator.progress.tallies import ChainTally, Tallies
 from checkpoint_protocol.progress_reports import DriverPhase, DriverProgress, Work, read_report
 from checkpoint_protocol.records import CommitRecord
@@ -15,9 +16,10 @@ class Progress:
     """Counts of one epoch. Tasks are those of the latest attempt; rows and files are of all that counts.
 
     `input_files_done` are whole input files that earlier attempts have sealed, so that the latest one does not open them.
-    `phase` is what the driver of the latest attempt says that it is at, None where it says nothing; `rows_in_hand` is what its
-    tasks have computed and not sealed. Of `positions_known` in the whole input (None: not known before it is read), in `unit`,
-    `positions_done` are sealed or in hand. `calls_in_flight` and `tries_again` are those of running tasks, of steps that wait.
+    `rows_failed` are quarantined, by this or by a stage before it. `phase` is what the driver of the latest attempt says that it
+    is at, None where it says nothing; `rows_in_hand` is what its tasks have computed and not sealed. Of `positions_known` in the
+    whole input (None: not known before it is read), in `unit`, `positions_done` are sealed or in hand. `calls_in_flight` and
+    `tries_again` are those of running tasks, of steps that wait.
     """
 
     attempt: int
@@ -27,7 +29,7 @@ class Progress:
     rows_written: int
     files: int
     rows_taken_over: int
-    rows_quarantined: int = 0
+    rows_failed: int = 0
     input_files_done: int = 0
     phase: DriverPhase | None = None
     rows_in_hand: int = 0
@@ -50,7 +52,7 @@ def measure(tallies: Tallies, commit: CommitRecord | None = None) -> Progress:
             rows_written=commit.rows_written,
             files=commit.files,
             rows_taken_over=0,
-            rows_quarantined=commit.rows_quarantined,
+            rows_failed=commit.rows_failed,
         )
     attempts = ledger.attempts.list_attempts()
     if not attempts:
@@ -65,6 +67,7 @@ def measure(tallies: Tallies, commit: CommitRecord | None = None) -> Progress:
     in_hand = [work for work in told.work if not _is_sealed(work, chains)] if told is not None and plan is not None else []
     if in_hand and ledger.attempts.read_closed(number) is not None:
         in_hand = []  # What a closed attempt has not sealed is lost.
+    before_this = count_quarantined_before(ledger, launch) if launch is not None else 0
     size = told
     if (told is None or told.positions_known is None) and plan is None and launch is not None:
         # Attempts since `input_since` read the same input, and this one has not come so far as to say how much it is.
@@ -78,7 +81,7 @@ def measure(tallies: Tallies, commit: CommitRecord | None = None) -> Progress:
         rows_written=sum(part.rows_written for part in sums),
         files=sum(part.files for part in sums),
         rows_taken_over=sum(part.rows_read for part in earlier),
-        rows_quarantined=sum(part.rows_quarantined for part in sums),
+        rows_failed=sum(part.rows_quarantined for part in sums) + before_this,
         input_files_done=plan.done_files if plan else 0,
         phase=told.phase if told is not None else None,
         rows_in_hand=sum(work.rows for work in in_hand),

@@ -103,6 +103,7 @@ class EpochInspector:
             rows_retried=rows_retried(source),
             attempts=attempts,
             sealed=self._sum(at, attempts),
+            rows_quarantined_before=self._quarantined_before(ledger, last),
             claims=tuple(show_claim(index, self.reader.read(at.claim(index), ClaimRecord)) for index in claims),
             is_committed=None if at.commit_record in self.reader.wrong else commit_record is not None and not was_deleted,
             was_deleted=was_deleted,
@@ -113,6 +114,16 @@ class EpochInspector:
         is_deleted = was_deleted or (commit_record is None and self.reader.is_deleted(key.uid) is True)
         phase = phase_in_store(shown, is_deleted=is_deleted, is_unreadable=is_unreadable)
         return shown.model_copy(update={"phase": phase})
+
+    def _quarantined_before(self, ledger: Ledger, last: LaunchRecord | None) -> int:
+        """Return how many rows failed in the stages before: those whose results the last attempt reads."""
+        if last is None or not last.reads_stage:
+            return 0
+        path = EpochLayout(ledger.key.of_stage(last.reads_stage)).commit_record
+        done = self.reader.read(path, CommitRecord)
+        if done is None and path not in self.reader.wrong:
+            self.reader.note_missing(path, f"attempt {last.attempt} of {ledger.key} reads that stage")
+        return done.rows_failed if done is not None else 0
 
     def _expect(self, parts: Iterable[StoredPart], path_of: Callable[[str], str], listed: Collection[str], named_by: str) -> None:
         """Note the parts of a record that are not there. A listing is no snapshot, but they are put before what names them."""

@@ -109,6 +109,12 @@ class ShownCommit(Shown):
     code_digests: tuple[str, ...]
     read_digests: tuple[str, ...] = Field(default=(), description="Several where types or options of text were edited.")
     rows_quarantined: int = Field(default=0, description="Rows that failed and have no result in this commit.")
+    rows_quarantined_before: int = Field(default=0, description="The same of the stages before, of a pipeline.")
+
+    @property
+    def rows_failed(self) -> int:
+        """In whichever stage."""
+        return self.rows_quarantined + self.rows_quarantined_before
 
 
 class ShownBegan(Shown):
@@ -138,6 +144,7 @@ class ShownEpoch(Shown):
     rows_retried: int = Field(default=0, description="Rows of the input that earlier epochs had quarantined.")
     attempts: tuple[ShownAttempt, ...]
     sealed: ShownSums = Field(description="What counts in all: of the last attempt and of those that it takes over.")
+    rows_quarantined_before: int = Field(default=0, description="By the stages before, of a pipeline: it reads their results.")
     claims: tuple[ShownClaim, ...]
     is_committed: bool | None = Field(description="Null: the commit's record is there and cannot be read.")
     was_deleted: bool = Field(default=False, description="It has ended by a deletion of the write, without a commit.")

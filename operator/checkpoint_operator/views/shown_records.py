@@ -72,4 +72,5 @@ def show_commit(commit_record: CommitRecord) -> ShownCommit:
         code_digests=tuple(digest[:DIGEST_DIGITS] for digest in commit_record.code_digests),
         read_digests=tuple(digest[:DIGEST_DIGITS] for digest in commit_record.read_digests),
         rows_quarantined=commit_record.rows_quarantined,
+        rows_quarantined_before=commit_record.rows_quarantined_before,
     )

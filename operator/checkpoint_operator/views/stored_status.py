@@ -63,6 +63,7 @@ class StoredStatus(Shown):
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
     input_files_done: int | None = Field(description="Whole input files that the last attempt does not open: they are sealed.")
     sealed: ShownSums = Field(description="While a merge, an audit or the like is at work: the rows that wait for it.")
+    rows_quarantined_before: int = Field(description="By the stages before, of a pipeline.")
     claims: int
     failure: ShownFailure | None = Field(description="The last that a driver of this epoch, or of the stage, has told.")
     committed_epoch: int | None = Field(description="The epoch of `commit`: this one, or the one before.")
@@ -206,6 +207,8 @@ def _status(
 ) -> StoredStatus:
     last = at_work.attempts[-1] if at_work.attempts else None
     failures = [attempt.failure for attempt in at_work.attempts if attempt.failure is not None and not _has_ended(attempt)]
+    # What a merge seals are rows of the table; those that wait for it must not look lost.
+    counting = current if named(at_work.stage or "") is None else at_work
     return StoredStatus(
         name=manifest.metadata.name,
         namespace=manifest.metadata.namespace,
@@ -226,8 +229,8 @@ def _status(
         input_bytes=at_work.input_bytes,
         input_table=at_work.input_table,
         input_files_done=last.input_files_done if last else None,
-        # What a merge seals are rows of the table; those that wait for it must not look lost.
-        sealed=current.sealed if named(at_work.stage or "") is None else at_work.sealed,
+        sealed=counting.sealed,
+        rows_quarantined_before=counting.rows_quarantined_before,
         claims=len(current.claims),
         failure=failures[-1] if failures else None,
         committed_epoch=committed[0] if committed else None,

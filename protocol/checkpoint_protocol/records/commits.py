@@ -45,6 +45,7 @@ class CommitRecord(Record):
     `input_since` names the input that was committed, as in launch records.
     `was_deleted`: the epoch has ended without a commit, and none can land: the write was deleted in it, and has earlier ones.
     `offsets`: of a stream, those of the plan that was committed.
+    `rows_quarantined_before`: of a pipeline, in the stages whose results led to this one; `rows_quarantined` in this one.
     """
 
     #: Two digests of 67 bytes for each of thousands of attempts.
@@ -68,3 +69,9 @@ class CommitRecord(Record):
     input_since: Number = later(1)
     was_deleted: bool = later(False)
     offsets: Digest | None = later(None)
+    rows_quarantined_before: Count = later(0)
+
+    @property
+    def rows_failed(self) -> int:
+        """The rows that failed on the way from the source to here, in whichever stage."""
+        return self.rows_quarantined + self.rows_quarantined_before

@@ -89,6 +89,7 @@ GOLDEN = """
             }
           ],
           "sealed": {"seals": 3, "rowsRead": 20, "rowsWritten": 20, "stagedFiles": 3, "stagedBytes": 300, "rowsQuarantined": 0},
+          "rowsQuarantinedBefore": 0,
           "claims": [{"index": 0, "tableIdentity": "the-table", "base": 7}],
           "isCommitted": true,
           "wasDeleted": false,
@@ -104,7 +105,8 @@ GOLDEN = """
             "attempts": 1,
             "codeDigests": ["dddddddddddd"],
             "readDigests": [],
-            "rowsQuarantined": 0
+            "rowsQuarantined": 0,
+            "rowsQuarantinedBefore": 0
           }
         },
         {
@@ -137,6 +139,7 @@ GOLDEN = """
             }
           ],
           "sealed": {"seals": 0, "rowsRead": 0, "rowsWritten": 0, "stagedFiles": 0, "stagedBytes": 0, "rowsQuarantined": 0},
+          "rowsQuarantinedBefore": 0,
           "claims": [],
           "isCommitted": false,
           "wasDeleted": false,

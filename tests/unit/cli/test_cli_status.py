@@ -530,6 +530,32 @@ def test_a_new_run_nonce_in_the_first_stage_wants_another_epoch_after_this_one(t
     assert status_of(write)[1]["newEpochWanted"]
 
 
+def test_rows_that_failed_in_stages_before_are_told_while_the_last_stage_is_at_work_and_afterwards(tmp_path: Path) -> None:
+    write = piped(tmp_path)
+    write.launch()
+    write.record_commit(failed=2, failed_before=1)
+    write.stage = ""
+    write.launch(reads=PARSE)
+
+    told = status_of(write)[1]
+
+    assert (told["rowsQuarantinedBefore"], told["sealed"]["rowsQuarantined"]) == (3, 0)
+    assert "3 rows quarantined, 3 of them by stages before" in run(write.file).stdout
+    write.record_commit(failed=1, failed_before=3)
+    assert status_of(write)[1]["commit"]["rowsQuarantinedBefore"] == 3
+
+
+def test_the_record_of_a_stage_that_another_has_read_and_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    write = piped(tmp_path)
+    write.stage = ""
+    write.launch(reads=PARSE)
+
+    told = status_of(write)[1]
+
+    assert told["phase"] == "Unknown"
+    assert [PARSE in error["object"] for error in told["errors"]] == [True]
+
+
 def test_a_committed_write_of_stages_tells_no_stage(tmp_path: Path) -> None:
     write = piped(tmp_path)
     write.commit()

@@ -107,6 +107,21 @@ def test_all_rows_are_sealed_after_the_stages_of_a_pipeline_and_before_the_stage
     assert conditions(status_after(of_stage))["Sealed"] == all_sealed
 
 
+@pytest.mark.parametrize(
+    "stage", ["merge-0123456789abcdef", str(Named("last", "0123456789abcdef", 1))], ids=["merge", "pipeline"]
+)
+def test_rows_that_failed_stay_told_where_the_epoch_goes_on_with_a_stage(stage: str) -> None:
+    failed = (ended(Wait("the driver"), SEALED), Figures(replace(SOME.progress, rows_failed=3)))
+    begins = replace(decided(StartDriver(1), RECORDED), key=EpochKey(OWNER.uid, 1, stage))
+    goes_on = replace(ended(Wait("the driver"), AT_WORK), key=begins.key), Figures(replace(SOME.progress, rows_failed=0))
+
+    begun, at_work = status_after(failed, begins), status_after(failed, begins, goes_on)
+
+    assert (begun.rows_quarantined, begun.rows_sealed) == (3, 0)
+    assert at_work.rows_quarantined == (3 if stage.startswith("merge") else None)
+    assert warnings_between(status_after(failed), begun) == []
+
+
 def test_a_commit_that_was_refused_is_tried_again_without_a_word() -> None:
     refused = (ended(Stall(reasons.SCHEMA_CHANGED, "the column text is gone"), SEALED), SOME)
 

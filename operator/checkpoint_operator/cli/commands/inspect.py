@@ -245,9 +245,9 @@ def _commit_text(epoch: ShownEpoch) -> str:
     commit = epoch.commit
     if epoch.stage is not None:
         return f"done: {counted(commit.rows_read, 'row')} read, {counted(commit.files, 'file')}"
+    before = f", {commit.rows_quarantined_before:,} of them by stages before" if commit.rows_quarantined_before else ""
+    failed = f", {counted(commit.rows_failed, 'row')} quarantined{before}" if commit.rows_failed else ""
     if commit.commit_id is None:
-        failed = f", {counted(commit.rows_quarantined, 'row')} quarantined" if commit.rows_quarantined else ""
         return f"done: no rows for {commit.target}{failed}"
     rows, files = counted(commit.rows_written, "row"), counted(commit.files, "file")
-    failed = f", {counted(commit.rows_quarantined, 'row')} quarantined" if commit.rows_quarantined else ""
     return f"committed to {commit.target} as {commit.commit_id}: {rows} in {files}{failed}"

@@ -169,7 +169,7 @@ class Display:
             if counts.rows_read and not (report.round and isinstance(report.round.outcome, Finish)):
                 rows = counted(counts.rows_read, "row is", "rows are")
                 self.console.print(f"resuming: {rows} sealed already and will not be computed again")
-        if counts.rows_quarantined and not self._said_quarantined:
+        if counts.rows_failed and not self._said_quarantined:
             self._said_quarantined = True
             self.console.print("rows fail and are quarantined; the others go on", style="yellow")
         self.counts = counts
@@ -362,8 +362,10 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
         out.print(f"up to date: all that the stream had is in {commit_record.target}; of the last epoch:", markup=False)
     else:
         out.print(f"committed {counted(commit_record.rows_written, 'row')} to {commit_record.target}", markup=False)
+    spec = runner.manifest.spec
+    by_stage = f" by the stage {spec.last_part.name}" if spec.stages else ""
     rows = [
-        ("rows", f"{commit_record.rows_read:,} read, {commit_record.rows_written:,} written"),
+        ("rows", f"{commit_record.rows_read:,} read{by_stage}, {commit_record.rows_written:,} written"),
         ("files", f"{commit_record.files:,}"),
         (
             sink.version_word,
@@ -379,9 +381,11 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
         opened = f"; {skipped} not opened" if files else ""
         kept = counted(display.rows_before, "row was sealed before and was", "rows were sealed before and were")
         rows.append(("resumed", f"{kept} not computed again{opened}"))
-    if commit_record.rows_quarantined:
-        how = f"checkpointed-write inspect {runner.manifest.spec.checkpoint.uri} lists them, quarantine.retry takes them again"
-        failed = counted(commit_record.rows_quarantined, "row is", "rows are")
+    if commit_record.rows_failed:
+        uri, can_retry = runner.manifest.spec.checkpoint.uri, not runner.manifest.spec.stages
+        listed = f"checkpointed-write inspect {uri} lists them"
+        how = f"checkpointed-write inspect {uri} lists them, quarantine.retry takes them again" if can_retry else listed
+        failed = counted(commit_record.rows_failed, "row is", "rows are")
         rows.append(("failed", f"{failed} quarantined, and not in the table: {how}"))
     if len(commit_record.read_digests) > 1:
         rows.append(("text", f"read under {len(commit_record.read_digests)} settings (how text is read was edited)"))

@@ -93,9 +93,10 @@ def _print(out: Console, status: StoredStatus) -> None:
         rows.append(
             ("sealed", f"{counted(sums.rows_read, 'row')} read, {sums.rows_written:,} written, in {counted(sums.seals, 'seal')}")
         )
-        if sums.rows_quarantined:
+        if failed := sums.rows_quarantined + status.rows_quarantined_before:
+            before = f", {status.rows_quarantined_before:,} of them by stages before" if status.rows_quarantined_before else ""
             how = f"checkpointed-write inspect {status.checkpoint} lists them"
-            rows.append(("failed", f"{counted(sums.rows_quarantined, 'row')} quarantined: {how}"))
+            rows.append(("failed", f"{counted(failed, 'row')} quarantined{before}: {how}"))
     if status.claims and status.phase == "Sealed":
         rows.append(("claims", f"{status.claims}: a commit was tried and is not recorded"))
     if status.failure is not None:

@@ -198,7 +198,7 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
             "failed_before": seen.first_counted_failure - 1,
             "failed_before_generation": frame.owner.generation,
             "retried": frame.owner.retry or None,
-            **_figures(phase, figures, not is_same),
+            **_figures(frame, done, phase, figures),
         }
     )
     return status.model_copy(update={"conditions": _conditions(frame, done, status)})
@@ -216,10 +216,16 @@ def _run_nonce(spec: Spec, previous: Status, done: Round) -> str | None:
     return spec.run_nonce if done.seen.began_with is None else done.seen.began_with
 
 
-def _figures(phase: Phase, figures: Figures | None, is_new: bool) -> dict[str, object]:
-    """Return what is said of how far the epoch is, or its stage. Before a round is carried out, what was said of it stays."""
-    if figures is None and not is_new:
+def _figures(frame: Frame, done: Round, phase: Phase, figures: Figures | None) -> dict[str, object]:
+    """Return what is said of how far the epoch is, or its stage. Before a round is carried out, what was said of it stays.
+
+    Rows that failed are those of the epoch: what a stage before has quarantined stays said, and so does all while a merge, or
+    whatever else the commit needs, is at work.
+    """
+    if figures is None and _is_about(frame.previous, done.key):
         return {"activity": None}
+    is_of_commit = bool(done.key.stage) and named(done.key.stage) is None
+    stays = frame.previous.epoch == done.key.epoch and (figures is None or is_of_commit)
     progress = figures.progress if figures is not None else Progress(0, None, 0, 0, 0, 0, 0)
     return {
         "progress": how_far(progress),
@@ -228,7 +234,7 @@ def _figures(phase: Phase, figures: Figures | None, is_new: bool) -> dict[str, o
         "tasks_sealed": progress.tasks_done if progress.tasks is not None else None,
         "input_files_done": progress.input_files_done or None,
         "rows_sealed": progress.rows_written,
-        "rows_quarantined": progress.rows_quarantined or None,
+        "rows_quarantined": frame.previous.rows_quarantined if stays else progress.rows_failed or None,
     }
 
 

@@ -104,7 +104,11 @@ def test_all_rows_are_sealed_after_the_stages_of_a_pipeline_and_before_the_stage
 ) -> None:
     of_stage = replace(ended(Wait("the driver"), last), key=EpochKey(OWNER.uid, 1, stage))
 
-    assert conditions(status_after(of_stage))["Sealed"] == all_sealed
+    status = status_after(of_stage)
+
+    assert conditions(status)["Sealed"] == all_sealed
+    done = "Sealed" if all_sealed == "True" else "Pending"
+    assert status.phase == (done if last.is_complete else "Running")
 
 
 @pytest.mark.parametrize(

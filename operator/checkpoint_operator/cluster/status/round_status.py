@@ -161,6 +161,11 @@ def _is_about(status: Status, key: EpochKey) -> bool:
     return status.epoch == key.epoch and (status.stage or "") == key.stage
 
 
+def _is_of_pipeline(key: EpochKey) -> bool:
+    """Whether this is one of spec.stages, but for the last: not a stage that the commit needs, such as a merge."""
+    return named(key.stage) is not None
+
+
 def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
     assert frame.spec is not None
     previous, seen, last = frame.previous, done.seen, done.seen.last
@@ -172,6 +177,8 @@ def _after_round(frame: Frame, done: Round, figures: Figures | None) -> Status:
         is_of_stage=bool(done.key.stage),
         decided=done.actions[-1],
     )
+    if phase == "Sealed" and _is_of_pipeline(done.key):
+        phase = "Pending"  # the next stage begins
     reason, message = _why(frame, done, phase, pod)
     is_new_epoch = previous.epoch != done.key.epoch
     is_same = _is_about(previous, done.key)
@@ -224,7 +231,7 @@ def _figures(frame: Frame, done: Round, phase: Phase, figures: Figures | None) -
     """
     if figures is None and _is_about(frame.previous, done.key):
         return {"activity": None}
-    is_of_commit = bool(done.key.stage) and named(done.key.stage) is None
+    is_of_commit = bool(done.key.stage) and not _is_of_pipeline(done.key)
     stays = frame.previous.epoch == done.key.epoch and (figures is None or is_of_commit)
     progress = figures.progress if figures is not None else Progress(0, None, 0, 0, 0, 0, 0)
     return {
@@ -344,7 +351,7 @@ def _are_all_rows_sealed(done: Round, phase: Phase | None) -> bool:
     Stages of a pipeline come before these rows; a stage that the commit needs, such as a merge, begins when they are sealed.
     """
     if done.key.stage:
-        return named(done.key.stage) is None
+        return not _is_of_pipeline(done.key)
     last = done.seen.last
     return phase in ("Committing", "Committed") or (last is not None and last.is_complete)
 

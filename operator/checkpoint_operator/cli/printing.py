@@ -70,3 +70,8 @@ def size_text(size_bytes: int) -> str:
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
     return f"{size_bytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def of_what(table: str | None, stage: str | None) -> str:
+    """Say of files that are read which table they are of, or that they are the result of a stage."""
+    return f" of {table}" if table else f" of the stage {stage}" if stage else ""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from checkpoint_operator.loop.driver_failures import failure_of
+from checkpoint_operator.pipelines.decisions import title_of
 from checkpoint_operator.views.epoch_listing import Link, attempts_in, divided, gap_free_lengths, records_of, seals_in
 from checkpoint_operator.views.inspected import (
     ShownAttempt,
@@ -99,6 +100,7 @@ class EpochInspector:
             input_files=source.totals.files if source else None,
             input_bytes=source.totals.size_bytes if source else None,
             input_table=tables_of(source.tables) if source else None,
+            input_stage=title_of(last.reads_stage) if last and last.reads_stage else None,
             input_keys=tuple(column.name for column in source.keys) if source else (),
             rows_retried=rows_retried(source),
             attempts=attempts,

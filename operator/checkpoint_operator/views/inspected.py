@@ -138,6 +138,9 @@ class ShownEpoch(Shown):
     input_files: int | None = Field(description="Null before a driver has fixed the input.")
     input_bytes: int | None
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
+    input_stage: str | None = Field(
+        default=None, description="Of a pipeline, the stage whose result is read; null where the source is."
+    )
     input_keys: tuple[str, ...] = Field(
         default=(), description="The key columns, where rows are known by keys: there are no files."
     )

@@ -61,6 +61,9 @@ class StoredStatus(Shown):
     input_files: int | None
     input_bytes: int | None
     input_table: str | None = Field(description="The source table at its snapshot or version; null where the source is files.")
+    input_stage: str | None = Field(
+        default=None, description="Of a pipeline, the stage whose result is read; null where the source is."
+    )
     input_files_done: int | None = Field(description="Whole input files that the last attempt does not open: they are sealed.")
     sealed: ShownSums = Field(description="While a merge, an audit or the like is at work: the rows that wait for it.")
     rows_quarantined_before: int = Field(description="By the stages before, of a pipeline.")
@@ -228,6 +231,7 @@ def _status(
         input_files=at_work.input_files,
         input_bytes=at_work.input_bytes,
         input_table=at_work.input_table,
+        input_stage=at_work.input_stage,
         input_files_done=last.input_files_done if last else None,
         sealed=counting.sealed,
         rows_quarantined_before=counting.rows_quarantined_before,

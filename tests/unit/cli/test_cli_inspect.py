@@ -52,6 +52,7 @@ GOLDEN = """
           "inputFiles": 2,
           "inputBytes": 2000,
           "inputTable": null,
+          "inputStage": null,
           "inputKeys": [],
           "rowsRetried": 0,
           "attempts": [
@@ -119,6 +120,7 @@ GOLDEN = """
           "inputFiles": null,
           "inputBytes": null,
           "inputTable": null,
+          "inputStage": null,
           "inputKeys": [],
           "rowsRetried": 0,
           "attempts": [

@@ -536,9 +536,12 @@ def test_rows_that_failed_in_stages_before_are_told_while_the_last_stage_is_at_w
     write.record_commit(failed=2, failed_before=1)
     write.stage = ""
     write.launch(reads=PARSE)
+    write.plan()
 
     told = status_of(write)[1]
 
+    assert told["inputStage"] == "parse"
+    assert "2 files of the stage parse, " in run(write.file).stdout
     assert (told["rowsQuarantinedBefore"], told["sealed"]["rowsQuarantined"]) == (3, 0)
     assert "3 rows quarantined, 3 of them by stages before" in run(write.file).stdout
     write.record_commit(failed=1, failed_before=3)

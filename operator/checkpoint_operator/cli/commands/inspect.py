@@ -13,7 +13,7 @@ from rich.padding import Padding
 
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.files import find_settings, load_settings
-from checkpoint_operator.cli.printing import answers, messages, plain_table, print_data, say_problem, size_text
+from checkpoint_operator.cli.printing import answers, messages, of_what, plain_table, print_data, say_problem, size_text
 from checkpoint_operator.cli.reading import say_error
 from checkpoint_operator.views.inspected import ShownAttempt, ShownEpoch, ShownStore, ShownSums, ShownWrite
 from checkpoint_operator.views.inspection import inspect_store, open_existing
@@ -133,8 +133,8 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
     elif epoch.input_keys:
         read = f"rows by {', '.join(epoch.input_keys)}"
     else:
-        of_table = f" of {epoch.input_table}" if epoch.input_table else ""
-        read = f"{counted(epoch.input_files, 'file')}{of_table}, {size_text(epoch.input_bytes or 0)}"
+        of = of_what(epoch.input_table, epoch.input_stage)
+        read = f"{counted(epoch.input_files, 'file')}{of}, {size_text(epoch.input_bytes or 0)}"
     if epoch.rows_retried:
         read += f", of them {counted(epoch.rows_retried, 'quarantined row')} tried again"
     nonce = f", runNonce {epoch.run_nonce!r}" if epoch.run_nonce else ""

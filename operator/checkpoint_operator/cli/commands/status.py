@@ -8,7 +8,7 @@ from rich.console import Console
 
 from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.commands.plan import table_of
-from checkpoint_operator.cli.printing import answers, messages, print_data, say_problem, size_text
+from checkpoint_operator.cli.printing import answers, messages, of_what, print_data, say_problem, size_text
 from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.local.runner import code_archive, digests_with
 from checkpoint_operator.pipelines.shown import ShownStage, plan_from_here
@@ -78,8 +78,8 @@ def _print(out: Console, status: StoredStatus) -> None:
         rows.append(("", f"runNonce has changed, so a new epoch is wanted: {what}"))
     rows.append(("rows by", status.row_identity))
     if status.input_files:
-        of_table = f" of {status.input_table}" if status.input_table else ""
-        rows.append(("input", f"{counted(status.input_files, 'file')}{of_table}, {size_text(status.input_bytes or 0)}"))
+        of = of_what(status.input_table, status.input_stage)
+        rows.append(("input", f"{counted(status.input_files, 'file')}{of}, {size_text(status.input_bytes or 0)}"))
     if status.input_files_done:
         rows.append(("", f"{counted(status.input_files_done, 'file')} of them were done before and are not opened again"))
     if status.attempt is not None:

@@ -20,10 +20,12 @@ from checkpoint_operator.pipelines.decisions import named
 from checkpoint_operator.pipelines.shown import plan_from_here, plan_stages
 from checkpoint_operator.progress.epoch_progress import measure
 from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_operator.views.inspection import Inspector
 from checkpoint_operator.views.stored_status import read_status
 from checkpoint_operator.views.tracing import trace_back, trace_forward
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_spark.tasks.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
@@ -320,9 +322,23 @@ def test_rows_that_fail_in_a_stage_are_none_of_the_next_one_and_are_counted_to_t
     assert (told.sealed.rows_quarantined, told.rows_quarantined_before) == (1, 3)
     ledger = Ledger(lab.store, ended.key)
     assert measure(Tallies(ledger)).rows_failed == 4
+    assert failed_rows_traced_to_the_source(lab) == {lab.place_of(row) for row in (2, 3, 4)}
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     list(Cleaner(lab.store, lab.place.settings, later).clean(lab.uid()))
     assert measure(Tallies(ledger), ended.commit).rows_failed == 4
+
+
+def failed_rows_traced_to_the_source(lab: PipelineLab) -> set[tuple[str, int]]:
+    """Return of which rows of the source those are that failed in a stage which reads the result of another."""
+    epoch = Inspector(lab.store, shows_rows=True).read_epoch(EpochKey(lab.uid(), 1))
+    failed = [row for one in (epoch, *epoch.stages) if one.input_stage for at in one.attempts for row in at.quarantined]
+    found: set[tuple[str, int]] = set()
+    for row in failed:
+        assert row.file is not None
+        (read,) = trace_back(lab.manifest, lab.store, row.file.rpartition("/")[2], row.start).segments[0].reads
+        assert read.end == read.start + 1
+        found.add((read.file.rpartition("/")[2], read.start))
+    return found
 
 
 def test_of_a_write_of_a_cluster_status_tells_no_plan_from_another_machine(lab: PipelineLab) -> None:

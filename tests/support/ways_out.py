@@ -105,7 +105,7 @@ FOLLOWED_BY_NOBODY: Final = (
 
 FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "end_to_end/test_traces.py::test_a_row_that_a_data_file_does_not_have_is_told_with_how_many_it_has": (
-        "{} has {} rows, counted from 0, and none at {}; correct --position",
+        "{} has {}, counted from 0, and none at {}; correct --position",
     ),
     "unit/cli/test_code_digest.py::test_an_archive_with_a_broken_module_is_told_as_missing_code": (
         "spec.code: the archive {} cannot be used: {}; make it anew",

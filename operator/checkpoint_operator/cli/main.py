@@ -158,7 +158,7 @@ def plan(file: Path, settings: Path | None, output: str) -> None:
 @click.option(
     "--data-file",
     metavar="PATH",
-    help="Show from which rows this data file of the table was made. The end of its path is enough.",
+    help="Show from which rows this data file of the table, or of a stage's result, was made. The end of its path is enough.",
 )
 @click.option(
     "--source-file", metavar="PATH", help="Show what this file of the source has become. The end of its path is enough."

@@ -19,10 +19,12 @@ from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import KeysCovered, LaunchRecord, RowPosition, Seal, SourceFile, Target
 from checkpoint_protocol.rows.lineage import Span, merged
 from checkpoint_protocol.rows.positions import Range
+from checkpoint_protocol.store.layout import is_rows_name
 from checkpoint_protocol.store.object_store import ObjectStore
 from checkpoint_protocol.store.parts import Input
 
@@ -94,6 +96,29 @@ class _Link:
         """Return of what the seals have made these rows, by the names of the files."""
         return self._found(lambda seal: self.traced(seal).of_rows(wanted), of_rows=True)
 
+    def makers_of_file(self, data_file: str, position: int | None) -> list[_Found]:
+        """Return of what the seals have made a file, or its row at a position; nothing if the file is none of theirs.
+
+        Raises NeedsChange where the file has no such row.
+        """
+        span = (0, UNENDING) if position is None else (position, position + 1)
+        named: dict[str, int] = {}
+        found: list[_Found] = []
+        for seal in self.seals:
+            of_seal = self.traced(seal)
+            asked = {name: file.rows for file in of_seal.files for name in file.names if _is_same(name, data_file)}
+            if asked:
+                named.update(asked)
+                rows = of_seal.of_rows(dict.fromkeys(asked, (span,)))
+                found += [_Found(self, seal, rows)] if rows.rows else []
+        if named and not found:
+            name, count = next(iter(named.items()))
+            raise NeedsChange(
+                reasons.SOURCE_MISSING,
+                f"{name} has {counted(count, 'row')}, counted from 0, and none at {position}; correct --position",
+            )
+        return found
+
     def _found(self, trace: Callable[[Seal], Traced], *, of_rows: bool = False) -> list[_Found]:
         all_of_them = ((seal, trace(seal)) for seal in self.seals)
         return [_Found(self, seal, rows) for seal, rows in all_of_them if (rows.rows if of_rows else rows.positions)]
@@ -138,27 +163,18 @@ class _Found:
 
 
 def trace_back(manifest: CheckpointedWrite, store: ObjectStore, data_file: str, position: int | None = None) -> ShownTrace:
-    """Return of what a data file was made, or its row at a position. NeedsChange if no committed epoch has it."""
-    span = (0, UNENDING) if position is None else (position, position + 1)
+    """Return of what a data file was made, or its row at a position. NeedsChange if no committed epoch has it.
+
+    Also of a file with the result of a stage: where a row fails in the next stage, its error names such a file.
+    """
     for epoch, chain in _committed(manifest, store, newest_first=True):
-        named: dict[str, int] = {}
-        found: list[_Found] = []
-        for seal in chain[-1].seals:
-            of_seal = chain[-1].traced(seal)
-            asked = {name: file.rows for file in of_seal.files for name in file.names if _is_same(name, data_file)}
-            if asked:
-                named.update(asked)
-                rows = of_seal.of_rows(dict.fromkeys(asked, (span,)))
-                found += [_Found(chain[-1], seal, rows)] if rows.rows else []
-        if not named:
+        makers = chain[:-1] if is_rows_name(data_file.rpartition("/")[2]) else chain[-1:]
+        by_maker = ((link, link.makers_of_file(data_file, position)) for link in makers)
+        maker, found = next(((link, found) for link, found in by_maker if found), (None, []))
+        if maker is None:
             continue
-        if not found:
-            name, count = next(iter(named.items()))
-            raise NeedsChange(
-                reasons.SOURCE_MISSING, f"{name} has {count:,} rows, counted from 0, and none at {position}; correct --position"
-            )
         segments = found
-        for link in reversed(chain[:-1]):
+        for link in reversed(chain[: chain.index(maker)]):
             found = _after(found, link.makers_of(_by_file(row for one in found for row in one.read())))
             segments = [*found, *segments]
         return _trace(manifest, epoch, segments)

@@ -322,7 +322,12 @@ def is_keys_object(path: str, folder: str) -> bool:
 
 def is_rows_object(path: str, folder: str) -> bool:
     """Whether an object is `<rows folder>/<attempt>-<task>-<token>.arrow`."""
-    return _ROWS.fullmatch(_below(path, f"{folder}/")) is not None
+    return is_rows_name(_below(path, f"{folder}/"))
+
+
+def is_rows_name(name: str) -> bool:
+    """Whether a file is called as those that hold the result of a stage."""
+    return _ROWS.fullmatch(name) is not None
 
 
 def is_merge_keys(path: str, at: EpochLayout) -> bool:

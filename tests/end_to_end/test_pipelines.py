@@ -24,9 +24,10 @@ from checkpoint_operator.views.inspection import Inspector
 from checkpoint_operator.views.stored_status import read_status
 from checkpoint_operator.views.tracing import trace_back, trace_forward
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.writes import list_stages
 from checkpoint_spark.tasks.rows_by_position import ranges_of
 from tests.support.checks import assert_exactly_once
 from tests.support.crashes import Effects
@@ -326,6 +327,17 @@ def test_rows_that_fail_in_a_stage_are_none_of_the_next_one_and_are_counted_to_t
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     list(Cleaner(lab.store, lab.place.settings, later).clean(lab.uid()))
     assert measure(Tallies(ledger), ended.commit).rows_failed == 4
+
+
+def test_a_record_of_a_stage_that_is_gone_ends_the_epoch_before_anything_is_in_the_table(lab: PipelineLab) -> None:
+    lab.run(until=lambda done: not done.key.stage and any(isinstance(action, Close) for action in done.actions))
+    (second,) = (key for key in list_stages(lab.store, EpochKey(lab.uid(), 1)) if key.stage.startswith("second-"))
+    lab.store.delete([Ledger(lab.store, second).at.commit_record])
+
+    with pytest.raises(Corrupt, match="is gone, and attempt 1 of"):
+        lab.run()
+
+    assert lab.place.rows() == []
 
 
 def failed_rows_traced_to_the_source(lab: PipelineLab) -> set[tuple[str, int]]:

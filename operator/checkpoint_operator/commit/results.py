@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from checkpoint_operator.commit.changes import Change, Pack, as_staged
+from checkpoint_operator.progress.row_errors import count_quarantined_before
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange
 from checkpoint_protocol.ledger import Ledger
@@ -35,7 +36,10 @@ from checkpoint_protocol.store.parts import Input
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All that one epoch commits. `targets` are the tables as each attempt saw them when it was launched."""
+    """All that one epoch commits. `targets` are the tables as each attempt saw them when it was launched.
+
+    `rows_quarantined_before`: in the stages of a pipeline whose results were read.
+    """
 
     change: Change
     targets: tuple[Target, ...]
@@ -44,6 +48,7 @@ class Results:
     attempts: int
     code_digests: tuple[str, ...]
     rows_quarantined: int = 0
+    rows_quarantined_before: int = 0
     read_digests: tuple[str, ...] = ()
     input_since: int = 1
     offsets: str | None = None
@@ -96,7 +101,8 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
 
     change = pack(launch.operation, ledger.key, targets, check_names(files()))
     coverage.check()
-    _check_sums(where, rows_read, rows_written, rows_quarantined)
+    before = count_quarantined_before(ledger, launch)
+    _check_sums(where, rows_read, rows_written, rows_quarantined, before)
     return Results(
         change=change,
         targets=targets,
@@ -105,6 +111,7 @@ def gather(ledger: Ledger, attempt: int, pack: Pack = as_staged) -> Results:
         attempts=attempt,
         code_digests=tuple(code_digests),
         rows_quarantined=rows_quarantined,
+        rows_quarantined_before=before,
         read_digests=tuple(read_digests),
         input_since=launch.input_since,
         offsets=plan.offsets if plan is not None else None,

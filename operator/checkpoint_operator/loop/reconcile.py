@@ -41,7 +41,6 @@ from checkpoint_operator.pipelines.decisions import Decision
 from checkpoint_operator.pipelines.found import at_work
 from checkpoint_operator.pipelines.pipeline import NextStage, next_stage
 from checkpoint_operator.ports import NeedsStage, Stage, StageOutdated
-from checkpoint_operator.progress.row_errors import count_quarantined_before
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -379,8 +378,6 @@ class Reconciler:
     def _put_commit(
         self, ledger: Ledger, results: Results, identity: str | None, commit_id: int | None, was_rolled_back: bool = False
     ) -> None:
-        launch = ledger.attempts.read_launch(results.attempts)
-        assert launch is not None
         ledger.commits.put_commit(
             CommitRecord(
                 token=new_token(),
@@ -394,7 +391,7 @@ class Reconciler:
                 attempts=results.attempts,
                 code_digests=results.code_digests,
                 rows_quarantined=results.rows_quarantined,
-                rows_quarantined_before=count_quarantined_before(ledger, launch),
+                rows_quarantined_before=results.rows_quarantined_before,
                 was_rolled_back=was_rolled_back,
                 read_digests=results.read_digests,
                 input_since=results.input_since,

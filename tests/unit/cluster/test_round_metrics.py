@@ -30,11 +30,12 @@ class Counted:
         nothing: Any = None
         self.session = Session(OWNER, spec_of(), nothing)
 
-    def look(self, *rounds: Round, sealed: int = 0, failed: int = 0) -> None:
+    def look(self, *rounds: Round, sealed: int = 0, failed: int = 0, skipped: int = 0) -> None:
         """Do rounds, and tell how far the last one's epoch is."""
         for done in rounds:
             count_round(self.metrics, self.session, done)
-        count_progress(self.metrics, self.session, rounds[-1], replace(NOTHING, rows_written=sealed, rows_failed=failed))
+        progress = replace(NOTHING, rows_written=sealed, rows_failed=failed, input_files_done=skipped)
+        count_progress(self.metrics, self.session, rounds[-1], progress)
 
     @property
     def rows(self) -> tuple[float | None, float | None, float | None]:
@@ -70,6 +71,13 @@ def test_epochs_that_are_done_between_two_looks_are_counted_with_their_commit(co
     counted.look(*commit_of(1, 10), *commit_of(2, 7, failed=2), at_work(3))
 
     assert counted.rows == (17, 2, 17)
+
+
+def test_input_files_that_the_last_attempt_skipped_are_counted_once_also_when_no_look_saw_it_at_work(counted: Counted) -> None:
+    counted.look(*commit_of(1, 10), sealed=10, skipped=3)
+    counted.look(commit_of(1, 10)[1], sealed=10, skipped=3)
+
+    assert counted.metrics.registry.get_sample_value("checkpointed_writes_input_files_done_total") == 3
 
 
 def test_what_was_seen_sealed_is_not_counted_again_with_its_commit_nor_after_it(counted: Counted) -> None:

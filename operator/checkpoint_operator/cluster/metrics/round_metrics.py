@@ -33,8 +33,8 @@ def count_round(metrics: Metrics, session: Session, done: Round) -> None:
 
 def count_progress(metrics: Metrics, session: Session, done: Round, progress: Progress) -> None:
     """Add what is new since the session has counted last. What stages make are no rows of the table."""
-    if done.seen.is_committed and not done.key.stage:
-        return  # counted with its commit, by whoever made that
+    if not done.key.stage and done.seen.is_committed and session.counted_epoch != done.key.epoch:
+        return  # an operator before has committed and counted it
     _count_rows(metrics, session, done.key.epoch, 0 if done.key.stage else progress.rows_written, progress.rows_failed)
     if not done.key.stage and progress.tasks is not None and session.counted_plan != (done.key.epoch, progress.attempt):
         session.counted_plan = (done.key.epoch, progress.attempt)

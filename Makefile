@@ -58,7 +58,7 @@ lint: setup ## format, lint, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config=devtools/imports.toml
 
 check: lint ## the fast checks: lint, unit tests and simulation
 	CHECKPOINTED_WRITES_CHECK=quick $(BIN)/python -m pytest $(IN_PARALLEL) --dist=worksteal -m "not slow" tests/unit tests/simulation

@@ -101,8 +101,7 @@ def overlap(ranges: Iterable[Range]) -> tuple[Range, Range] | None:
     for piece in sorted((r for r in ranges if _interval(r)[0] < _interval(r)[1]), key=lambda r: (r.file, *_interval(r))):
         if previous is not None and previous.file == piece.file and piece.start < _interval(previous)[1]:
             return previous, piece
-        if previous is None or previous.file != piece.file or _interval(piece)[1] > _interval(previous)[1]:
-            previous = piece
+        previous = piece
     return None
 
 

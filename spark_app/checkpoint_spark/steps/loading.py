@@ -64,7 +64,7 @@ def closing_steps() -> Iterator[None]:
             try:
                 # In this thread, as the step was made: a connection may belong to it.
                 if inspect.isawaitable(closing := instance.close()):
-                    event_loop.submit(awaited(closing)).result(_CLOSE_S)
+                    event_loop.run(awaited(closing), _CLOSE_S)
             except BaseException as error:  # user code: see code_failed
                 why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
                 sys.stderr.write(f"{loggable(f'step {label!r}: close() raised {why}')}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import itertools
 from pathlib import Path
@@ -12,15 +13,18 @@ import pytest
 
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.steps import Step
+from checkpoint_spark.steps import loading
+from checkpoint_spark.steps.calling import event_loop
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place
+from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])
 _numbers = itertools.count()
 
 CODE = """
-import threading
+import asyncio, threading
 said = []
 
 class Open:
@@ -42,6 +46,14 @@ class Awaited(Open):
     async def close(self):
         said.append(f"closed {self.name}")
 
+class Endless(Open):
+    async def close(self):
+        await asyncio.Event().wait()
+
+class Late(Open):
+    async def close(self):
+        raise TimeoutError("the server said nothing")
+
 class Failing(Open):
     def close(self):
         said.append(f"closing {self.name}")
@@ -62,6 +74,15 @@ def task(module: ModuleType, *classes: str, row: int = 1) -> None:
     steps = [Step(call=f"{module.__name__}:{name}", input="row", arguments={"name": name.lower()}) for name in classes]
     with closing_steps():
         list(Pipeline(steps).apply(pa.record_batch({"id": [row]}, schema=SCHEMA), Place("in", "rows", 0), SCHEMA))
+
+
+def tasks_of_the_loop() -> set[str]:
+    """Give by what the tasks of async code are known that have not ended; not this one."""
+
+    async def others() -> set[str]:
+        return {one.get_name() for one in asyncio.all_tasks() if one is not asyncio.current_task()}
+
+    return event_loop.run(others())
 
 
 @pytest.mark.parametrize("name", ["Closed", "Awaited"])
@@ -99,3 +120,23 @@ def test_what_close_raises_goes_to_the_log_and_the_others_are_closed(
 
     assert module.said[-2:] == ["closing failing", "closed closed"]
     assert f"step '{module.__name__}:Failing': close() raised OSError: no such connection" in capsys.readouterr().err
+
+
+def test_an_async_close_that_does_not_end_is_cancelled_and_the_others_are_closed(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loading, "_CLOSE_S", 0.01)
+
+    before = tasks_of_the_loop()
+
+    task(module, "Closed", "Endless")
+
+    assert module.said[-1] == "closed closed"
+    until(lambda: tasks_of_the_loop() <= before, what="close() cancelled")
+    assert "close() raised TimeoutError: it did not end in 0.01 s, and was cancelled" in capsys.readouterr().err
+
+
+def test_a_time_limit_of_an_async_close_itself_is_told_as_it_is(module: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    task(module, "Late")
+
+    assert "close() raised TimeoutError: the server said nothing" in capsys.readouterr().err

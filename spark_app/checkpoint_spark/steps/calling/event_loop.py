@@ -24,13 +24,18 @@ def submit(coroutine: Coroutine[Any, Any, _Result]) -> concurrent.futures.Future
     return asyncio.run_coroutine_threadsafe(coroutine, _loop())
 
 
-def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine on the process's loop to its end. Where the caller is interrupted, so is the coroutine."""
+def run(coroutine: Coroutine[Any, Any, _Result], timeout_s: float | None = None) -> _Result:
+    """Run a coroutine on the process's loop to its end. Where the caller is interrupted, so is the coroutine.
+
+    TimeoutError, and the coroutine is cancelled, where it takes longer than is allowed.
+    """
     future = submit(coroutine)
     try:
-        return future.result()
-    except BaseException:
-        future.cancel()
+        return future.result(timeout_s)
+    except BaseException as error:
+        # What has ended is not cancelled any more: then it raised this itself.
+        if future.cancel() and isinstance(error, TimeoutError):
+            raise TimeoutError(f"it did not end in {timeout_s:g} s, and was cancelled") from None
         raise
 
 

@@ -75,7 +75,7 @@ class Gate:
         return held
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, name="gate", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, name="gate", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

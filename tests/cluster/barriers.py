@@ -46,7 +46,7 @@ class Barriers:
         return self._made[path]
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, name="barriers", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, name="barriers", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -22,7 +22,7 @@ from tests.simulation.parts import PRODUCTION, Parts
 from tests.simulation.world import FORMATS, Format
 from tests.support.effort import examples
 
-_WRONG_BUNDLES: Final = examples(100)
+_WRONG_BUNDLES: Final = examples(50)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

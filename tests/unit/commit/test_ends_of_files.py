@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 import pytest
@@ -14,6 +13,7 @@ from checkpoint_operator.commit.staged_files import FileEnd, Tails
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import StorageEntry
+from tests.support.http_server import serving_by
 
 DATA: Final = bytes(range(200))
 
@@ -44,16 +44,9 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def tails() -> Iterator[Tails]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        endpoint = f"http://127.0.0.1:{server.server_address[1]}/account"
-        entry = StorageEntry(prefix="az://lake/", endpoint=endpoint, account_name="account", credentials="anonymous")
-        try:
-            yield Tails(Settings(storage=(entry,)))
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving_by(Handler) as url:
+        entry = StorageEntry(prefix="az://lake/", endpoint=f"{url}/account", account_name="account", credentials="anonymous")
+        yield Tails(Settings(storage=(entry,)))
 
 
 @pytest.mark.parametrize("most_bytes", [1, 40, 200, 1_000])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from checkpoint_operator.catalogs.named import open_catalog
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.places.settings import Settings
+from tests.support.http_server import serving_by
 from tests.support.places import IcebergPlace, on_disk
 from tests.unit.commit.test_tables_that_lead_elsewhere import ROWS
 
@@ -66,15 +66,8 @@ def serving(server: Server) -> Iterator[Server]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        server.url = f"http://127.0.0.1:{http.server_address[1]}"
-        try:
-            yield server
-        finally:
-            http.shutdown()
-            thread.join()
+    with serving_by(Handler) as server.url:
+        yield server
 
 
 @pytest.fixture

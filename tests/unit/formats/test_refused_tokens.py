@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from pydantic import SecretStr
@@ -16,6 +15,7 @@ from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.source_paths import locate
 from checkpoint_protocol.places.storage import StorageEntry
 from checkpoint_protocol.store.object_store import translate_store_error
+from tests.support.http_server import serving_by
 
 EXPIRED = b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 
@@ -44,7 +44,8 @@ class _Refusing(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    yield from _served(_Refusing)
+    with serving_by(_Refusing) as url:
+        yield url
 
 
 class _Silent(_Refusing):
@@ -53,17 +54,8 @@ class _Silent(_Refusing):
 
 @pytest.fixture
 def silent_endpoint() -> Iterator[str]:
-    yield from _served(_Silent)
-
-
-def _served(handler: type[_Refusing]) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving_by(_Silent) as url:
+        yield url
 
 
 def settings_at(endpoint: str, session: str = "old") -> Settings:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,6 +30,8 @@ from checkpoint_protocol.places.storage import (
     obstore_options,
     pyarrow_options,
 )
+from tests.support.http_server import serving_by
+from tests.support.slow import slow_except
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"
 
@@ -339,11 +341,13 @@ def test_lance_options_are_texts_only() -> None:
 
 # --- nothing of the process goes with keys that are given --------------------------------------------------------------------
 
-#: Each is read by obstore, Lance or an SDK.
-AMBIENT = (
-    *("AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "SESSION_TOKEN", "token"),
-    *("AZURE_STORAGE_TOKEN", "AZURE_STORAGE_SAS_TOKEN", "BEARER_TOKEN"),
-)
+#: Each is read by obstore, Lance or an SDK; for which scheme it is meant.
+AMBIENT = {
+    "s3": ("AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "SESSION_TOKEN", "token"),
+    "az": ("AZURE_STORAGE_TOKEN", "AZURE_STORAGE_SAS_TOKEN", "BEARER_TOKEN", "token"),
+}
+MEANT = [(scheme, name) for scheme, names in AMBIENT.items() for name in names]
+EACH = sorted(itertools.product(AMBIENT, {name for _, name in MEANT}))
 
 
 class Listener(BaseHTTPRequestHandler):
@@ -366,18 +370,13 @@ class Listener(BaseHTTPRequestHandler):
 @pytest.fixture
 def listener() -> Iterator[tuple[str, list[str]]]:
     heads: list[str] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Listener,), {"heads": heads})) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", heads
-        server.shutdown()
-        thread.join()
+    with serving_by(type("Own", (Listener,), {"heads": heads})) as url:
+        yield url, heads
 
 
-@pytest.mark.parametrize("variable", AMBIENT)
-@pytest.mark.parametrize("scheme", ["s3", "az"])
+@pytest.mark.parametrize(("scheme", "variable"), slow_except(EACH, *MEANT))
 def test_a_variable_of_this_process_goes_nowhere_beside_keys_that_are_given(
-    variable: str, scheme: str, listener: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    scheme: str, variable: str, listener: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint, heads = listener
     monkeypatch.setenv(variable, "AMBIENT-7c1f")

@@ -119,6 +119,8 @@ def test_a_run_that_does_not_watch_takes_what_is_new_through_all_stages_and_ends
     code, said = line.run()
     assert code == 0, said
 
+    assert "100 read by the stage second, 100 written" in said
+    assert "attempts  1 of the stage second" in said
     assert_exactly_once(disk_place, range(300))
     assert is_committed(disk_place, 2)
     assert not is_committed(disk_place, 3)

@@ -363,7 +363,7 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
     else:
         out.print(f"committed {counted(commit_record.rows_written, 'row')} to {commit_record.target}", markup=False)
     spec = runner.manifest.spec
-    by_stage = f" by the stage {spec.last_part.name}" if spec.stages else ""
+    by_stage, of_stage = (f" {word} the stage {spec.last_part.name}" if spec.stages else "" for word in ("by", "of"))
     rows = [
         ("rows", f"{commit_record.rows_read:,} read{by_stage}, {commit_record.rows_written:,} written"),
         ("files", f"{commit_record.files:,}"),
@@ -372,7 +372,7 @@ def _summarise(out: Console, ran: Ran, commit_record: CommitRecord) -> None:
             "none: there was nothing to commit" if commit_record.commit_id is None else str(commit_record.commit_id),
         ),
         ("key", commit_record.key),
-        ("attempts", str(commit_record.attempts)),
+        ("attempts", f"{commit_record.attempts}{of_stage}"),
         ("time", f"{ran.elapsed_s:.1f} s"),
     ]
     if display.did_work and display.rows_before:

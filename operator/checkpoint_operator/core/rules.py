@@ -170,8 +170,11 @@ def close_what_nobody_drives(seen: Observation) -> tuple[Action, ...] | None:
         cause = last.failure or last.problem
         if has_ended:
             why = "its query has ended, and what it had is sealed"
+        elif cause is None:
+            why = "its driver is gone"
         else:
-            why = f"its driver ended with {cause.reason}" if cause is not None else "its driver is gone"
+            # What the driver itself has recorded, which is read once the attempt is closed, says more than that it has ended.
+            why = "its driver has ended" if cause.reason == reasons.DRIVER_FAILED else f"its driver ended with {cause.reason}"
         return (Close(last.number, why, last.problem),)
     # Too early only costs work, never rows; but what is sealed rarely, by its manifest, is not to be given up for that.
     if last.driver is DriverState.ELSEWHERE and last.idle_s > progress_deadline_s(seen):

@@ -61,6 +61,7 @@ OTHER_SOURCE: dict[str, Any] = {"is_of_other_source": True, "is_read_otherwise":
 TOO_LATE = Failure("Retryable", reasons.DEADLINE_EXCEEDED, "activeDeadlineSeconds has passed")
 REPLACED = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver could not start, and the manifest has changed since")
 NO_IMAGE = Failure("Retryable", reasons.IMAGE_UNAVAILABLE, "no such image")
+DIED = Failure("Retryable", reasons.DRIVER_FAILED, "exit code 1")
 OUT_OF_MEMORY = Failure("Retryable", reasons.DRIVER_OUT_OF_MEMORY, "more than 1 GiB")
 
 NO_ROOM = Failure("Retryable", reasons.EXECUTORS_PENDING, "1 executor waits: no node has room")
@@ -400,6 +401,11 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         "close_what_nobody_drives",
         seen(at_work(driver=GONE, problem=OUT_OF_MEMORY)),
         (Close(1, f"its driver ended with {OUT_OF_MEMORY.reason}", OUT_OF_MEMORY),),
+    ),
+    "of a driver of which no more is seen than that it has ended no reason is told": (
+        "close_what_nobody_drives",
+        seen(at_work(driver=GONE, problem=DIED)),
+        (Close(1, "its driver has ended", DIED),),
     ),
     "of a driver that has said why it ended that is told": (
         "close_what_nobody_drives",

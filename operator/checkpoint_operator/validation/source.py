@@ -74,7 +74,7 @@ class SourceSeen:
 
 
 def check_source(source: Source, settings: Settings, findings: Findings, *, sets_apart: bool = False) -> SourceSeen | None:
-    """Examine the source; None if it has nothing that can be opened.
+    """Examine the source; None if it has nothing that can be opened, or is read by Spark, which alone knows its columns.
 
     `sets_apart`: of text, lines that cannot be read are rows that failed.
     """
@@ -95,7 +95,7 @@ def check_source(source: Source, settings: Settings, findings: Findings, *, sets
                 assert_never(other)
     _check_shared_files(seen, findings)
     found = [one for one in seen if one is not None]
-    if len(found) < len(seen):
+    if not seen or len(found) < len(seen):
         return None
     known = tuple(dict.fromkeys(name for one in found for name in one.known))
     if all(one.known for one in found):

@@ -1631,3 +1631,27 @@ def test_a_file_that_two_sources_of_a_union_find_is_refused_as_by_a_run(ground: 
     assert path == "spec.source.union"
     assert message.startswith("the sources 0 and 2 both have the file")
     assert "name it in one of them" in message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"spark": {"format": "orc", "paths": ["in"], "keyColumns": ["id"]}},
+        {"program": {"call": "steps:of_orders", "stream": {"outputMode": "Append"}}},
+    ],
+    ids=["by key", "stream"],
+)
+def test_what_only_spark_knows_of_the_columns_is_no_problem_of_the_table(source: dict[str, Any], bare_ground: Ground) -> None:
+    bare_ground.write_step("def of_orders(job): ...\n")
+    bare_ground.spec.update(source=source, code={"path": "code"})
+    bare_ground.make_table(pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())]))
+    assert bare_ground.problems() == []
+
+    bare_ground.spec["sink"] = {
+        "iceberg": {"catalog": "lake", "table": "db.made"},
+        "create": True,
+        "partitionBy": [{"column": "id"}],
+        "mode": "Upsert",
+        "upsertKeys": ["id"],
+    }
+    assert bare_ground.problems() == []

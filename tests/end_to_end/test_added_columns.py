@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 
 from checkpoint_operator.core.actions import Finish, Stall
 from checkpoint_operator.local.runner import identify
+from checkpoint_operator.loop.keys_objects import compacting
+from checkpoint_operator.loop.looks import known_of
 from checkpoint_operator.loop.reconcile import Round
+from checkpoint_operator.loop.source_news import open_news
+from checkpoint_operator.ports import FoundItem
 from checkpoint_operator.sinks.registry import open_sink
 from checkpoint_operator.writes.deletion import Deleted, delete_write
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
+from checkpoint_protocol.ledger.epoch_index import index_of
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.records import FailureRecord
 from checkpoint_protocol.store.object_store import open_store
@@ -229,6 +234,34 @@ def test_two_committers_at_once_show_the_values_in_one_version(place: LancePlace
     model.give(range(60))
     model.check()
     assert len(place.keys()) == 1
+
+
+@pytest.mark.parametrize("stable_row_ids", [False, True])
+def test_a_look_after_the_commit_sees_what_came_since_and_not_the_columns(place: LancePlace, *, stable_row_ids: bool) -> None:
+    make_dataset(place, stable_row_ids=stable_row_ids)
+    manifest = manifest_of(place, trigger={"every": "5m"})
+    run(place, manifest)
+    assert new_input(place, manifest) == []
+
+    dataset = place.dataset()
+    dataset.add_columns({"other": "id + 1"})
+    dataset.delete("id = 7")
+    assert new_input(place, manifest) == []
+
+    Model.of(place).append()
+    (found,) = new_input(place, manifest)
+    assert found.name.endswith("fragment 4")
+
+
+def new_input(place: LancePlace, manifest: CheckpointedWrite) -> list[FoundItem]:
+    """Return what a look after the first epoch finds."""
+    store = open_store(place.checkpoint_uri, place.settings)
+    ledger = Ledger(store, EpochKey(identify(store, manifest), 1))
+    index = index_of(ledger, compacting(store, ledger.key.uid))
+    taken = index.ensure(1)
+    news = open_news(manifest.spec, place.settings)(taken, known_of(manifest.spec, 1, index.files(taken)))
+    assert news is not None
+    return list(news)
 
 
 def test_only_rows_that_are_null_are_given_to_the_steps_and_the_others_keep_their_values(place: LancePlace) -> None:

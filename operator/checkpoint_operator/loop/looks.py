@@ -37,14 +37,20 @@ ListNews = Callable[[TakenRecord, "Known"], Iterator[FoundItem] | None]
 
 
 class Known:
-    """What the epochs up to one have taken, in eight bytes for each name, and for each name with what it held."""
+    """What the epochs up to one have taken, in eight bytes for each name, and for each name with what it held.
 
-    def __init__(self, epoch: int, files: Iterable[TakenFile] = ()) -> None:
+    `keeps_fragments`: `fragments` are all of it, by their names. Of these, some have got columns since, by the write itself.
+    """
+
+    def __init__(self, epoch: int, files: Iterable[TakenFile] = (), *, keeps_fragments: bool = False) -> None:
         self.epoch = epoch
+        self.fragments: dict[str, TakenFile] = {}
         names, versions = array("Q"), array("Q")
         for file in files:
             names.append(_digest(file.path))
             versions.append(_digest(file.path, file.etag))
+            if keeps_fragments:
+                self.fragments[file.path] = file
         self._names, self._versions = array("Q", sorted(names)), array("Q", sorted(versions))
 
     def has_name(self, name: str) -> bool:
@@ -55,6 +61,11 @@ class Known:
 
     def has_digest(self, digest: int) -> bool:
         return _is_in(self._versions, digest)
+
+
+def known_of(spec: Spec, epoch: int, files: Iterable[TakenFile]) -> Known:
+    """Return what is known of what the epochs up to one have taken, for looks at what the write reads."""
+    return Known(epoch, files, keeps_fragments=spec.sink.mode == "AddColumns")
 
 
 def _is_in(numbers: array[int], number: int) -> bool:
@@ -116,7 +127,7 @@ class Looks:
     def _begin_after(self, ledger: Ledger) -> None:
         index = index_of(ledger, compacting(ledger.store, ledger.key.uid))
         taken = index.ensure(ledger.key.epoch)
-        known = Known(ledger.key.epoch, index.files(taken))
+        known = known_of(self.spec, ledger.key.epoch, index.files(taken))
         record = of_the_source(ledger).inputs.read_committed_input()
         is_all_taken = self._known is not None and record is not None and not record.totals.left
         offered = self._passed_over | self._seen if is_all_taken else set()

@@ -36,7 +36,7 @@ def open_news(spec: Spec, settings: Settings, catalogs: CatalogBook | None = Non
                 case IcebergSource():
                     found.append(list_snapshots(member, settings, catalogs, table))
                 case LanceSource():
-                    found.append(_fragments(member, settings, known, table))
+                    found.append(_fragments(member, settings, known, table, adds_columns=spec.sink.mode == "AddColumns"))
                 case KafkaSource():
                     return None  # only a driver has the client
                 case other:
@@ -57,10 +57,16 @@ def _files(source: FilesSource, settings: Settings, known: Known, *, takes_repla
             yield FoundItem(file.path, file.etag, size_bytes=file.size_bytes, made_at=made_at)
 
 
-def _fragments(source: LanceSource, settings: Settings, known: Known, before: PinnedTable | None) -> Iterator[FoundItem]:
-    """Give the fragments that were not taken as they are now; none while the version is the one that was taken."""
-    from checkpoint_formats.lance.reader import list_fragments
+def _fragments(
+    source: LanceSource, settings: Settings, known: Known, before: PinnedTable | None, *, adds_columns: bool
+) -> Iterator[FoundItem]:
+    """Give the fragments that were not taken as they are now; none while the version is the one that was taken.
+
+    Of a write that adds columns, whose own commit changes each fragment: those that its driver would take.
+    """
+    from checkpoint_formats.lance.reader import is_known, list_fragments
 
     for file in list_fragments(source, settings, before if isinstance(before, PinnedLance) else None):
-        if not known.has(file.path, file.etag):
+        is_taken = is_known(file, known.fragments.get(file.path)) if adds_columns else known.has(file.path, file.etag)
+        if not is_taken:
             yield FoundItem(file.path, file.etag, size_bytes=file.size_bytes)

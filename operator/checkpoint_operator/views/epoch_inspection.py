@@ -12,7 +12,6 @@ from checkpoint_operator.pipelines.decisions import title_of
 from checkpoint_operator.views.epoch_listing import Link, attempts_in, divided, gap_free_lengths, records_of, seals_in
 from checkpoint_operator.views.inspected import (
     ShownAttempt,
-    ShownBegan,
     ShownCommit,
     ShownEpoch,
     ShownFailure,
@@ -23,6 +22,7 @@ from checkpoint_operator.views.lenient_reading import LenientReader
 from checkpoint_operator.views.shown_records import (
     DIGEST_DIGITS,
     phase_in_store,
+    show_began,
     show_claim,
     show_commit,
     sum_of,
@@ -96,7 +96,7 @@ class EpochInspector:
             audit=last.audit if last else None,
             phase="Unknown",
             run_nonce=first.run_nonce if first else None,
-            began=ShownBegan(**first.began.model_dump()) if first and first.began else None,
+            began=show_began(first.began) if first and first.began else None,
             input_files=source.totals.files if source else None,
             input_bytes=source.totals.size_bytes if source else None,
             input_table=tables_of(source.tables) if source else None,

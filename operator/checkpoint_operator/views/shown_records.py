@@ -7,8 +7,9 @@ from typing import Final
 
 from checkpoint_operator.core.observation import Attempt, DriverState, Failure
 from checkpoint_operator.core.phases import Phase, phase_of
-from checkpoint_operator.views.inspected import ShownAttempt, ShownClaim, ShownCommit, ShownEpoch, ShownSums
+from checkpoint_operator.views.inspected import ShownAttempt, ShownBegan, ShownClaim, ShownCommit, ShownEpoch, ShownSums
 from checkpoint_protocol.records import (
+    Began,
     ClaimRecord,
     CommitRecord,
     PinnedTable,
@@ -52,6 +53,10 @@ def sum_of(seals: Sequence[Seal]) -> ShownSums:
 
 def tables_of(tables: Sequence[PinnedTable | None]) -> str | None:
     return ", ".join(table.title for table in tables if table is not None) or None
+
+
+def show_began(began: Began) -> ShownBegan:
+    return ShownBegan(why=began.why, at=began.at, files=began.files, size_bytes=began.size_bytes)
 
 
 def show_claim(index: int, record: ClaimRecord | None) -> ShownClaim:

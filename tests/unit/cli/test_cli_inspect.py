@@ -265,6 +265,26 @@ def test_the_table_shows_each_attempt_what_counts_and_the_commit(tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize(
+    ("began", "said"),
+    [
+        (Began(why="First", at="2026-01-02T03:04:05+00:00"), ""),
+        (Began(why="RunNonce", at="2026-01-02T03:04:05+00:00"), ""),
+        (Began(why="Trigger", at="2026-01-02T03:04:05+00:00"), ", begun by the trigger"),
+        (Began(why="Trigger", at="2026-01-02T03:04:05+00:00", files=1, size_bytes=9), ", begun by the trigger for 1 new file"),
+    ],
+    ids=lambda value: f"{value.why}-{value.files}" if isinstance(value, Began) else "",
+)
+def test_why_an_epoch_of_a_write_with_a_trigger_began_is_told(began: Began, said: str, tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.launch(began=began)
+
+    (epoch,) = shown(str(write.uri))["writes"][0]["epochs"]
+    assert epoch["began"] == {"why": began.why, "at": began.at, "files": began.files, "sizeBytes": began.size_bytes}
+    assert f"epoch 1{said}: " in run(str(write.uri)).stdout
+
+
 def test_an_open_attempt_counts_its_seals_up_to_the_first_gap(tmp_path: Path) -> None:
     write = StoredWrite(tmp_path)
     write.begin()

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from checkpoint_operator.cli.commands.run import Display
-from checkpoint_operator.core.actions import BeginStage, RecordAttempt, Wait
+from checkpoint_operator.core.actions import BeginStage, Finish, RecordAttempt, Wait
 from checkpoint_operator.core.observation import Failure
 from checkpoint_operator.local.runner import Report
 from checkpoint_operator.loop.reconcile import Round
@@ -27,6 +27,7 @@ OUT = Failure("Retryable", reasons.SERVICE_UNAVAILABLE, "the service is out")
 KEY = EpochKey("ab" * 16, 1)
 ON_ALL = "(it lists no modules in code, so that it depends on all of spec.code)"
 WASH = f"wash-{'0' * 16}-1"
+NOTHING = Progress(1, None, 0, 0, 0, 0, 0)
 COOK = Decision("cook", "begin", "", 1, "")
 
 
@@ -35,12 +36,12 @@ def lines(tmp_path: Path, *actions: RecordAttempt | Wait) -> list[str]:
     return lines_of(tmp_path, *(Round(KEY, seen(closed(1, failure=OUT)), (action,)) for action in actions))
 
 
-def lines_of(tmp_path: Path, *rounds: Round) -> list[str]:
+def lines_of(tmp_path: Path, *rounds: Round, progress: Progress = NOTHING) -> list[str]:
     shown = io.StringIO()
     console = Console(file=shown, width=200, highlight=False)
     with Display(console, StoredWrite(tmp_path).manifest) as display:
         for done in rounds:
-            display.report(Report(done, Progress(1, None, 0, 0, 0, 0, 0)))
+            display.report(Report(done, progress))
     return shown.getvalue().splitlines()
 
 
@@ -111,3 +112,13 @@ def test_that_the_last_stage_begins_or_is_repeated_is_told_once(tmp_path: Path) 
         "attempt 3 begins",
         "attempt 4 begins",
     ]
+
+
+def test_that_rows_fail_is_told_once_while_there_is_work_and_not_of_a_write_that_is_done(tmp_path: Path) -> None:
+    progress = Progress(1, 4, 1, 10, 9, 1, 0, rows_failed=1)
+    at_work = Round(KEY, seen(), (Wait("the driver"),))
+    done = Round(KEY, seen(), (Finish(),))
+
+    told = lines_of(tmp_path, at_work, at_work, done, progress=progress)
+    assert [line for line in told if "fail" in line] == ["rows fail and are quarantined; the others go on"]
+    assert lines_of(tmp_path, done, progress=progress) == []

@@ -164,12 +164,13 @@ class Display:
         if report.attached:
             self._tell_of_rival(report.rival)
         counts = report.progress
+        is_over = report.round is not None and isinstance(report.round.outcome, Finish)
         if self.rows_before is None:
             self.rows_before, self.attempts_before = counts.rows_read, counts.attempt
-            if counts.rows_read and not (report.round and isinstance(report.round.outcome, Finish)):
+            if counts.rows_read and not is_over:
                 rows = counted(counts.rows_read, "row is", "rows are")
                 self.console.print(f"resuming: {rows} sealed already and will not be computed again")
-        if counts.rows_failed and not self._said_quarantined:
+        if counts.rows_failed and not is_over and not self._said_quarantined:
             self._said_quarantined = True
             self.console.print("rows fail and are quarantined; the others go on", style="yellow")
         self.counts = counts

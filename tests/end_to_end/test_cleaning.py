@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import obstore
@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from checkpoint_operator.cleaning.cleaner import CleanedEpoch, Cleaner, KeptEpoch
 from checkpoint_operator.cli.main import main
+from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.reconcile import Reconciler
 from checkpoint_operator.progress.epoch_progress import measure
 from checkpoint_operator.views.inspection import inspect_store
@@ -25,8 +26,10 @@ from checkpoint_protocol.identity import EpochKey, new_token
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.records import IcebergFile
 from checkpoint_protocol.store import layout
+from checkpoint_protocol.store.layout import EpochLayout
 from checkpoint_protocol.store.object_store import ObjectStore, open_raw_store, open_store
 from tests.support.checks import assert_exactly_once
+from tests.support.command_line import CommandLine
 from tests.support.direct_drivers import DirectDrivers
 from tests.support.driver_threads import Killed
 from tests.support.places import IcebergPlace, LancePlace, Place
@@ -306,6 +309,61 @@ def test_a_committed_write_is_found_committed_after_a_cleaning_by_whoever_runs_i
     (epoch,) = inspect_store(store_of(iceberg_place)).writes[0].epochs
     assert epoch.is_cleaned
     assert epoch.commit is not None
+
+
+def test_status_and_inspect_tell_after_a_cleaning_what_was_committed_and_which_rows_failed(
+    iceberg_place: Place, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.csv").write_text("id,text\n1,one\nx,two\n3,three\n")
+    iceberg_place.create(SCHEMA)
+    csv = {"files": {"format": "csv", "paths": [str(source)], "types": {"id": "int64"}}}
+    a_row_a_seal = {"uri": iceberg_place.checkpoint_uri, "interval": "1h", "maximumRows": 1}
+    allowed = {"maxShare": "100%"}
+    manifest = manifest_for(iceberg_place, csv, checkpoint=a_row_a_seal, onRowError="Quarantine", quarantine=allowed)
+    files = CommandLine(tmp_path / "manifests", iceberg_place, manifest)
+    drive(reconciler_for(manifest, iceberg_place))
+    assert "3 rows read, 2 written, in 3 seals\n" in told(files, "status")
+    assert "line at byte 14 of" in told(files, "inspect")
+
+    # All that is needed to try the row again stays.
+    assert store_of(iceberg_place).put_if_absent(f"{EpochLayout(EpochKey(uid_of(iceberg_place), 1)).staged}/a-report", b"{}")
+    clean(iceberg_place)
+
+    assert "3 rows read, 2 written\n" in told(files, "status")
+    assert "what it staged is cleaned" in told(files, "inspect")
+    assert "line at byte 14 of" in told(files, "inspect")
+
+
+def test_of_a_committed_epoch_whose_input_is_cleaned_too_nothing_is_said_to_be_missing(
+    iceberg_place: Place, tmp_path: Path
+) -> None:
+    iceberg_place.create(SCHEMA)
+    step = {"call": f"{__name__}:same", "input": "row", "output": {"id": "int64", "text": "string"}}
+    stages = [{"name": name, "steps": [step]} for name in ("first", "second")]
+    manifest = manifest_for(iceberg_place, write_inputs(tmp_path / "in"), stages=stages)
+    files = CommandLine(tmp_path / "manifests", iceberg_place, manifest)
+    drive(reconciler_for(manifest, iceberg_place, host=LocalHost(digest_of=lambda spec: "d" * 64)))
+
+    clean(iceberg_place)
+
+    said = told(files, "status") + told(files, "inspect")
+    assert "400 rows read, 400 written\n" in said
+    assert "its input is cleaned; committed to" in said
+    for wrong in ("not planned yet", "not fixed yet", " 0 rows read"):
+        assert wrong not in said
+
+
+def same(row: dict[str, Any]) -> dict[str, Any]:
+    return row
+
+
+def told(files: CommandLine, what: Literal["status", "inspect"]) -> str:
+    of = str(files.file) if what == "status" else files.place.checkpoint_uri
+    done = CliRunner().invoke(main, [what, of, "--settings", str(files.settings_file)])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def command(*arguments: str) -> tuple[int, str]:

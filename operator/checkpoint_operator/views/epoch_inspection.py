@@ -26,6 +26,7 @@ from checkpoint_operator.views.shown_records import (
     show_claim,
     show_commit,
     sum_of,
+    sums_of_commit,
     tables_of,
 )
 from checkpoint_protocol.errors import CheckpointError
@@ -104,7 +105,7 @@ class EpochInspector:
             input_keys=tuple(column.name for column in source.keys) if source else (),
             rows_retried=rows_retried(source),
             attempts=attempts,
-            sealed=self._sum(at, attempts),
+            sealed=sums_of_commit(commit_record) if commit_record and is_cleaned else self._sum(at, attempts),
             rows_quarantined_before=self._quarantined_before(ledger, last),
             claims=tuple(show_claim(index, self.reader.read(at.claim(index), ClaimRecord)) for index in claims),
             is_committed=None if at.commit_record in self.reader.wrong else commit_record is not None and not was_deleted,

@@ -37,7 +37,7 @@ class ShownFailure(Shown):
 
 
 class ShownSums(Shown):
-    """What seals add up to."""
+    """What seals add up to. Of an epoch whose seals are cleaned its commit tells it, without their number and the bytes."""
 
     seals: int = 0
     rows_read: int = 0

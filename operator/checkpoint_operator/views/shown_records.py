@@ -51,6 +51,16 @@ def sum_of(seals: Sequence[Seal]) -> ShownSums:
     )
 
 
+def sums_of_commit(commit_record: CommitRecord) -> ShownSums:
+    """Return what the seals of an epoch added up to, of which some or all are cleaned."""
+    return ShownSums(
+        rows_read=commit_record.rows_read,
+        rows_written=commit_record.rows_written,
+        staged_files=commit_record.files,
+        rows_quarantined=commit_record.rows_quarantined,
+    )
+
+
 def tables_of(tables: Sequence[PinnedTable | None]) -> str | None:
     return ", ".join(table.title for table in tables if table is not None) or None
 

@@ -129,7 +129,7 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
     if at.input in unreadable:
         read = f"{_UNREADABLE} files"
     elif epoch.input_files is None:
-        read = "input not fixed yet"
+        read = "its input is cleaned" if epoch.is_committed else "input not fixed yet"
     elif epoch.input_keys:
         read = f"rows by {', '.join(epoch.input_keys)}"
     else:
@@ -144,8 +144,12 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
     cleaned = "; what it staged is cleaned" if epoch.is_cleaned else ""
     what = f"stage {epoch.stage}" if epoch.stage is not None else f"epoch {epoch.epoch}"
     out.print(f"  {what}{nonce}: {read}; {_commit_text(epoch)}{cleaned}", markup=False)
-    if epoch.attempts and not epoch.is_cleaned:
+    # Of attempts whose records are cleaned, the rows that failed are left.
+    is_left = not epoch.is_cleaned and not (epoch.is_committed and epoch.input_files is None)
+    if epoch.attempts and is_left:
         _print_attempts(out, epoch, at, unreadable)
+    if epoch.attempts:
+        _print_rows_that_failed(out, epoch)
     for stage in epoch.stages:
         _print_epoch(out, stage, EpochLayout(at.key.of_stage(stage.stage or "")), unreadable)
 
@@ -169,7 +173,6 @@ def _print_attempts(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable
         out.print(padded)
     else:
         _print_attempts_in_lines(out, epoch, at, unreadable)
-    _print_rows_that_failed(out, epoch)
 
 
 def _print_attempts_in_lines(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str]) -> None:

@@ -85,14 +85,13 @@ def _print(out: Console, status: StoredStatus) -> None:
     if status.attempt is not None:
         if status.tasks is not None:
             rows.append(("tasks", f"{status.tasks_done} of {status.tasks} done"))
-        elif status.phase != "Unknown":
+        elif status.phase not in ("Unknown", "Committed"):  # the plan of a committed epoch may be cleaned
             rows.append(("tasks", "not planned yet"))
         if status.activity is not None:
             rows.append(("driver", f"{status.activity}, as far as it has told"))
         sums = status.sealed
-        rows.append(
-            ("sealed", f"{counted(sums.rows_read, 'row')} read, {sums.rows_written:,} written, in {counted(sums.seals, 'seal')}")
-        )
+        seals = f", in {counted(sums.seals, 'seal')}" if sums.seals or status.phase != "Committed" else ""
+        rows.append(("sealed", f"{counted(sums.rows_read, 'row')} read, {sums.rows_written:,} written{seals}"))
         if failed := sums.rows_quarantined + status.rows_quarantined_before:
             before = f", {status.rows_quarantined_before:,} of them by stages before" if status.rows_quarantined_before else ""
             how = f"checkpointed-write inspect {status.checkpoint} lists them"

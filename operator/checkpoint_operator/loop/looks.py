@@ -39,7 +39,7 @@ ListNews = Callable[[TakenRecord, "Known"], Iterator[FoundItem] | None]
 class Known:
     """What the epochs up to one have taken, in eight bytes for each name, and for each name with what it held.
 
-    `keeps_fragments`: `fragments` are all of it, by their names. Of these, some have got columns since, by the write itself.
+    `keeps_fragments`: what was taken is kept as it is recorded, too, in `fragments`, by name.
     """
 
     def __init__(self, epoch: int, files: Iterable[TakenFile] = (), *, keeps_fragments: bool = False) -> None:
@@ -64,7 +64,8 @@ class Known:
 
 
 def known_of(spec: Spec, epoch: int, files: Iterable[TakenFile]) -> Known:
-    """Return what is known of what the epochs up to one have taken, for looks at what the write reads."""
+    """Return what the epochs up to one have taken, as looks of this write need it."""
+    # Its own commits change each fragment, so that names alone do not tell which are new.
     return Known(epoch, files, keeps_fragments=spec.sink.mode == "AddColumns")
 
 

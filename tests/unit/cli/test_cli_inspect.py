@@ -410,6 +410,18 @@ def test_a_record_that_others_rest_on_and_that_is_gone_is_an_error(gone: str, wh
     assert why in error["message"]
 
 
+def test_the_input_of_a_commit_that_is_gone_without_a_cleaning_is_not_said_to_be_cleaned(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    write.begin()
+    write.commit()
+    (write.uri / write.ledger.at.input).unlink()
+
+    said = run(str(write.uri)).stdout
+    assert "input not fixed yet; committed to" in said
+    assert "closed, complete" in said
+    assert "cleaned" not in said
+
+
 def test_a_deleted_write_is_shown_as_such_and_what_deletion_has_removed_is_not_missed(tmp_path: Path) -> None:
     write = StoredWrite(tmp_path)
     write.begin()

@@ -125,11 +125,15 @@ def sink_text(sink: Mapping[str, JsonValue]) -> str:
     return _kind_text(dict(sink))
 
 
-def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str]) -> None:
+def _print_epoch(
+    out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str], *, is_stage_of_cleaned: bool = False
+) -> None:
+    # Of a cleaned epoch, stages in which rows failed keep their records.
+    is_cleaned = epoch.is_cleaned or (is_stage_of_cleaned and epoch.input_files is None)
     if at.input in unreadable:
         read = f"{_UNREADABLE} files"
     elif epoch.input_files is None:
-        read = "its input is cleaned" if epoch.is_committed else "input not fixed yet"
+        read = "its input is cleaned" if is_cleaned else "input not fixed yet"
     elif epoch.input_keys:
         read = f"rows by {', '.join(epoch.input_keys)}"
     else:
@@ -144,14 +148,13 @@ def _print_epoch(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: S
     cleaned = "; what it staged is cleaned" if epoch.is_cleaned else ""
     what = f"stage {epoch.stage}" if epoch.stage is not None else f"epoch {epoch.epoch}"
     out.print(f"  {what}{nonce}: {read}; {_commit_text(epoch)}{cleaned}", markup=False)
-    # Of attempts whose records are cleaned, the rows that failed are left.
-    is_left = not epoch.is_cleaned and not (epoch.is_committed and epoch.input_files is None)
-    if epoch.attempts and is_left:
+    if epoch.attempts and not is_cleaned:
         _print_attempts(out, epoch, at, unreadable)
     if epoch.attempts:
         _print_rows_that_failed(out, epoch)
     for stage in epoch.stages:
-        _print_epoch(out, stage, EpochLayout(at.key.of_stage(stage.stage or "")), unreadable)
+        stage_at = EpochLayout(at.key.of_stage(stage.stage or ""))
+        _print_epoch(out, stage, stage_at, unreadable, is_stage_of_cleaned=epoch.is_cleaned)
 
 
 def _print_attempts(out: Console, epoch: ShownEpoch, at: EpochLayout, unreadable: Set[str]) -> None:

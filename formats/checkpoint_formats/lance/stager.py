@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 
 from checkpoint_formats.arrow_schema import decode_schema
+from checkpoint_formats.lance.alignment import aligned
 from checkpoint_formats.lance.datasets import open_dataset, rows_refused
 from checkpoint_formats.rows.pieces import cut
 from checkpoint_protocol import reasons
@@ -95,7 +96,7 @@ class Writing:
 
     def _pull(self) -> Iterator[pa.RecordBatch]:
         while (batch := self._batches.get()) is not None:
-            yield batch
+            yield aligned(batch)
         if self._gave_up:
             raise _GaveUp
 

@@ -13,16 +13,19 @@ from checkpoint_spark.steps.values.frames import batch_as_frame, frame_as_batch
 from checkpoint_spark.steps.values.taking import batch_as_it_is
 
 
-def call_on_batch(calls: Calls, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, frozenset[str]]:
+def call_on_batch(calls: Calls, batch: pa.RecordBatch, wanted: pa.Schema | None = None) -> tuple[pa.RecordBatch, frozenset[str]]:
     """Return what a step makes of a batch, and the columns whose types were inferred: those of pandas that hold objects.
+
+    `wanted`: the columns that are asked for, which tell what objects may be; of others it is what the step was given.
 
     Raises what the step raises, and WrongResult.
     """
     is_pandas = calls.step.input == "pandas"
+    hints = {field.name: field.type for schema in (batch.schema, wanted or ()) for field in schema}
 
     def convert(result: Any) -> tuple[pa.RecordBatch, frozenset[str]]:
         refuse_unawaited(result)
-        made, inferred = frame_as_batch(result, batch.schema) if is_pandas else (_of_arrow(result, batch), frozenset())
+        made, inferred = frame_as_batch(result, hints) if is_pandas else (_of_arrow(result, batch), frozenset())
         return batch_as_it_is(made, batch), inferred
 
     given = batch_as_frame(batch) if is_pandas else batch

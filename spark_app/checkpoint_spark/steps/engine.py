@@ -368,8 +368,9 @@ class _BatchWork:
         """Return what a batch step makes of a batch, as it declares it. StepFailed where rows may be at fault."""
         step, calls = loaded
         try:
-            made, inferred = call_on_batch(calls, batch)
             declared = declared_by(step)
+            of_table = self.schema if self.schema is not None and step is self.steps[-1][0] else None
+            made, inferred = call_on_batch(calls, batch, declared if declared is not None else of_table)
             if declared is not None:
                 made = batch_as_declared(made, declared, step.label, self._namer(step, batch.num_rows))
         except BaseException as error:

@@ -35,6 +35,7 @@ _NOTHING_IS_WAITED_FOR: Final = 1
 #: By file: how many calls of a sleep or of a real clock it has, and why none of them decides whether a test passes.
 ALLOWED: Final[dict[str, tuple[int, str]]] = {
     "tests/support/waiting.py": (3, "the helper itself"),
+    "tests/judge/steps.py": (2, "how long a search goes on, which is no test"),
     "tests/cluster/test_deaths.py": (1, "kills come at different moments of the commit"),
     "tests/cluster/test_what_people_see.py": (4, "nothing is written afterwards; a longer life may cost more changes"),
     "tests/contract/kubernetes/test_operator_that_hears.py": (2, "nothing is heard meanwhile"),

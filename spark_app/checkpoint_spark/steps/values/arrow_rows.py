@@ -12,8 +12,8 @@ from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.steps.columns import declared_by, refuse_left_out, refuse_names, refuse_surplus
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_steps import Row
-from checkpoint_spark.steps.values.inferring import holds_a_map, with_whole_times
 from checkpoint_spark.steps.values.new_table_types import TypesByName
+from checkpoint_spark.steps.values.python_values import as_arrow, default_of
 from checkpoint_spark.steps.values.schema_cast import DECLARE, ValueMismatch, fit_array, said_of
 
 
@@ -48,18 +48,20 @@ def to_arrow(
             names = names or dict.fromkeys(schema.names)  # rows that say nothing are rows of NULL
     arrays, fields = [], []
     for name in names:
-        wanted = schema.field(name).type if schema is not None else None
-        if is_last and wanted is None and types is not None and (kept := types.get(name)) is not None and holds_a_map(kept):
-            wanted = kept  # which cannot be inferred; the tasks are told it by the table
-        values = [row.get(name) for row in rows]
+        field = schema.field(name) if schema is not None else None
+        wanted = field.type if field is not None else None
+        # Of a new table: what the column is in the source. Between steps no task knows that.
+        hint = types.get(name) if wanted is None and types is not None and is_last else wanted
+        default = default_of(field)
+        values = [row.get(name, default) for row in rows]
         try:
-            array = _array(values, wanted)
+            array = _fitted(values, wanted, hint)
         except MemoryError:
             raise
         except Exception as error:  # also what the values' own code raises, which pyarrow calls
             expected = f"values of type {wanted}" if wanted is not None else "values of one type"
             remedy = DECLARE if declared is None else "correct the step, or what it declares"
-            what = _said_of_incompatibility(values, wanted, given, place)
+            what = _said_of_incompatibility(values, wanted, hint, given, place)
             raise ValueMismatch(
                 reasons.OUTPUT_SCHEMA_WRONG,
                 f"step {label!r}: column {name!r} needs {expected}{what}: {error}; {remedy}",
@@ -74,21 +76,20 @@ def to_arrow(
     return made
 
 
-def _said_of_incompatibility(values: list[Any], wanted: pa.DataType | None, given: list[Row], place: Place | None) -> str:
+def _said_of_incompatibility(
+    values: list[Any], wanted: pa.DataType | None, hint: pa.DataType | None, given: list[Row], place: Place | None
+) -> str:
     """Say which value does not fit by itself, and its row; nothing where nobody knows where many rows lie."""
     if place is None and len(values) > 1:
         return ""  # row_isolation.py looks for the row
     for index, value in enumerate(values):
         try:
-            _array([value], wanted)
+            _fitted([value], wanted, hint)
         except Exception:
             return said_of(value, None if place is None else place.of_given(index, given[index][1]))
     return "" if place is None else f" in {place.of_rows(len(values))}"
 
 
-def _array(values: list[Any], wanted: pa.DataType | None) -> pa.Array:
-    """Return Python values as Arrow. Told the type, pyarrow would cut 1.5 to 1 and drop unknown fields; so it finds its own."""
-    if wanted is not None and holds_a_map(wanted):
-        return pa.array(values, type=wanted)
-    found = with_whole_times(values, pa.array(values))
-    return found if wanted is None else fit_array(found, wanted)
+def _fitted(values: list[Any], wanted: pa.DataType | None, hint: pa.DataType | None) -> pa.Array:
+    made = as_arrow(values, hint)
+    return made if wanted is None else fit_array(made, wanted)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkpoint_formats.rows.defaults import has_default, left_out
+from checkpoint_formats.rows.nested import entries, flat, is_type, number_of, places, with_entries, with_fields, with_values
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_spark.steps.values.below_null import null_where_required, requires_values, without_null_below
@@ -131,8 +132,10 @@ def said_of(value: object, where: str | None) -> str:
 
 def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     given = array.type
-    if given == wanted or pa.types.is_null(given):
-        return pc.cast(array, wanted) if given != wanted else array
+    if is_type(given, wanted):
+        return array
+    if pa.types.is_null(given):
+        return pc.cast(array, wanted)
     if isinstance(given, pa.UuidType | pa.JsonType):
         return _converted(array.storage, wanted)
     if isinstance(wanted, pa.UuidType):
@@ -142,36 +145,16 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_run_end_encoded(given):
         return _converted(pc.run_end_decode(array), wanted)
     if pa.types.is_struct(given):
-        children = [
-            _converted(pc.struct_field(array, field.name), field.type)
-            if given.get_field_index(field.name) >= 0
-            else left_out(field, len(array))
-            for field in wanted
-        ]
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+        return with_fields(array, [_field(array, field) for field in wanted], wanted)
     if _kind(given) == "list" and not pa.types.is_fixed_size_list(wanted):
-        lengths = pc.fill_null(pc.list_value_length(array), 0)
-        offsets = pa.concat_arrays([pa.array([0], lengths.type), pc.cumulative_sum(lengths)])
-        kind = pa.LargeListArray if pa.types.is_large_list(wanted) else pa.ListArray
-        offset_type = pa.int64() if pa.types.is_large_list(wanted) else pa.int32()
-        values = _converted(array.flatten(), wanted.value_type)
-        return kind.from_arrays(offsets.cast(offset_type), values, type=wanted, mask=array.is_null())
-    if pa.types.is_fixed_size_list(given) and pa.types.is_fixed_size_list(wanted) and given.list_size == wanted.list_size:
-        # All values, also those below a NULL: they hold the places.
-        values = _converted(array.values.slice(array.offset * given.list_size, len(array) * given.list_size), wanted.value_type)
-        return pa.FixedSizeListArray.from_arrays(values, type=wanted, mask=array.is_null())
-    if _kind(given) == "list" and given.value_type != wanted.value_type:
+        return with_values(array, _converted(flat(array), wanted.value_type), wanted)
+    if pa.types.is_fixed_size_list(given) and given.list_size == wanted.list_size:
+        return with_values(array, _converted(places(array), wanted.value_type), wanted)
+    if _kind(given) == "list" and not is_type(given.value_type, wanted.value_type):
         return pc.cast(_converted(array, pa.list_(wanted.value_field)), wanted)
     if pa.types.is_map(given):
-        first, last = (array.offsets[number].as_py() for number in (0, -1))
-        keys, items = (entries.slice(first, last - first) for entries in (array.keys, array.items))
-        return pa.MapArray.from_arrays(
-            pc.subtract(array.offsets, pa.scalar(first, pa.int32())),
-            _converted(keys, wanted.key_type),
-            _converted(items, wanted.item_type),
-            type=wanted,
-            mask=array.is_null(),
-        )
+        keys, items = entries(array)
+        return with_entries(array, _converted(keys, wanted.key_type), _converted(items, wanted.item_type), wanted)
     if pa.types.is_integer(given) and pa.types.is_decimal(wanted):
         # Arrow asks for room for every number of the integer type; what matters is whether these fit.
         array = pc.cast(array, pa.decimal256(min(76, 20 + wanted.scale), wanted.scale))
@@ -181,6 +164,13 @@ def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         if pc.any(overflows).as_py():
             raise pa.ArrowInvalid(f"a value is too large for {wanted}")
     return fitted
+
+
+def _field(structs: pa.Array, wanted: pa.Field) -> pa.Array:
+    number = number_of(structs.type, wanted.name)
+    if number is None:
+        return left_out(wanted, len(structs))
+    return _converted(pc.struct_field(structs, [number]), wanted.type)
 
 
 def check_columns(given: pa.Schema, wanted: pa.Schema) -> None:

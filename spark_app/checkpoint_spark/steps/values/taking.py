@@ -6,12 +6,15 @@ Rows wait in memory until a batch, a row group or a file is full, and the step m
 from __future__ import annotations
 
 import copy
+from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 _TEXTS_AND_NUMBERS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+#: Of a dict, which show what it holds at each moment.
+_VIEWS: Final = (KeysView, ValuesView, ItemsView)
 
 
 def as_it_is(value: Any) -> Any:
@@ -22,9 +25,11 @@ def as_it_is(value: Any) -> Any:
     if kind is dict:
         return {name: as_it_is(part) for name, part in value.items()}
     if kind is list:
-        return [as_it_is(part) for part in value]
+        return value.copy() if _TEXTS_AND_NUMBERS.issuperset(map(type, value)) else [as_it_is(part) for part in value]
     if kind is tuple:
         return tuple(as_it_is(part) for part in value)
+    if isinstance(value, _VIEWS):
+        return [as_it_is(part) for part in value]
     if isinstance(value, memoryview):
         return value.tobytes()
     if isinstance(value, np.ndarray):

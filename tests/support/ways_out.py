@@ -249,7 +249,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "; write true or false",
         "is a date, and {} is none; write it as",
         "is a time {}, and {} is none; write it as",
-        "there is no column {} (there are {}); correct it",
+        "there is no column {} (there are {}); correct it{}",
     ),
     "unit/protocol/test_ways_out.py::test_a_variable_that_is_set_or_named_right_is_read_as_the_message_says": (
         "the environment variable {} is not set; set it where this runs",
@@ -455,6 +455,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     # --- the command ------------------------------------------------------------------------------------------------------
     "unit/cli/test_cli_validate.py::test_a_text_that_often_means_null_is_told_with_the_option_that_makes_it_so": (
         "; where it means NULL, name it in source.files.csv.nullValues",
+    ),
+    "unit/cli/test_cli_validate.py::test_a_header_that_is_one_name_with_another_delimiter_in_it_is_noted_with_the_option": (
+        "if {} is between the columns, set source.files.csv.delimiter: {}",
     ),
     # --- Spark ------------------------------------------------------------------------------------------------------------
     "end_to_end/test_map_only.py::test_what_is_written_in_its_place_as_the_message_says_is_accepted": (
@@ -763,6 +766,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "rows can be appended to it, and not replaced by key; append, or upsert into a table of version 2",
     ),
     "unit/commit/test_ways_out.py::test_another_column_that_is_named_as_the_message_says_is_a_key": (
+        "there is no column {} (there are {}); correct it",
         "the column {} is within another one; name columns of the table",
         "booleans, dates, times, UUIDs and binaries only; name another one",
     ),

@@ -199,6 +199,14 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/formats/test_source_lines.py::test_rows_that_only_a_carriage_return_separates_cannot_be_read_again_by_themselves": (
         "let lines end in \\n or \\r\\n, or set onRowError: Fail",
     ),
+    "unit/formats/test_finding_files.py::test_a_path_as_of_a_shell_is_told_what_to_write_and_finds_the_files_then": (
+        "add a path to paths for each name",
+        "write ? for the character",
+    ),
+    "unit/protocol/test_shell_words.py::test_a_place_that_is_written_out_as_the_message_says_is_taken": (
+        "write out the path of the home folder",
+        "write out its value",
+    ),
     "unit/formats/test_ways_out_of_sources.py::test_a_file_whose_name_is_not_utf8_is_read_once_it_has_another_one": (
         "its name is not UTF-8, so that it cannot be recorded; rename it",
     ),

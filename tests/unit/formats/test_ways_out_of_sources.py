@@ -188,7 +188,7 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         ],
     ),
     # any file
-    "{} ({}); correct the path": (
+    "{} ({}); correct the path{}": (
         Source({"_a.parquet": NUMBERS}, {"format": "parquet"}),
         [(Source({"_a.parquet": NUMBERS}, {"format": "parquet"}, ("_a.parquet",)), 2)],
     ),

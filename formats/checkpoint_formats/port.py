@@ -83,7 +83,8 @@ class Described:
     """What a source has now: its files, and under which schema the chosen ones of its columns are read.
 
     `place` names it in messages, `known` are all of its columns, chosen or not, and `else_hint` is what one can do, beside
-    correcting the name, about a column that is not there.
+    correcting the name, about a column that is not there. `note` tells of what can be read, and is likely not meant: the field of
+    the source that it is about, and what to do.
     """
 
     files: tuple[SourceFile, ...]
@@ -91,6 +92,7 @@ class Described:
     place: str
     known: tuple[str, ...]
     else_hint: str = ""
+    note: str = ""
 
 
 class FileReader(Reader, Protocol):

@@ -15,7 +15,7 @@ from checkpoint_formats.port import Chunk, Reader
 from checkpoint_formats.readers import file_reader_for
 from checkpoint_formats.rows.batch_sizing import BatchSizing
 from checkpoint_formats.rows.selecting import SelectingReader, selection_of
-from checkpoint_formats.rows.uniting import unite
+from checkpoint_formats.rows.uniting import else_hint_of, unite
 from checkpoint_formats.rows.where import Filter
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.places.storage import StorageSettings
@@ -45,7 +45,7 @@ class FilesReader(SelectingReader):
         described = self._reader.describe(self._files.expand(paths))
         schema = unite([described], self._taken)
         if self._taken.condition is not None:
-            Filter(self._taken.condition, schema)
+            Filter(self._taken.condition, schema, else_hint_of([described]))
         return described.files, schema
 
 

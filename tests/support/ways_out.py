@@ -209,6 +209,14 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/formats/test_source_lines.py::test_rows_that_only_a_carriage_return_separates_cannot_be_read_again_by_themselves": (
         "let lines end in \\n or \\r\\n, or set onRowError: Fail",
     ),
+    "unit/formats/test_finding_files.py::test_a_path_as_of_a_shell_is_told_what_to_write_and_finds_the_files_then": (
+        "add a path to paths for each name",
+        "write ? for the character",
+    ),
+    "unit/protocol/test_shell_words.py::test_a_place_that_is_written_out_as_the_message_says_is_taken": (
+        "write out the path of the home folder",
+        "write out its value",
+    ),
     "unit/formats/test_ways_out_of_sources.py::test_a_file_whose_name_is_not_utf8_is_read_once_it_has_another_one": (
         "its name is not UTF-8, so that it cannot be recorded; rename it",
     ),
@@ -259,7 +267,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "; write true or false",
         "is a date, and {} is none; write it as",
         "is a time {}, and {} is none; write it as",
-        "there is no column {} (there are {}); correct it",
+        "there is no column {} (there are {}); correct it{}",
     ),
     "unit/protocol/test_ways_out.py::test_a_variable_that_is_set_or_named_right_is_read_as_the_message_says": (
         "the environment variable {} is not set; set it where this runs",
@@ -465,6 +473,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     # --- the command ------------------------------------------------------------------------------------------------------
     "unit/cli/test_cli_validate.py::test_a_text_that_often_means_null_is_told_with_the_option_that_makes_it_so": (
         "; where it means NULL, name it in source.files.csv.nullValues",
+    ),
+    "unit/cli/test_cli_validate.py::test_a_header_that_is_one_name_with_another_delimiter_in_it_is_noted_with_the_option": (
+        "if {} is between the columns, set source.files.csv.delimiter: {}",
     ),
     # --- Spark ------------------------------------------------------------------------------------------------------------
     "end_to_end/test_map_only.py::test_what_is_written_in_its_place_as_the_message_says_is_accepted": (
@@ -773,6 +784,7 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "rows can be appended to it, and not replaced by key; append, or upsert into a table of version 2",
     ),
     "unit/commit/test_ways_out.py::test_another_column_that_is_named_as_the_message_says_is_a_key": (
+        "there is no column {} (there are {}); correct it",
         "the column {} is within another one; name columns of the table",
         "booleans, dates, times, UUIDs and binaries only; name another one",
     ),

@@ -16,7 +16,8 @@ from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.places.outputs import find_file_in, refuse
-from checkpoint_protocol.places.patterns import Pattern, split
+from checkpoint_protocol.places.patterns import Pattern, is_wild, split
+from checkpoint_protocol.places.shell_words import hint_on_pattern
 from checkpoint_protocol.places.source_paths import Location, better_name, is_folder, locate
 from checkpoint_protocol.places.storage import StorageSettings
 from checkpoint_protocol.records import Output, SourceFile
@@ -83,7 +84,7 @@ class SourceFiles:
         location = locate(path)
         folder, pattern = split(location.key)
         if not pattern.segments and not is_folder(path):
-            file = self._medium(location).head(location)
+            file = self._medium(location).head(location.at(folder))
             if file is not None:
                 return [file]
         return self._medium(location).walk(location.at(folder), pattern)
@@ -174,7 +175,7 @@ def each_once(files: Iterable[FoundFile]) -> tuple[FoundFile, ...]:
 
 def what_is_missing(path: str) -> str:
     """Say of a path that means no file what is wrong with it, and one way out."""
-    is_pattern = "*" in path or "?" in path
-    problem = "the pattern matches no file" if is_pattern else "there is no such file, and no folder with files"
+    problem = "the pattern matches no file" if is_wild(path) else "there is no such file, and no folder with files"
     passed_over = "in folders and patterns, names that start with . or _ are passed over, but not _key=value"
-    return f"{problem} ({passed_over}); correct the path"
+    hint = hint_on_pattern(path)
+    return f"{problem} ({passed_over}); correct the path{hint and f' ({hint})'}"

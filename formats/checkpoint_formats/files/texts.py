@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import pyarrow as pa
@@ -10,7 +11,11 @@ from checkpoint_formats.failures import reading, unreadable
 from checkpoint_formats.files.source_files import SourceFiles
 
 UTF8_MARK: Final = b"\xef\xbb\xbf"
-_UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+#: With a mark at the start, and without one: the first characters of a text are mostly ASCII, and only so have zeros around them.
+_OTHER_ENCODINGS: Final = {
+    "UTF-32": re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|\0\0\0[^\0]|[^\0]\0\0\0"),
+    "UTF-16": re.compile(rb"\xff\xfe|\xfe\xff|(?:\0[^\0]){2}|(?:[^\0]\0){2}"),
+}
 #: How other formats begin, so that a file is not taken for text.
 _OTHER_FORMATS: Final = {b"PAR1\x15": "Parquet", b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"Obj\x01": "Avro"}
 #: So many bytes tell whether a text has a mark, or is none.
@@ -36,24 +41,23 @@ def is_gzip(path: str, compression: str) -> bool:
 
 def byte_order_mark(path: str, first_bytes: bytes) -> int:
     """Return the length of the UTF-8 byte order mark that a text starts with. NeedsChange(SourceUnreadable) for what is none."""
-    if first_bytes.startswith(_UTF16_MARKS):
-        raise unreadable(path, "it is UTF-16 text", "convert it to UTF-8")
+    if (encoding := next((name for name, start in _OTHER_ENCODINGS.items() if start.match(first_bytes)), None)) is not None:
+        raise unreadable(path, f"it is {encoding} text", "convert it to UTF-8")
     if (other := next((name for magic, name in _OTHER_FORMATS.items() if first_bytes.startswith(magic)), None)) is not None:
         raise unreadable(path, f"it is not text but {other}", "correct source.files.format or the path")
     return len(UTF8_MARK) if first_bytes.startswith(UTF8_MARK) else 0
 
 
 class TextStream:
-    """The bytes of a text from its start, decompressed, without byte order mark, and then `tail`.
+    """The bytes of a text from its start, decompressed, without byte order mark.
 
     Looks like a file to pyarrow, which hands on what `read` raises.
     """
 
     closed = False
 
-    def __init__(self, files: SourceFiles, path: str, gzip: bool, tail: bytes = b"") -> None:
+    def __init__(self, files: SourceFiles, path: str, gzip: bool) -> None:
         self._path = path
-        self._tail = tail
         self._settings_place = files.settings_place
         self._is_start = True
         raw = pa.BufferedInputStream(files.open_arrow(path), _BUFFER_BYTES)
@@ -73,12 +77,10 @@ class TextStream:
             data: bytes = self._opened.read(size_bytes)
             if self._is_start:
                 self._is_start = False
-                while data and len(data) < len(UTF8_MARK) and (more := self._opened.read(len(UTF8_MARK))):
+                while data and len(data) < MARK_BYTES and (more := self._opened.read(MARK_BYTES)):
                     data += more
                 # Nothing would be taken for the end of the text.
                 data = data[byte_order_mark(self._path, data[:MARK_BYTES]) :] or self._opened.read(size_bytes)
-        if not data:
-            data, self._tail = self._tail[:size_bytes], self._tail[size_bytes:]
         return data
 
     def readable(self) -> bool:

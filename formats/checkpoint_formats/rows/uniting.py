@@ -106,6 +106,11 @@ class UnitedColumns:
                 )
 
 
+def else_hint_of(sources: Sequence[Described]) -> str:
+    """Return what one can do, beside correcting the name, about a column that no source has."""
+    return next((source.else_hint for source in sources if source.else_hint), "")
+
+
 def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
     """Return the columns of a source, or of the members of a union, in the order in which they are asked for.
 
@@ -120,7 +125,7 @@ def unite(sources: Sequence[Described], selection: Selection) -> pa.Schema:
     asked = selection.columns_to_read
     if asked is None:
         return schema
-    more = next((source.else_hint for source in sources if source.else_hint), "")
+    more = else_hint_of(sources)
     known = list(dict.fromkeys(name for source in sources for name in source.known))
     for name in asked:
         if name not in schema.names:

@@ -37,10 +37,13 @@ _KERNELS: Final[Mapping[str, Callable[..., pa.Array]]] = {
 
 
 class Filter:
-    """A condition, bound to the types of the columns. NeedsChange(ManifestInvalid) if it does not fit them."""
+    """A condition, bound to the types of the columns. NeedsChange(ManifestInvalid) if it does not fit them.
 
-    def __init__(self, condition: Condition, schema: pa.Schema) -> None:
-        check_where(condition, {field.name: str(field.type) for field in schema})
+    `else_hint` is what one can do, beside correcting the name, about a column that is not there.
+    """
+
+    def __init__(self, condition: Condition, schema: pa.Schema, else_hint: str = "") -> None:
+        check_where(condition, {field.name: str(field.type) for field in schema}, else_hint)
         self._condition = condition
         self._schema = schema
 

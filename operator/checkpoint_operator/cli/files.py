@@ -19,6 +19,7 @@ from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
 from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.shell_words import why_not_expanded
 from checkpoint_protocol.store.object_store import local_path
 
 SETTINGS_VARIABLE: Final = "CHECKPOINTED_WRITE_SETTINGS"
@@ -147,10 +148,14 @@ def _settings_absolute(settings: Settings, folder: Path) -> Settings:
     catalogs = {}
     for name, catalog in settings.catalogs.items():
         update = {}
+        if catalog.warehouse and catalog.type == "sql" and (why := why_not_expanded(catalog.warehouse)) is not None:
+            raise NeedsChange(reasons.MANIFEST_INVALID, f"catalogs.{name}.warehouse: {why}")
         if catalog.warehouse and catalog.type == "sql" and local_path(catalog.warehouse) is not None:
             update["warehouse"] = f"file://{_warehouse(name, _absolute_uri(catalog.warehouse, folder))}"
         if (named := sqlite_file(catalog.uri)) is not None:
             if (why := why_no_file(catalog.uri)) is not None:
+                raise NeedsChange(reasons.MANIFEST_INVALID, f"catalogs.{name}.uri: {why}")
+            if (why := why_not_expanded(catalog.uri.partition(":///")[2].partition("?")[0])) is not None:
                 raise NeedsChange(reasons.MANIFEST_INVALID, f"catalogs.{name}.uri: {why}")
             file = Path(os.path.normpath(folder / named))
             if not file.parent.is_dir():

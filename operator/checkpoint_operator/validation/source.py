@@ -99,7 +99,8 @@ def check_source(source: Source, settings: Settings, findings: Findings, *, sets
         return None
     known = tuple(dict.fromkeys(name for one in found for name in one.known))
     if all(one.known for one in found):
-        _check_columns(source, known, findings, may_come_later=any(one.may_come_later for one in found))
+        more = next((one.else_hint for one in found if one.else_hint), "")
+        _check_columns(source, known, findings, more, may_come_later=any(one.may_come_later for one in found))
     schema = _united(source, found, findings, Selection(source.columns, condition).columns_to_read)
     if condition is not None and all(one.known for one in found):
         _check_where(source, condition, known, None if schema is None else _types_of_schema(schema), findings, found)
@@ -139,6 +140,8 @@ class _MemberSeen:
     #: That of the columns which are read, as it is inferred of the first rows; also a run makes a table of these.
     sampled: Any | None = None
     place: str = ""
+    #: What one can do, beside correcting the name, about a column that is not there.
+    else_hint: str = ""
 
 
 def _check_shared_files(seen: Sequence[_MemberSeen | None], findings: Findings) -> None:
@@ -238,6 +241,8 @@ def _check_files(
         wrong = [message for file in opened if (message := _what_is_wrong(reader, file)) is not None]
         say_of_files(wrong or [error.message], findings)
         return _MemberSeen(opened=(), unopened=files, listed=files, names_are_open=True)
+    if described.note:
+        findings.note(f"{at}.{described.note}")
     is_text = source.is_text
     return _MemberSeen(
         opened=described.files,
@@ -252,6 +257,7 @@ def _check_files(
         schema=None if is_text else described.schema,
         sampled=described.schema if is_text else None,
         place=described.place,
+        else_hint=described.else_hint if source.format == "csv" else "",
     )
 
 
@@ -334,13 +340,14 @@ def _check_where(
     for name in columns_of(condition):
         if name in known or name in given:
             continue
+        more = next((one.else_hint for one in found if one.else_hint), "")
         if any(one.may_come_later for one in found):
             findings.note(f"{_WHERE}: the first object has no field {name!r}; it has {', '.join(known)}")
         else:
-            findings.problem(_WHERE, f"there is no column {name!r} (there are {', '.join(known)}); correct it")
+            findings.problem(_WHERE, f"there is no column {name!r} (there are {', '.join(known)}); correct it{more}")
 
 
-def _check_columns(source: Source, known: Sequence[str], findings: Findings, *, may_come_later: bool) -> None:
+def _check_columns(source: Source, known: Sequence[str], findings: Findings, more: str, *, may_come_later: bool) -> None:
     """Compare the names in the manifest with the source's. A JSON field may be in a later row, so there it is only noted."""
     typed = [(f"{at}.{name}", name) for at, types in placed_types(source) for name in types]
     given = {name for _, name in typed}
@@ -355,4 +362,4 @@ def _check_columns(source: Source, known: Sequence[str], findings: Findings, *, 
         if may_come_later:
             findings.note(f"{path}: the first object has no field {name!r}; {hint}")
         else:
-            findings.problem(path, f"the source has no column {name!r}; {hint}")
+            findings.problem(path, f"the source has no column {name!r}; {hint}{more}")

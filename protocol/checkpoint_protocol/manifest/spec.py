@@ -43,6 +43,7 @@ from checkpoint_protocol.manifest.trigger import Trigger
 from checkpoint_protocol.manifest.workloads import Code as Code
 from checkpoint_protocol.manifest.workloads import DriverSpec as DriverSpec
 from checkpoint_protocol.manifest.workloads import ExecutorSpec as ExecutorSpec
+from checkpoint_protocol.places.shell_words import why_not_expanded
 from checkpoint_protocol.places.uris import why_not_opened
 from checkpoint_protocol.tables.modes import OVERWRITING
 
@@ -251,6 +252,9 @@ class Spec(Section):
         # Here and not in the sections, so that a record that has one stays readable.
         for place, uri in self._uris():
             if (why := why_not_opened(uri)) is not None:
+                raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
+            # The paths of files are patterns: one that means nothing is refused when they are looked for.
+            if ".files.paths" not in place and (why := why_not_expanded(uri)) is not None:
                 raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
         return self
 

@@ -124,14 +124,15 @@ def columns_of(condition: Condition) -> tuple[str, ...]:
 # --- does it fit the columns? ---------------------------------------------------------------------------------------------
 
 
-def check_where(condition: Condition, types: Mapping[str, str]) -> None:
+def check_where(condition: Condition, types: Mapping[str, str], else_hint: str = "") -> None:
     """Raise NeedsChange(ManifestInvalid) if a column does not exist, or a literal is not of its type.
 
     `types`: the columns, with their Arrow types as Arrow prints them (int64, timestamp[us, tz=UTC], decimal128(10, 2)).
+    `else_hint`: what one can do, beside correcting the name, about a column that does not exist.
     """
     for predicate in predicates_of(condition):
         if predicate.column not in types:
-            raise _refused(f"there is no column {predicate.column!r} (there are {', '.join(types)}); correct it")
+            raise _refused(f"there is no column {predicate.column!r} (there are {', '.join(types)}); correct it{else_hint}")
         kind = types[predicate.column]
         match predicate:
             case Compare(column, _, value):

@@ -1,4 +1,4 @@
-"""Paths with wildcards: * and ? within one name, ** for any number of folders.
+"""Paths with wildcards: * and ? within one name, ** for any number of folders; [*], [?] and [[] are these characters themselves.
 
 Names that start with _ or . are markers and leftovers of other programs (_SUCCESS, .crc, _temporary): a wildcard or a folder
 takes them only where the pattern itself spells that first character. With = in it (_year=2025) a name that starts with _ is a
@@ -11,8 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 State = frozenset[int]
+
+#: A character by itself, as shells and Python's glob spell it, or any other one. A [ that begins no such thing is itself.
+_SIGN: Final = re.compile(r"\[[*?\[]\]|.", re.DOTALL)
 
 
 def _is_hidden(name: str) -> bool:
@@ -23,18 +27,36 @@ def _is_hidden(name: str) -> bool:
 def wildcards(text: str, *, one_by_question_mark: bool = True) -> re.Pattern[str]:
     """Return the expression for texts in which * stands for any characters, and ? for one. It goes over a name but once.
 
+    Without `one_by_question_mark`, * is the only character that stands for others, and nothing spells it itself.
+
     Where what comes before a * fits, it fits first of all: nothing is gained by trying later places. Tried they would be in `.*`,
     for each * again, and while an expression is matched no thread of the process runs.
     """
-    first, *rest = (_literal(piece, one_by_question_mark) for piece in text.split("*"))
+    pieces = [""]
+    for sign in _SIGN.findall(text) if one_by_question_mark else text:
+        if sign == "*":
+            pieces.append("")
+        else:
+            pieces[-1] += "." if one_by_question_mark and sign == "?" else re.escape(_spelled(sign))
+    first, *rest = pieces
     if not rest:
         return re.compile(first, re.DOTALL)
     *between, last = rest
     return re.compile(f"{first}{''.join(f'(?>.*?{piece})' for piece in between if piece)}.*{last}", re.DOTALL)
 
 
-def _literal(piece: str, one_by_question_mark: bool) -> str:
-    return "".join("." if one_by_question_mark and each == "?" else re.escape(each) for each in piece)
+def _spelled(sign: str) -> str:
+    return sign[1] if len(sign) > 1 else sign
+
+
+def is_wild(name: str) -> bool:
+    """Whether a name, or a path, has a wildcard in it."""
+    return not {"*", "?"}.isdisjoint(_SIGN.findall(name))
+
+
+def _literal(name: str) -> str:
+    """Return the one name that a name without wildcards means."""
+    return "".join(map(_spelled, _SIGN.findall(name))) if "[" in name else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +103,12 @@ class Pattern:
 
 
 def split(key: str) -> tuple[str, Pattern]:
-    """Return the folder in front of the first wildcard (without slash at its end), and the pattern below it."""
+    """Return the folder in front of the first wildcard (without slash at its end, as it is called), and the pattern below it."""
     names = key.split("/")
-    wild = next((i for i, name in enumerate(names) if "*" in name or "?" in name), None)
+    wild = next((i for i, name in enumerate(names) if is_wild(name)), None)
     if wild is None:
-        return key.rstrip("/"), Pattern(())
+        return _literal(key.rstrip("/")), Pattern(())
     segments = [name for name in names[wild:] if name]
     # Any number of folders twice is any number of folders.
     once = [name for name, before in zip(segments, [None, *segments], strict=False) if name != "**" or before != "**"]
-    return "/".join(names[:wild]), Pattern(tuple(once))
+    return _literal("/".join(names[:wild])), Pattern(tuple(once))

@@ -13,7 +13,7 @@ from checkpoint_formats.files.source_files import SourceFiles
 from checkpoint_formats.files.take import take as take_of_files
 from checkpoint_formats.port import Described
 from checkpoint_formats.rows.selecting import selection_of
-from checkpoint_formats.rows.uniting import refuse_shared_files, unite
+from checkpoint_formats.rows.uniting import else_hint_of, refuse_shared_files, unite
 from checkpoint_formats.rows.where import Filter
 from checkpoint_formats.taking import EarlierOf, Taking
 from checkpoint_protocol.identity import new_token
@@ -81,7 +81,7 @@ def list_source(launch: LaunchRecord, storage: StorageSettings, checkpoint_uri: 
         tables.append(table)
     schema = unite(found, selection)
     if selection.condition is not None:
-        Filter(selection.condition, schema)
+        Filter(selection.condition, schema, else_hint_of(found))
     return InputRecord(
         token=new_token(),
         files=_of_all(found),

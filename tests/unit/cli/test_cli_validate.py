@@ -852,6 +852,26 @@ def test_a_text_that_often_means_null_is_told_with_the_option_that_makes_it_so(g
     assert read_columns(ground)[1][1] == "int64"
 
 
+def test_a_header_that_is_one_name_with_another_delimiter_in_it_is_noted_with_the_option(bare_ground: Ground) -> None:
+    def delimiter_notes() -> list[str]:
+        return [note for note in bare_ground.report()["notes"] if "delimiter" in note]
+
+    bare_ground.use_text("id;text\n1;a\n")
+    (note,) = delimiter_notes()
+    assert note == (
+        f"spec.source.files.csv.delimiter: {bare_ground.folder}/rows.csv has one column, 'id;text'; "
+        "if ';' is between the columns, set source.files.csv.delimiter: ';'"
+    )
+    bare_ground.spec["source"]["columns"] = ["id"]
+    assert (
+        "spec.source.columns.0",
+        "the source has no column 'id'; it has id;text, or set source.files.csv.delimiter: ';' if that is between the columns",
+    ) in bare_ground.problems()
+
+    bare_ground.use_text("id;text\n1;a\n", delimiter=";")
+    assert delimiter_notes() == []
+
+
 def test_of_several_files_the_one_is_named_that_decided_a_type(ground: Ground) -> None:
     ground.use_text("id,text\n1,a\n", name="1.csv")
     ground.use_text("id,text\n01,a\n", name="2.csv")

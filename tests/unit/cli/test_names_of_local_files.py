@@ -82,3 +82,25 @@ def test_a_question_mark_that_sqlalchemy_would_take_for_options_is_refused_until
     assert (
         sqlite_file(settings_in(tmp_path, uri="sqlite:///a%3Fb/catalog.db").catalogs["lake"].uri) == tmp_path / "a?b/catalog.db"
     )
+
+
+@pytest.mark.parametrize(
+    ("place", "written", "word"),
+    [
+        ("warehouse", "~/warehouse", "~"),
+        ("warehouse", "$HOME/warehouse", "$HOME"),
+        ("warehouse", "s3://lake/${STAGE}", "${STAGE}"),
+        ("uri", "sqlite:///~/catalog.db", "~"),
+        ("uri", "sqlite:///$HOME/catalog.db?timeout=7", "$HOME"),
+    ],
+)
+def test_a_place_of_a_catalog_that_a_shell_would_expand_is_refused_and_not_made(
+    tmp_path: Path, place: str, written: str, word: str
+) -> None:
+    with pytest.raises(NeedsChange) as caught:
+        settings_in(tmp_path, **{place: written})
+
+    assert caught.value.reason == reasons.MANIFEST_INVALID
+    assert caught.value.message.startswith(f"catalogs.lake.{place}: ")
+    assert f"cannot be used: {word} is not expanded; write out" in caught.value.message
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.yaml"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from checkpoint_formats.files.csv.dialect import CsvDialect
 from checkpoint_formats.files.csv.records import Records, RecordSplitter
-from checkpoint_formats.files.csv.stream import QuotedText
+from checkpoint_formats.files.csv.streamed_text import QuotedText
 from checkpoint_formats.files.texts import TextStream
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import CsvOptions

@@ -108,6 +108,14 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         csv("a\n1\n\n2\n"),
         [(csv("a\n1\n2\n"), 2), (csv("a\n1\nNA\n2\n", csv={"nullValues": ["NA"]}), 3)],
     ),
+    ", or set source.files.csv.delimiter: {} if that is between the columns": (
+        csv("id;a\n1;2\n", columns=["id"]),
+        [(csv("id;a\n1;2\n", columns=["id"], csv={"delimiter": ";"}), 1)],
+    ),
+    "mend the end of the file: write what the escape stands before, or remove the escape": (
+        csv("a,b\n1,x\\", csv={"escape": "\\"}),
+        [(csv("a,b\n1,x\\n\n", csv={"escape": "\\"}), 1), (csv("a,b\n1,x", csv={"escape": "\\"}), 1)],
+    ),
     # JSON
     "make lines of it, e.g. with jq": (json('[{"a": 1}, {"a": 2}]'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
     "write each object on a line of its own": (json('{"a": 1}{"a": 2}\n'), [(json('{"a": 1}\n{"a": 2}\n'), 2)]),
@@ -180,7 +188,7 @@ WAYS_OUT: Final[Mapping[str, tuple[Source, list[tuple[Source, int]]]]] = {
         ],
     ),
     # any file
-    "{} ({}); correct the path": (
+    "{} ({}); correct the path{}": (
         Source({"_a.parquet": NUMBERS}, {"format": "parquet"}),
         [(Source({"_a.parquet": NUMBERS}, {"format": "parquet"}, ("_a.parquet",)), 2)],
     ),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from checkpoint_protocol.places.grants import is_named
-from checkpoint_protocol.places.patterns import split, wildcards
+from checkpoint_protocol.places.patterns import is_wild, split, wildcards
 
 
 @given(st.text("ab*?", max_size=8), st.text("ab", max_size=10))
@@ -36,3 +37,30 @@ def test_folders_of_any_number_several_times_are_any_number_once() -> None:
     assert many == once
     assert many.matches(["a", "b", "x.csv"])
     assert many.matches(["x.csv"])
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "others"),
+    [
+        ("in/a[*].csv", "a*.csv", ["ab.csv", "a[*].csv"]),
+        ("in/a[?].csv", "a?.csv", ["ab.csv"]),
+        ("in/[[]*].csv", "[*].csv", ["*.csv"]),
+        ("in/a[0-9].csv", "a[0-9].csv", ["a1.csv"]),
+        ("in/[*]*.csv", "*b.csv", ["ab.csv"]),
+        ("in/[?]?.csv", "?b.csv", ["ab.csv", "?.csv"]),
+        ("in/[[]?", "[b", ["ab"]),
+    ],
+)
+def test_a_character_in_brackets_is_itself_and_no_wildcard(path: str, name: str, others: list[str]) -> None:
+    folder, pattern = split(path)
+    if is_wild(path):
+        assert folder == "in"
+        assert pattern.matches([name])
+        assert not any(pattern.matches([other]) for other in others)
+    else:
+        assert (folder, pattern.segments) == (f"in/{name}", ())
+
+
+def test_in_a_grant_brackets_are_brackets() -> None:
+    assert is_named("a[b]", ["a[*]"])
+    assert not is_named("a*", ["a[*]"])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
+from checkpoint_formats.files.csv.nulls import NullMarks
 from checkpoint_formats.files.csv.quotes import Quotes
 from checkpoint_formats.files.csv.records import Records
 from checkpoint_formats.files.lines import Lines
@@ -49,6 +50,7 @@ class CsvDialect:
         self._options = options
         self._invalid_rows = 0
         self.quotes = Quotes(options)
+        self.nulls = NullMarks(options)
         for name, problem in options.problems().items():
             raise NeedsChange(reasons.MANIFEST_INVALID, f"source.files.csv.{name}: {problem}")
         try:
@@ -78,7 +80,7 @@ class CsvDialect:
         return pa.csv.ConvertOptions(
             column_types=dict(types),
             include_columns=None if columns is None else list(columns),
-            null_values=list(self._options.null_values),
+            null_values=list(self.nulls.for_pyarrow),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
@@ -132,13 +134,15 @@ class CsvDialect:
         """Return the rows of records, which may have line breaks in them: as many as there are records."""
         self.quotes.check(records.data, records.begin, records.end)
         data = records.buffer
+        if self.nulls:
+            data = pa.py_buffer(self.nulls.into_rows(data.to_pybytes()))
         if records.position and records.data.startswith(UTF8_MARK, records.begin):
             data = pa.py_buffer(b"\n" + data.to_pybytes())  # as in `infer`: here it is no mark
         read = pa.csv.ReadOptions(use_threads=False, block_size=data.size + 1, column_names=list(names))
         try:
             table = pa.csv.read_csv(pa.BufferReader(data), read, self.parse_options, self.convert_options(types, columns))
         except pa.ArrowInvalid as error:
-            raise pa.ArrowInvalid(name_columns(str(error), names)) from error
+            raise pa.ArrowInvalid(self.nulls.spelled_out(name_columns(str(error), names))) from error
         if table.num_rows != records.rows:
             raise NotOneRowALine(
                 f"it cannot be told where its {records.rows} rows end, of which {table.num_rows} are found",

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from checkpoint_formats.failures import explain, unreadable
+from checkpoint_formats.files.csv.delimiters import else_hint, likely_delimiter, note_of
 from checkpoint_formats.files.csv.dialect import EMPTY_LINE, EMPTY_LINE_WAY_OUT, FIRST_WAY_OUT, WAY_OUT, CsvDialect
 from checkpoint_formats.files.csv.inference import Sample, infer_types
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
@@ -94,6 +95,7 @@ class CsvReader:
             )
         first = filled[0][0].path
         known = self._united_names(filled)
+        likely = likely_delimiter(filled[0][1], self._source.csv_options.delimiter) if self._header else None
         if not self._header:
             for file in (file for file, names in examined if names is None):
                 self._refuse_empty_lines_alone(file, known)
@@ -101,12 +103,15 @@ class CsvReader:
             if name not in known:
                 raise NeedsChange(
                     reasons.MANIFEST_INVALID,
-                    f"source file {first}: it has no column {name!r} (it has {', '.join(known)}); correct source.files.types",
+                    f"source file {first}: it has no column {name!r} (it has {', '.join(known)}); correct source.files.types"
+                    + else_hint(likely),
                 )
         chosen = [name for name in self._columns or known if name in known]
         inferred = infer_types([name for name in chosen if name not in self._types], self._samples(filled, chosen))
         types = self._types | inferred
-        return Described(described, pa.schema([(name, types[name]) for name in chosen]), f"source file {first}", known)
+        schema = pa.schema([(name, types[name]) for name in chosen])
+        note = note_of(first, filled[0][1][0], likely)
+        return Described(described, schema, f"source file {first}", known, else_hint(likely), note)
 
     def samples(self, found: Sequence[FoundFile], columns: Sequence[str]) -> list[Sample]:
         """Return the rows by which the types of these columns are inferred where no type is given."""
@@ -173,6 +178,9 @@ class CsvReader:
         if names is not None and len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise unreadable(file.path, f"two columns are called {twice!r}", _HEADER_WAY_OUT)
+        if self._header and any("\0" in name for name in names or ()):
+            # Of UTF-16 whose first characters are not ASCII, `byte_order_mark` cannot tell.
+            raise unreadable(file.path, "its first line has NUL characters, as UTF-16 text has", "convert it to UTF-8")
         return described, names
 
     def _examine_lines(self, path: str, size_bytes: int) -> tuple[int, tuple[str, ...] | None]:

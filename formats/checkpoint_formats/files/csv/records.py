@@ -65,8 +65,12 @@ class Records(Lines):
 
 def unquoted_pattern(options: CsvOptions) -> bytes:
     """Return the pattern of what is not in quotes: a field, or, where the source has no quotes, a whole record."""
-    delimiter = re.escape(options.delimiter.encode()) if options.quote else b""
-    return rb"(?:" + _escaped(options) + rb"[^\r\n" + re.escape(options.escape.encode()) + delimiter + rb"]++)*+"
+    return unescaped_pattern(options, options.delimiter.encode() if options.quote else b"")
+
+
+def unescaped_pattern(options: CsvOptions, end: bytes) -> bytes:
+    """Return the pattern of what is not in quotes up to this character, or a line break, that has no escape before it."""
+    return rb"(?:" + _escaped(options) + rb"[^\r\n" + re.escape(options.escape.encode()) + re.escape(end) + rb"]++)*+"
 
 
 def quoted_pattern(options: CsvOptions) -> bytes:

@@ -17,8 +17,8 @@ import pyarrow.csv
 from checkpoint_formats.failures import explain, reading, unreadable
 from checkpoint_formats.files.csv.dialect import EMPTY_LINE, EMPTY_LINE_WAY_OUT, FIRST_WAY_OUT, WAY_OUT, CsvDialect, name_columns
 from checkpoint_formats.files.csv.inferred_columns import InferredColumns
-from checkpoint_formats.files.csv.quotes import Quotes
 from checkpoint_formats.files.csv.records import Records, RecordSplitter, too_long, without_end
+from checkpoint_formats.files.csv.streamed_text import CheckedText, EndedText, QuotedText
 from checkpoint_formats.files.lines import LONGEST_LINE_BYTES, line_blocks
 from checkpoint_formats.files.parsing import MOST_PARTS_OF_A_SAMPLE, BadLine, parse_apart
 from checkpoint_formats.files.source_files import SourceFiles
@@ -168,11 +168,13 @@ class CsvStream:
 
     def _text(self, path: str, tail: bytes = b"\n") -> QuotedText:
         # Without a line break at the end, a header and no rows would be nothing to pyarrow.
-        return QuotedText(TextStream(self._files, path, is_gzip(path, self._compression), tail), self._options.quote.encode())
+        stream = TextStream(self._files, path, is_gzip(path, self._compression))
+        return QuotedText(EndedText(stream, tail, path, self._options), self._options.quote.encode())
 
     def _open(self, text: QuotedText, block_bytes: int, convert: Any) -> Any:
+        checked = CheckedText(text, self._dialect.quotes, self._dialect.nulls, has_header=self._options.header)
         return pa.csv.open_csv(
-            pa.PythonFile(_CheckedText(text, self._dialect.quotes), mode="r"),
+            pa.PythonFile(checked, mode="r"),
             pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, autogenerate_column_names=not self._options.header),
             self._dialect.parse_options,
             convert,
@@ -190,7 +192,7 @@ class CsvStream:
             if block_bytes < LONGEST_LINE_BYTES:
                 return min(block_bytes * 8, LONGEST_LINE_BYTES)
             raise too_long(path, f"near row {row}") from error
-        problem = explain(ValueError(name_columns(str(error), names)))
+        problem = explain(ValueError(self._dialect.nulls.spelled_out(name_columns(str(error), names))))
         raise unreadable(path, f"near row {row}: {problem}", remedy) from error
 
     def _check_is_closed(self, path: str, block_bytes: int, names: Sequence[str], rows: int) -> None:
@@ -209,61 +211,6 @@ class CsvStream:
             found = 0
         if found != rows + 1:
             raise without_end(path)
-
-
-class QuotedText:
-    """A text for pyarrow, in which quotes are counted.
-
-    What is given never ends between \\r and \\n: pyarrow takes that for the end of a row also inside quotes, and drops the \\n.
-    """
-
-    closed = False
-
-    def __init__(self, stream: TextStream, quote: bytes) -> None:
-        self._stream = stream
-        self._quote = quote
-        self._kept = b""
-        self.quotes = 0
-
-    def read(self, size_bytes: int) -> bytes:
-        data = self._kept + self._stream.read(size_bytes - len(self._kept))
-        self._kept = b"\r" if len(data) > 1 and data.endswith(b"\r") else b""
-        data = data[: len(data) - len(self._kept)]
-        if self._quote:
-            self.quotes += data.count(self._quote)
-        return data
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed = True
-        self._stream.close()
-
-
-class _CheckedText:
-    """A text for pyarrow. To read it is ArrowInvalid where text follows a closing quote."""
-
-    closed = False
-
-    def __init__(self, text: QuotedText, quotes: Quotes) -> None:
-        self._text = text
-        self._quotes = quotes
-        #: The beginning of a record whose end is not read yet.
-        self._begun = b""
-
-    def read(self, size_bytes: int) -> bytes:
-        data = self._text.read(size_bytes)
-        unchecked = self._begun + data
-        self._begun = unchecked[self._quotes.check(unchecked, 0, len(unchecked)) :]
-        return data
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed = True
-        self._text.close()
 
 
 def _is_too_small(error: Exception) -> bool:

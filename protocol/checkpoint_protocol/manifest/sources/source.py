@@ -80,7 +80,8 @@ class FilesSource(Section):
         "and content."
     )
     paths: Annotated[tuple[Uri, ...], Field(min_length=1, max_length=1024)] = Field(
-        description="Files, folders, and patterns with *, which start with s3://, gs:// or az:// or are on this machine."
+        description="Files, folders, and patterns, which start with s3://, gs:// or az:// or are on this machine. Wildcards: * "
+        "and ? within a name, ** for any number of folders. [*], [?] and [[] mean these characters themselves."
     )
     csv: CsvOptions | None = Field(default=None, exclude_if=is_absent, description="How to read CSV.")
     compression: Literal["Auto", "None", "Gzip"] = Field(

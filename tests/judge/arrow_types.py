@@ -34,7 +34,7 @@ def _float64(of: random.Random) -> float:
     return of.choice([_float32(of), 1e300, -1e300, 5e-324, 0.1, of.uniform(-1e9, 1e9)])
 
 
-def _decimal(precision: int, scale: int) -> Value:
+def decimals(precision: int, scale: int) -> Value:
     def value(of: random.Random) -> Decimal:
         unscaled = of.choice([0, 1, -1, 10**precision - 1, 1 - 10**precision, of.randrange(10**precision)])
         # Not scaleb, which rounds to 28 digits.
@@ -78,9 +78,9 @@ OF_BOTH: Final[dict[pa.DataType, Value]] = {
     pa.int64(): _integer(-(2**63), 2**63 - 1),
     pa.float32(): _float32,
     pa.float64(): _float64,
-    pa.decimal128(9, 2): _decimal(9, 2),
-    pa.decimal128(38, 0): _decimal(38, 0),
-    pa.decimal128(38, 38): _decimal(38, 38),
+    pa.decimal128(9, 2): decimals(9, 2),
+    pa.decimal128(38, 0): decimals(38, 0),
+    pa.decimal128(38, 38): decimals(38, 38),
     pa.date32(): _day,
     pa.time64("us"): _time,
     pa.timestamp("us"): _moment(None),

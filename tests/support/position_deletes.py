@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -15,6 +17,7 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     write_manifest_list,
 )
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
@@ -34,7 +37,14 @@ _BY_ID: Final = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_i
 
 def delete_first_row(place: IcebergPlace) -> None:
     """Delete the first row of the table's first data file."""
-    _put_deletes(place, None)
+    table = place.table()
+    delete_positions(place.opened(), table, _first_file(table), [0])
+
+
+def delete_positions(catalog: Catalog, table: Table, task: FileScanTask, positions: Sequence[int]) -> None:
+    """Delete rows of one data file by their numbers, which rise."""
+    rows = pa.table({"file_path": [task.file.file_path] * len(positions), "pos": positions}, schema=_SCHEMA)
+    _put_deletes(catalog, table, task, rows)
 
 
 def delete_by_value(place: IcebergPlace, number: int, *, everywhere: bool = False) -> None:
@@ -42,27 +52,28 @@ def delete_by_value(place: IcebergPlace, number: int, *, everywhere: bool = Fals
 
     In the partition of the table's first data file; `everywhere`: in all, by a delete under the table's unpartitioned spec 0.
     """
-    _put_deletes(place, number, everywhere=everywhere)
-
-
-def _put_deletes(place: IcebergPlace, number: int | None, *, everywhere: bool = False) -> None:
     table = place.table()
+    _put_deletes(place.opened(), table, _first_file(table), pa.table({"id": [number]}, schema=_BY_ID), everywhere=everywhere)
+
+
+def _first_file(table: Table) -> FileScanTask:
+    return next(iter(table.scan().plan_files()))
+
+
+def _put_deletes(catalog: Catalog, table: Table, task: FileScanTask, rows: pa.Table, *, everywhere: bool = False) -> None:
+    is_by_position = rows.schema.names == _SCHEMA.names
     metadata, head = table.metadata, table.current_snapshot()
     assert head is not None
-    task = next(iter(table.scan().plan_files()))
     folder, snapshot_id = f"{metadata.location}/data", uuid.uuid4().int >> 66
     path = f"{folder}/{uuid.uuid4()}-deletes.parquet"
     with table.io.new_output(path).create() as stream:
-        if number is None:
-            pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": [0]}, schema=_SCHEMA), stream)
-        else:
-            pq.write_table(pa.table({"id": [number]}, schema=_BY_ID), stream)
+        pq.write_table(rows, stream)
     file = DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES if number is None else DataFileContent.EQUALITY_DELETES,
+        content=DataFileContent.POSITION_DELETES if is_by_position else DataFileContent.EQUALITY_DELETES,
         file_path=path,
         file_format=FileFormat.PARQUET,
         partition=Record() if everywhere else task.file.partition,
-        record_count=1,
+        record_count=rows.num_rows,
         file_size_in_bytes=len(table.io.new_input(path)),
         column_sizes=None,
         value_counts=None,
@@ -72,7 +83,7 @@ def _put_deletes(place: IcebergPlace, number: int | None, *, everywhere: bool = 
         upper_bounds=None,
         key_metadata=None,
         split_offsets=None,
-        equality_ids=None if number is None else [1],
+        equality_ids=None if is_by_position else [1],
         sort_order_id=None,
     )
     output = table.io.new_output(f"{metadata.location}/metadata/{uuid.uuid4()}-m0.avro")
@@ -85,8 +96,8 @@ def _put_deletes(place: IcebergPlace, number: int | None, *, everywhere: bool = 
         metadata.format_version, list_file, snapshot_id, head.snapshot_id, metadata.next_sequence_number(), "deflate"
     ) as manifests:
         manifests.add_manifests([*head.manifests(table.io), writer.to_manifest_file()])
-    kind = "position" if number is None else "equality"
-    counts = {"added-delete-files": "1", f"added-{kind}-delete-files": "1", f"added-{kind}-deletes": "1"}
+    kind = "position" if is_by_position else "equality"
+    counts = {"added-delete-files": "1", f"added-{kind}-delete-files": "1", f"added-{kind}-deletes": str(rows.num_rows)}
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_snapshot_id=head.snapshot_id,
@@ -101,4 +112,4 @@ def _put_deletes(place: IcebergPlace, number: int | None, *, everywhere: bool = 
     moved = SetSnapshotRefUpdate(  # type: ignore[call-arg]
         ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id, parent_snapshot_id=head.snapshot_id
     )
-    place.opened().commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), moved))
+    catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), moved))

@@ -122,3 +122,26 @@ def test_an_upsert_of_one_row_that_writes_a_file_anew_keeps_the_values_of_the_ot
     assert len(place.data_files()) == 2
     assert by_duckdb(place.table(), tmp_path)[1:] == before[1:]
     assert before[1] == {"id": 1, "value": around(SINCE)}
+
+
+@pytest.mark.parametrize("lacks", ["the input", "a data file"])
+def test_an_optional_struct_with_a_required_field_is_null_in_rows_that_lack_it(lacks: str, tmp_path: Path) -> None:
+    """Also two such structs deep: Parquet's writer wants a value in a required field below NULL."""
+    deep = StructType(NestedField(13, "x", LongType(), required=True))
+    kind = StructType(NestedField(12, "deep", deep, required=True), NestedField(14, "y", deep, required=False))
+    place = on_disk(tmp_path, "iceberg")
+    assert isinstance(place, IcebergPlace)
+    catalog = place.opened()
+    catalog.create_namespace(place.name.split(".")[0])
+    schema = schema_of(kind)
+    columns = schema.fields if lacks == "the input" else schema.fields[:1]
+    table = catalog.create_table(place.name, Schema(*columns), properties=dict(COPY_ON_WRITE))
+    if lacks == "a data file":
+        table.append(pa.table({"id": pa.array([0, 1], pa.int64())}))
+        with table.update_schema() as update:
+            update.add_column("value", kind)
+
+    World(place, tmp_path / "input").upsert(pa.table({"id": pa.array([0], pa.int64())}))
+
+    rows = [{"id": number, "value": None} for number in range(1 if lacks == "the input" else 2)]
+    assert by_duckdb(place.table(), tmp_path) == rows

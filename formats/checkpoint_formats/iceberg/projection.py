@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, promote
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from checkpoint_formats.rows.nested import entries, flat, number_of, with_entries, with_fields, with_values
+from checkpoint_formats.rows.nested import entries, flat, nulls, number_of, with_entries, with_fields, with_values
 
 #: The names by which files have the zone of times with one.
 _UTC: Final = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
@@ -57,7 +57,7 @@ class _Projection:
             return pa.repeat(pa.scalar(value, kind), rows)
         if field.required:
             raise ResolveError(f"Field is required, and could not be found in the file: {field}")
-        return pa.nulls(rows, kind)
+        return nulls(rows, kind)
 
     def _values(self, values: pa.Array, wanted: IcebergType, there: IcebergType) -> pa.Array:
         match wanted, there:

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from checkpoint_formats.rows.nested import nulls
+
 _DEFAULT: Final = b"checkpointed-writes.default"
 
 
@@ -28,7 +30,7 @@ def has_default(field: pa.Field) -> bool:
 
 def left_out(field: pa.Field, rows: int) -> pa.Array:
     """Return the column of so many rows that lack it: of the default, or of NULL."""
-    return pa.repeat(_scalar(field.metadata[_DEFAULT]), rows) if has_default(field) else pa.nulls(rows, field.type)
+    return pa.repeat(_scalar(field.metadata[_DEFAULT]), rows) if has_default(field) else nulls(rows, field.type)
 
 
 @lru_cache(maxsize=256)

@@ -81,20 +81,40 @@ def not_null(array: pa.Array) -> pa.Array:
     return array.filter(array.is_valid()) if array.null_count else array
 
 
-def without_null(array: pa.Array) -> pa.Array:
-    """Return the same values, and in place of NULL an empty list or map, or a struct of what lies below."""
-    # Built of its parts, since readers fail on what Arrow's `take` makes of maps with an extension type in them.
-    kind: Any = array.type
+def nulls(rows: int, kind: pa.DataType) -> pa.Array:
+    """Return NULLs of the type. Below one of a struct, required fields have a value that nobody reads.
+
+    Parquet's writer refuses NULL there.
+    """
+    if not pa.types.is_struct(kind):
+        return pa.nulls(rows, kind)
+    first = pa.array([0] * rows, pa.int64())
+    children = [nulls(rows, field.type) if field.nullable else some(field.type).take(first) for field in kind]
+    return with_fields(pa.nulls(rows, pa.struct([])), children, kind)
+
+
+def some(kind: pa.DataType) -> pa.Array:
+    """Return one value of a type: zero, no text, an empty list."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, some(kind.storage_type))
     if pa.types.is_struct(kind):
-        if not kind.num_fields:
-            return pa.array([{}] * len(array), kind)
-        return pa.StructArray.from_arrays([array.field(number) for number in range(kind.num_fields)], fields=list(kind))
-    if pa.types.is_map(kind):
-        return pa.MapArray.from_arrays(_offsets(array, kind), *entries(array), type=kind)
+        parts = [some(field.type) for field in kind]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=pa.array([False]))
     if pa.types.is_fixed_size_list(kind):
-        return pa.FixedSizeListArray.from_arrays(places(array), type=kind)
-    made: Any = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
-    return made.from_arrays(_offsets(array, kind), flat(array), type=kind)
+        values = pa.concat_arrays([some(kind.value_type)] * kind.list_size) if kind.list_size else pa.array([], kind.value_type)
+        return pa.FixedSizeListArray.from_arrays(values, type=kind)
+    # Made of what it consists of: `pa.array` cannot make values with an extension type in them.
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays([0, 0], pa.nulls(0, kind.key_type), pa.nulls(0, kind.item_type), type=kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        made: Any = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+        offsets = pa.array([0, 0], pa.int64() if pa.types.is_large_list(kind) else pa.int32())
+        return made.from_arrays(offsets, pa.nulls(0, kind.value_type), type=kind)
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(pa.array([0], kind.index_type), some(kind.value_type))
+    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(max(1, kind.bit_width // 8)))])
+    return pa.array([b""]).cast(kind)
 
 
 def _mask(array: pa.Array) -> pa.Array | None:

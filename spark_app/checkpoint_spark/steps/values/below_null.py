@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkpoint_formats.rows.nested import entries, flat, not_null, places, with_entries, with_fields, with_values, without_null
+from checkpoint_formats.rows.nested import entries, flat, not_null, places, some, with_entries, with_fields, with_values
 
 
 def requires_values(kind: pa.DataType) -> bool:
@@ -66,15 +66,4 @@ def _part(field: pa.Field, values: pa.Array) -> pa.Array:
     if pa.types.is_nested(values.type):
         return without_null(values)
     numbers = pc.if_else(values.is_null(), len(values), pa.array(range(len(values)), pa.int64()))
-    return pa.concat_arrays([values, _some(field.type)]).take(numbers)
-
-
-def _some(kind: pa.DataType) -> pa.Array:
-    """Return one value of a type that is not nested: zero, or no text."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _some(kind.storage_type))
-    if pa.types.is_dictionary(kind):
-        return pa.DictionaryArray.from_arrays(pa.array([0], kind.index_type), _some(kind.value_type))
-    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
-        return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(max(1, kind.bit_width // 8)))])
-    return pa.array([b""]).cast(kind)
+    return pa.concat_arrays([values, some(field.type)]).take(numbers)

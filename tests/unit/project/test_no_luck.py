@@ -46,6 +46,7 @@ ALLOWED: Final[dict[str, tuple[int, str]]] = {
     "tests/end_to_end/test_input.py": (3, "a file system may tell times of files in hundredths of a second"),
     "tests/end_to_end/test_spark_itself.py": (1, "the pause between two looks at memory"),
     "tests/end_to_end/test_triggers.py": (1, "some looks find nothing meanwhile"),
+    "tests/judge/iceberg_histories.py": (2, "how long the command looks"),
     "tests/support/fake_cluster.py": (1, "the pause between two looks of a driver that waits"),
     "tests/support/http_service.py": (1, "how long the service takes"),
     "tests/unit/project/test_benchmarks.py": (2, "another process writes times, which are compared with those around it"),

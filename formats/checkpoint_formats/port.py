@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.nested import no_rows
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.storage import StorageSettings
@@ -49,7 +50,7 @@ class Chunk:
 def in_chunks(batch: pa.RecordBatch | None, start: int, end: int, schema: pa.Schema, sizing: BatchSizing) -> Iterator[Chunk]:
     """Cut a batch, which has a row for each position of start..end, as the sizing asks for; None: the rows were not read."""
     if batch is None:
-        yield Chunk(pa.RecordBatch.from_pylist([], schema=schema), start, end)
+        yield Chunk(no_rows(schema), start, end)
         return
     offset = 0
     while offset < batch.num_rows:

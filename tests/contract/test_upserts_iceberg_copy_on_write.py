@@ -200,6 +200,20 @@ def test_values_of_each_type_and_nulls_are_what_they_were(bare: World, name: str
     assert [repr(key[number]) for number in range(len(values))] == [repr(row) for row in before]
 
 
+def test_a_file_whose_rows_all_stay_is_passed_over_also_where_rows_have_uuids_in_lists(bare: World) -> None:
+    catalog = bare.place.opened()
+    catalog.create_namespace(bare.place.name.split(".")[0])
+    kind = ListType(11, UUIDType(), element_required=False)
+    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "value", kind, required=False))
+    table = catalog.create_table(bare.place.name, schema, properties=dict(COPY_ON_WRITE))
+    for number in (0, 1):
+        table.append(pa.table({"id": [number, number + 2], "value": pa.nulls(2, pa.list_(pa.uuid()))}))
+
+    bare.upsert(pa.table({"id": [0]}))
+
+    assert sorted(row["id"] for row in bare.place.rows()) == [0, 1, 2, 3]
+
+
 def test_each_file_that_is_written_anew_lies_in_the_partition_and_under_the_spec_of_the_old_one(bare: World) -> None:
     bare.create(BY_TEXT)
     bare.place.append(rows_of([*those(range(3), "DE"), *those(range(3, 6), "FR"), (6, None), (7, None)]))

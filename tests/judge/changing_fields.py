@@ -6,7 +6,9 @@ Nothing of the product and nothing of pyiceberg's own schema changes is in it: w
 from __future__ import annotations
 
 import itertools
+import math
 import random
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -80,13 +82,17 @@ _LIKELY: Final = (IntegerType(), LongType(), StringType(), FloatType(), DecimalT
 
 @dataclass(slots=True)
 class Field:
-    """A field as it is now. `parts`: of a struct its fields, of a list its element, of a map its key and its value."""
+    """A field as it is now. `parts`: of a struct its fields, of a list its element, of a map its key and its value.
+
+    `default`: what it is in rows that were written before it came.
+    """
 
     number: int
     name: str
     is_required: bool
     kind: PrimitiveType | Nest
     parts: list[Field] = field(default_factory=list)
+    default: Any = None
 
     def walk(self) -> Iterator[Field]:
         """Give the field and all below it, but no keys of maps: these may not change."""
@@ -97,18 +103,19 @@ class Field:
 
 @dataclass(slots=True)
 class Fields:
-    """The columns of a table, which change by chance."""
+    """The columns of a table, which change by chance. `may_default`: tables of format 3 have defaults."""
 
     of: random.Random
+    may_default: bool
     numbers: itertools.count[int]
     root: Field
 
     @staticmethod
-    def by(of: random.Random) -> Fields:
-        made = Fields(of, itertools.count(2), Field(0, "", True, "struct", [Field(1, "id", True, LongType())]))
+    def by(of: random.Random, *, may_default: bool) -> Fields:
+        made = Fields(of, may_default, itertools.count(2), Field(0, "", True, "struct", [Field(1, "id", True, LongType())]))
         for _ in range(of.randint(1, 3)):
             made.root.parts.append(made.new(made.free_name(made.root), of.randint(1, DEPTH)))
-        return made
+        return made if is_schema(made.root) else Fields.by(of, may_default=may_default)
 
     def new(self, name: str, depth: int) -> Field:
         kind: Any = self.of.choice(["struct", "struct", "list", "map", "plain"]) if depth else "plain"
@@ -135,9 +142,7 @@ class Fields:
         before = self.root
         self.root = _copy(before)
         said = self._changed()
-        try:
-            assert len(schema_of(self.root)._name_to_id) > 0
-        except ValueError:  # "a.b" and the field b of a
+        if not is_schema(self.root):
             said = ""
         if not said:
             self.root = before
@@ -170,7 +175,7 @@ class Fields:
                 gone = of.choice(mine)
                 struct.parts.remove(gone)
                 new = self._added(struct, gone.name)
-                if isinstance(gone.kind, PrimitiveType) and of.random() < 0.7:
+                if new.default is None and isinstance(gone.kind, PrimitiveType) and of.random() < 0.7:
                     new.kind, new.parts = gone.kind, []
                 return f"add {new.number} for {gone.number}"
             case "optional" if required := [one for one in below if one.is_required and one.number != 1]:
@@ -188,13 +193,16 @@ class Fields:
 
     def _added(self, struct: Field, name: str) -> Field:
         made = self.new(name, self.of.randint(0, 2))
-        made.is_required = False
+        if self.may_default and isinstance(made.kind, PrimitiveType) and self.of.random() < 0.6:
+            value = _leaf(self.of, made.kind)
+            made.default = None if isinstance(value, float) and not math.isfinite(value) else value
+        made.is_required = made.is_required and made.default is not None
         struct.parts.insert(self.of.randint(0, len(struct.parts)), made)
         return made
 
 
 def _copy(one: Field) -> Field:
-    return Field(one.number, one.name, one.is_required, one.kind, [_copy(part) for part in one.parts])
+    return Field(one.number, one.name, one.is_required, one.kind, [_copy(part) for part in one.parts], one.default)
 
 
 # --- as libraries have them -------------------------------------------------------------------------------------------------
@@ -204,8 +212,17 @@ def schema_of(root: Field, schema_id: int = 0) -> Schema:
     return Schema(*map(_nested, root.parts), schema_id=schema_id)
 
 
+def is_schema(root: Field) -> bool:
+    """Whether pyiceberg takes it: not where a column `a.b` is beside a field b of a."""
+    try:
+        return schema_of(root).column_names != []
+    except ValueError:
+        return False
+
+
 def _nested(one: Field) -> NestedField:
-    return NestedField(one.number, one.name, _kind(one), required=one.is_required)
+    default = uuid.UUID(bytes=one.default) if isinstance(one.kind, UUIDType) and one.default is not None else one.default
+    return NestedField(one.number, one.name, _kind(one), required=one.is_required, initial_default=default, write_default=default)
 
 
 def _kind(one: Field) -> IcebergType:
@@ -252,17 +269,21 @@ def value_of(of: random.Random, one: Field) -> Any:
             keys = {repr(made): made for made in (value_of(of, key) for _ in range(of.randint(0, 3)))}
             return [(made, value_of(of, item)) for made in keys.values()]
     assert isinstance(one.kind, PrimitiveType)
-    value = _VALUES[_LEAVES[one.kind]](of)
-    return float(np.float32(value)) if isinstance(one.kind, FloatType) else value
+    return _leaf(of, one.kind)
+
+
+def _leaf(of: random.Random, kind: PrimitiveType) -> Any:
+    value = _VALUES[_LEAVES[kind]](of)
+    return float(np.float32(value)) if isinstance(kind, FloatType) else value
 
 
 def shown(value: Any, now: Field) -> Any:
-    """Return a value as the table shows it now: under the names of now, NULL for what came later, and without what is gone."""
+    """Return a value as the table shows it now: under the names of now, what came later by its default, without what is gone."""
     match value, now.kind, now.parts:
         case None, _, _:
             return None
         case _, "struct", parts:
-            return {part.name: shown(value.get(part.number), part) for part in parts}
+            return {part.name: shown(value.get(part.number, part.default), part) for part in parts}
         case _, "list", [item]:
             return [shown(one, item) for one in value]
         case _, "map", [_, item]:

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from checkpoint_formats.iceberg.plan import find_files
 from checkpoint_formats.readers import reader_for
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.selecting import selection_of
 from checkpoint_protocol.manifest.sources.source import IcebergSource, Source
 from checkpoint_protocol.rows.positions import Range
 from tests.contract.test_source_tables import STORAGE, columns_to_read, pinned_in
@@ -22,14 +23,14 @@ from tests.end_to_end.test_read_back import load_duckdb_extensions
 _LITTLE = 2.0**-15
 
 
-def by_product(catalog: Catalog, of: random.Random, name: str = "db.source") -> list[dict[str, Any]]:
+def by_product(catalog: Catalog, of: random.Random, name: str = "db.source", **narrowed: Any) -> list[dict[str, Any]]:
     """Read a table as tasks do: each file from its plan, cut anywhere, in large chunks or in small ones."""
-    source = Source(iceberg=IcebergSource(catalog="test", table=name))
+    source = Source(iceberg=IcebergSource(catalog="test", table=name), **narrowed)
     table = pinned_in(catalog, source)
     schema = columns_to_read(table, source)
     reader = reader_for(source, STORAGE, (table,))
     rows: list[dict[str, Any]] = []
-    for number, file in enumerate(find_files(table, None, STORAGE, None, "Fail")):
+    for number, file in enumerate(find_files(table, selection_of(source).condition, STORAGE, None, "Fail")):
         assert file.end is not None
         borders = sorted({0, file.end, *(of.randint(0, file.end) for _ in range(of.randint(0, 2)))})
         for start, end in itertools.pairwise(borders):

@@ -11,6 +11,7 @@ import pyarrow as pa
 from checkpoint_formats.failures import vanished
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.nested import no_rows
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.rows.positions import Range
 
@@ -63,4 +64,4 @@ def _with_last(batches: Iterator[Rows]) -> Iterator[tuple[Rows, bool]]:
 
 def empty_chunk(piece: Range, schema: pa.Schema) -> Chunk:
     """Return a chunk for a piece in which no row lies."""
-    return Chunk(pa.RecordBatch.from_pylist([], schema=schema), piece.start, piece.end)
+    return Chunk(no_rows(schema), piece.start, piece.end)

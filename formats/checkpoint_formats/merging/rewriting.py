@@ -12,6 +12,7 @@ import pyarrow as pa
 from checkpoint_formats.merging.reading import MatchingReader, Positions, numbers_of
 from checkpoint_formats.port import Chunk
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.nested import no_rows
 from checkpoint_protocol.records import SourceFile
 from checkpoint_protocol.rows.positions import Range
 
@@ -38,9 +39,7 @@ class RewritingReader:
         # Matched as a whole, also where only the rest is left to be read: all its segments write it anew, or none does.
         gone = self.matching.rows_to_delete(file, Range(file=piece.file, start=0, end=file.end))
         if not len(gone):
-            yield Chunk(
-                _batch(file.path, pa.RecordBatch.from_pylist([], schema=self.rows), pa.array([], pa.bool_())), *_ends(piece)
-            )
+            yield Chunk(_batch(file.path, no_rows(self.rows), pa.array([], pa.bool_())), *_ends(piece))
             return
         for chunk in self.matching.inner.read(file, piece, self.rows, sizing):
             stays = pa.array(~_are_in(numbers_of(chunk).to_numpy(), gone))

@@ -93,6 +93,11 @@ def nulls(rows: int, kind: pa.DataType) -> pa.Array:
     return with_fields(pa.nulls(rows, pa.struct([])), children, kind)
 
 
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Return an empty batch. Arrow's own ways to make one know no extension type that lies in other values."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
 def some(kind: pa.DataType) -> pa.Array:
     """Return one value of a type: zero, no text, an empty list."""
     if isinstance(kind, pa.BaseExtensionType):

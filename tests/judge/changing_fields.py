@@ -76,6 +76,11 @@ _WIDER: Final[dict[PrimitiveType, tuple[PrimitiveType, ...]]] = {
     DecimalType(9, 2): (DecimalType(18, 2), DecimalType(38, 2)),
     DecimalType(18, 2): (DecimalType(38, 2),),
 }
+_CHANGES: Final = (
+    *("add", "drop", "rename", "optional", "move"),
+    *("exchange", "exchange columns", "add again", "promote"),
+    *("exchange", "exchange columns", "add again", "promote"),
+)
 #: Of types that other ones look like, there are more.
 _LIKELY: Final = (IntegerType(), LongType(), StringType(), FloatType(), DecimalType(9, 2))
 
@@ -113,7 +118,10 @@ class Fields:
     @staticmethod
     def by(of: random.Random, *, may_default: bool) -> Fields:
         made = Fields(of, may_default, itertools.count(2), Field(0, "", True, "struct", [Field(1, "id", True, LongType())]))
-        for _ in range(of.randint(1, 3)):
+        plain = of.choice([IntegerType(), StringType()])
+        for _ in range(2):  # alike, so that they can be taken for each other
+            made.root.parts.append(Field(next(made.numbers), made.free_name(made.root), False, plain))
+        for _ in range(of.randint(1, 2)):
             made.root.parts.append(made.new(made.free_name(made.root), of.randint(1, DEPTH)))
         return made if is_schema(made.root) else Fields.by(of, may_default=may_default)
 
@@ -152,9 +160,12 @@ class Fields:
         of = self.of
         below = [one for one in self.root.walk() if one is not self.root]
         structs = [one for one in self.root.walk() if one.kind == "struct"]
-        struct = of.choice(structs)
+        struct = structs[0] if of.random() < 0.3 else of.choice(structs)
         mine = [part for part in struct.parts if part.number != 1]
-        match of.choice(["add", "drop", "rename", "exchange", "exchange", "add again", "optional", "move", "promote", "promote"]):
+        match of.choice(_CHANGES):
+            case "exchange columns" if len(pair := [part for part in self.root.parts if part.number in (2, 3)]) == 2:
+                pair[0].name, pair[1].name = pair[1].name, pair[0].name
+                return "exchange 2 and 3"
             case "add" if len(struct.parts) < 8:
                 return f"add {self._added(struct, self.free_name(struct)).number}"
             case "drop" if len(mine) > 1:
@@ -175,7 +186,7 @@ class Fields:
                 gone = of.choice(mine)
                 struct.parts.remove(gone)
                 new = self._added(struct, gone.name)
-                if new.default is None and isinstance(gone.kind, PrimitiveType) and of.random() < 0.7:
+                if new.default is None and isinstance(gone.kind, PrimitiveType) and of.random() < 0.9:
                     new.kind, new.parts = gone.kind, []
                 return f"add {new.number} for {gone.number}"
             case "optional" if required := [one for one in below if one.is_required and one.number != 1]:

@@ -73,7 +73,7 @@ class History:
         for number in range(self.of.randint(1, FILES)):
             if number:
                 self._change()
-            self._write(number)
+            self.write(number)
             if self.of.random() < 0.4:
                 self._delete()
         self._change()
@@ -109,7 +109,7 @@ class History:
         if schema != table.schema():
             self.catalog.commit_table(table, (), (AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)))
 
-    def _write(self, number: int) -> None:
+    def write(self, number: int) -> None:
         """Write a file as any writer may: in row groups of any size, with the types of Arrow or without."""
         ids = itertools.islice(self.ids, self.of.randint(1, ROWS))
         new = {number: {**value_of(self.of, self.fields.root), 1: number} for number in ids}
@@ -246,7 +246,7 @@ def judge_rewrite(seed: int, verdicts: Counter[str]) -> None:
         catalog.create_namespace(place.name.split(".")[0])
         history = history_in(catalog, place.name, Path(folder), seed)
         if not history.rows:
-            return
+            history.write(FILES)
         number = history.of.choice(sorted(history.rows))
         history.make_columns_optional()
         try:

@@ -63,7 +63,5 @@ def _part(field: pa.Field, values: pa.Array) -> pa.Array:
     values = without_null_below(values)
     if field.nullable or not values.null_count:
         return values
-    if pa.types.is_nested(values.type):
-        return without_null(values)
     numbers = pc.if_else(values.is_null(), len(values), pa.array(range(len(values)), pa.int64()))
     return pa.concat_arrays([values, some(field.type)]).take(numbers)

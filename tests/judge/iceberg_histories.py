@@ -277,8 +277,8 @@ def main() -> None:
                     how(seed, verdicts)
                 except Exception as error:
                     red += 1
-                    print(f"--- RED, {how.__name__}({seed}): {type(error).__name__}: {error}"[:2500])  # noqa: T201
-    print(dict(verdicts), f"red: {red}")  # noqa: T201
+                    print(f"--- RED, {how.__name__}({seed}): {type(error).__name__}: {error}"[:2500])
+    print(dict(verdicts), f"red: {red}")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pyarrow as pa
 from checkpoint_formats.planning import plan_tasks
 from checkpoint_formats.port import Reader
 from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.nested import no_rows
 from checkpoint_formats.rows.selecting import SelectingReader
 from checkpoint_protocol import reasons
 from checkpoint_protocol.collector import without_collector
@@ -213,7 +214,7 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
     if (declared := declared_output(launch.steps)) is not None:
         return _asked_for(launch, declared)
     source_schema = schema_of_input(launch, input_record)
-    sample = pa.RecordBatch.from_pylist([], schema=reader.given_schema(source_schema))
+    sample = no_rows(reader.given_schema(source_schema))
     place = Place("(no rows)", "rows", 0)
     # Rows that `where` takes may be few: they are looked for in large steps, and the steps get a few of them.
     takes_all = launch.source.where is None or bool(launch.reads_stage)

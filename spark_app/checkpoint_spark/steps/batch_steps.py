@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from checkpoint_formats.rows.nested import no_rows
 from checkpoint_spark.steps.calling.calls import Calls
 from checkpoint_spark.steps.calling.waiting import refuse_unawaited
 from checkpoint_spark.steps.failing.failures import Raised, WrongResult
@@ -42,11 +43,7 @@ def _of_arrow(result: Any, batch: pa.RecordBatch) -> pa.RecordBatch:
         batches = result.combine_chunks().to_batches()
         if len(batches) > 1:  # Arrow does not join more than 2 GiB of one column; the rest of the rows would be lost
             raise ValueError(f"a result of {result.nbytes} bytes is too large; use large_binary, or give less at a time")
-        return batches[0] if batches else _empty(result.schema)
+        return batches[0] if batches else no_rows(result.schema)
     if not isinstance(result, pa.RecordBatch):
         raise WrongResult(f"an arrow step gives a pyarrow.RecordBatch or Table, not {type(result).__name__}")
     return result
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)

@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from checkpoint_formats.rows.nested import no_rows
+
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 #: Values, and the places of the rows that they are for, which rise.
@@ -87,7 +89,7 @@ class _Waiting:
             found.append((held[0][:count], held[1].slice(0, count)))
             self._held = (held[0][count:], held[1].slice(count))
         if not found:
-            return np.empty(0, np.int64), _empty(schema)
+            return np.empty(0, np.int64), no_rows(schema)
         if len(found) == 1:
             return found[0]
         return np.concatenate([places for places, _ in found]), pa.concat_batches([values for _, values in found])
@@ -102,7 +104,3 @@ class _Waiting:
                 raise ValueError("values are staged twice for a row, or out of order")
             self._last = int(places[-1]) if len(places) else self._last
         return self._held
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)

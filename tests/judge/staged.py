@@ -71,7 +71,7 @@ def by_iceberg(folder: str, columns: Sequence[Column]) -> Iterator[Found]:
     found = pq.read_table(file.path)
     yield list(range(len(columns))), [column.to_pylist() for column in found.columns]
     # To DuckDB, names that differ in case only are one name.
-    known = [number for number, (field, _) in enumerate(columns) if not _has_names_of_one_case(field.type)]
+    known = [number for number, (field, _) in enumerate(columns) if not has_names_of_one_case(field.type)]
     if known:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
@@ -79,10 +79,23 @@ def by_iceberg(folder: str, columns: Sequence[Column]) -> Iterator[Found]:
         yield known, [column.to_pylist() for column in rows.columns]
 
 
-def _has_names_of_one_case(kind: pa.DataType) -> bool:
+def has_names_of_one_path(kind: pa.DataType) -> bool:
+    """Whether two fields have one path with dots, which an Iceberg schema cannot have."""
+    paths = list(_paths(kind))
+    return len(set(paths)) < len(paths)
+
+
+def _paths(kind: pa.DataType) -> Iterator[str]:
+    for number in range(kind.num_fields):
+        part = kind.field(number)
+        yield part.name
+        yield from (f"{part.name}.{path}" for path in _paths(part.type))
+
+
+def has_names_of_one_case(kind: pa.DataType) -> bool:
     parts = [kind.field(number) for number in range(kind.num_fields)]
     names = {part.name.casefold() for part in parts}
-    return len(names) < len(parts) or any(_has_names_of_one_case(part.type) for part in parts)
+    return len(names) < len(parts) or any(has_names_of_one_case(part.type) for part in parts)
 
 
 def by_lance(folder: str, columns: Sequence[Column]) -> Iterator[Found]:

@@ -117,7 +117,11 @@ def judge(first: int, count: int, verdicts: Counter[str], *, reads: bool = True)
             accepted.append((case, column))
     if not reads:
         return
-    of_iceberg = [one for one in accepted if staged.is_of(one[0].field.type, OF_ICEBERG)]
+    of_iceberg = [
+        one
+        for one in accepted
+        if staged.is_of(one[0].field.type, OF_ICEBERG) and not staged.has_names_of_one_path(one[0].field.type)
+    ]
     of_lance = [one for one in accepted if staged.is_of(one[0].field.type, OF_LANCE)]
     with tempfile.TemporaryDirectory() as folder:
         for read, those in ((staged.by_iceberg, of_iceberg), (staged.by_lance, of_lance)):

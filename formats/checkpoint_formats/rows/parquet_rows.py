@@ -72,6 +72,7 @@ def row_batches(
     """Give the rows start..end without gaps, in batches of bounded size, each with the positions that it covers.
 
     None in the place of a batch stands for rows that are not read, because `may_take` says no of their row group.
+    ValueError where fewer rows come than the footer says: Arrow takes an empty first page of a list for its end.
     """
     for groups, first, after, bytes_a_row in _runs(parquet.metadata, start, end, may_take):
         if not groups:
@@ -90,6 +91,8 @@ def row_batches(
             first += batch.num_rows
             if first >= end:
                 break
+        if first < min(after, end):
+            raise ValueError(f"rows {first} to {min(after, end) - 1} are missing, which it has as its footer says")
 
 
 def _runs(

@@ -36,6 +36,7 @@ _NOTHING_IS_WAITED_FOR: Final = 1
 ALLOWED: Final[dict[str, tuple[int, str]]] = {
     "tests/support/waiting.py": (3, "the helper itself"),
     "tests/judge/steps.py": (2, "how long a search goes on, which is no test"),
+    "tests/judge/files.py": (2, "how long a search goes on, which is no test"),
     "tests/cluster/test_deaths.py": (1, "kills come at different moments of the commit"),
     "tests/cluster/test_what_people_see.py": (4, "nothing is written afterwards; a longer life may cost more changes"),
     "tests/contract/kubernetes/test_operator_that_hears.py": (2, "nothing is heard meanwhile"),

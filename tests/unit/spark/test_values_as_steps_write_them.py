@@ -185,6 +185,19 @@ def test_what_is_no_value_of_a_column_is_refused_with_what_to_give_which_then_is
     assert _inner(found.as_py(), depth) == instead
 
 
+@ROUTES
+@AT_EVERY_DEPTH
+def test_an_integer_beside_floats_that_a_float32_does_not_hold_is_refused_and_a_float_is_rounded(call: str, depth: str) -> None:
+    type_at, value_at = DEPTHS[depth]
+
+    with pytest.raises(NeedsChange, match="give a float if it may be rounded"):
+        made_of([value_at(0.5), value_at(2**24 + 1)], type_at(pa.float32()), call)
+
+    found = made_of([value_at(0.5), value_at(2.0**24 + 1)], type_at(pa.float32()), call)
+
+    assert [_inner(value, depth) for value in found.to_pylist()] == [0.5, 2.0**24]
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -195,7 +208,7 @@ def test_what_is_no_value_of_a_column_is_refused_with_what_to_give_which_then_is
         [[1, "a"], None],
         [True, 1],
     ],
-    ids=str,
+    ids=["dates and times", "text and bytes", "a time of day and a decimal", "in a set", "in a list", "a truth and an integer"],
 )
 def test_values_of_several_kinds_in_one_new_column_are_refused(values: Any) -> None:
     with pytest.raises(NeedsChange):

@@ -149,6 +149,8 @@ def _plain(values: Sequence[Any], kinds: _Kinds, hint: pa.DataType | None, path:
         return _decimals(values, path)
     if families == ["UUIDs", "bytes"]:
         values = [value.bytes if isinstance(value, uuid.UUID) else value for value in values]
+    if families == ["floats", "integers"] and hint is not None and pa.types.is_float32(hint):
+        _refuse_inexact(values, path)
     if families == ["integers"] and len(kinds) > 1:  # numpy's own are not mixed by pyarrow
         values = [None if value is None else int(value) for value in values]
     try:
@@ -209,6 +211,16 @@ def _decimals(values: Sequence[Any], path: str) -> pa.Array:
         if isinstance(value, Decimal) and not value.is_finite():
             raise ValueError(f"{_place(path)}{value!r} is no decimal number; give None where there is none")
     return pa.array(numbers)
+
+
+def _refuse_inexact(values: Sequence[Any], path: str) -> None:
+    """Refuse integers beside floats that a float32 does not hold: as doubles, which hold more, they would be rounded later."""
+    for value in values:
+        # As Python's: numpy compares an int with a float32 as two of these.
+        if isinstance(value, int | np.integer) and int(value) != float(np.float32(int(value))):
+            raise ValueError(
+                f"{_place(path)}{value} is an integer that a float32 does not hold; give a float if it may be rounded"
+            )
 
 
 def _large_integers(values: list[int | None], hint: pa.DataType | None, path: str) -> pa.Array:

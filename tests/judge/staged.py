@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import lance
@@ -14,16 +14,27 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import assign_fresh_schema_ids
 
+from checkpoint_formats.arrow_schema import encode_schema
 from checkpoint_formats.iceberg.stager import IcebergStager
 from checkpoint_formats.lance.stager import Writing
+from checkpoint_formats.stage_results.stager import StageResultStager
 from checkpoint_protocol.places.storage import StorageSettings
-from checkpoint_protocol.records import IcebergTarget
+from checkpoint_protocol.records import IcebergTarget, StageTarget
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.places import Place
 from tests.judge.arrow_types import Value
 from tests.support.records import KEY
 
 _STORAGE = StorageSettings()
+_DECLARED: Final = {
+    pa.bool_(): "bool",
+    pa.float32(): "float32",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.time64("us"): "time",
+}
 Column = tuple[pa.Field, pa.Array]
 #: The numbers of columns, and the values in each.
 Found = tuple[list[int], list[list[Any]]]
@@ -77,6 +88,33 @@ def by_iceberg(folder: str, columns: Sequence[Column]) -> Iterator[Found]:
             connection.execute("SET TimeZone = 'UTC'")
             rows = connection.read_parquet(file.path).select(*[f"v{number}" for number in known]).to_arrow_table()
         yield known, [column.to_pylist() for column in rows.columns]
+
+
+def by_stage(folder: str, columns: Sequence[Column]) -> Iterator[Found]:
+    """Give what Arrow finds in the result of a stage."""
+    schema = pa.schema([pa.field(f"v{number}", field.type) for number, (field, _) in enumerate(columns)])
+    batch = pa.RecordBatch.from_arrays([column for _, column in columns], schema=schema)
+    target = StageTarget(folder=folder, arrow_schema=encode_schema(schema))
+    (file,) = StageResultStager(target, "1-0", 1 << 20, _STORAGE).stage(iter([batch]))
+    with pa.ipc.open_file(Path(folder, file.name)) as opened:
+        yield list(range(len(columns))), [column.to_pylist() for column in opened.read_all().columns]
+
+
+def declared(kind: pa.DataType) -> str | None:
+    """Return a type as a step declares it; None if it has no name there."""
+    if pa.types.is_struct(kind):
+        parts = [(field.name, declared(field.type)) for field in kind]
+        is_plain = all(name.isalnum() and name.strip() and part for name, part in parts)
+        return f"struct<{', '.join(f'{name}: {part}' for name, part in parts)}>" if is_plain else None
+    if pa.types.is_map(kind):
+        key, item = declared(kind.key_type), declared(kind.item_type)
+        return f"map<{key}, {item}>" if key and item else None
+    if pa.types.is_list(kind):
+        item = declared(kind.value_type)
+        return f"list<{item}>" if item else None
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    return _DECLARED.get(kind, str(kind) if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) else None)
 
 
 def has_names_of_one_path(kind: pa.DataType) -> bool:

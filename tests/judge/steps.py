@@ -46,9 +46,11 @@ class Case:
     given: list[Any]
     step: Step
     is_exact: bool
+    has_table: bool = True
 
     def __str__(self) -> str:
-        return f"seed {self.seed}: {self.step.call} ({self.step.input}), {self.field}, {self.given!r}"
+        how = "no table yet" if not self.has_table else "declared" if self.step.output else "as the table has it"
+        return f"seed {self.seed}: {self.step.call} ({self.step.input}, {how}), {self.field}, {self.given!r}"
 
 
 class Red(AssertionError):
@@ -70,8 +72,12 @@ def case_of(seed: int) -> Case:
     if not is_passing:
         odds = 0.0 if is_exact else of.choice([0.05, 0.1, 0.3])
         values = [written(of, value, field, odds) for value in values]
-    step = Step.model_validate({"call": f"tests.judge.given_steps:{call}", "input": kind})
-    return Case(seed, field, values, step, is_exact)
+    said: dict[str, Any] = {"call": f"tests.judge.given_steps:{call}", "input": kind}
+    has_table = is_passing or of.random() < 0.8
+    declared = staged.declared(field.type) if not is_passing and of.random() < 0.3 else None
+    if declared is not None and has_table:
+        said["output"] = {"id": "int32", "v": declared}
+    return Case(seed, field, values, Step.model_validate(said), is_exact and has_table, has_table)
 
 
 def run(case: Case) -> tuple[Verdict, pa.Array | None]:
@@ -82,24 +88,25 @@ def run(case: Case) -> tuple[Verdict, pa.Array | None]:
     if case.step.call.endswith(":same"):
         column = staged.plain_array(case.given, case.field.type)
         batch = batch.append_column("v", column)
-    schema = pa.schema([pa.field("id", pa.int32()), case.field])
+    schema = pa.schema([pa.field("id", pa.int32()), case.field]) if case.has_table else None
     try:
         (made,) = Pipeline([case.step]).apply(batch, Place("/in/a", "rows", 0), schema)
     except CheckpointError as refusal:
         if case.is_exact:
             raise Red(f"{case}\nwas refused: {refusal}") from refusal
         return "refused", None
-    compare(case, made.column(1).to_pylist())
-    return "equal", made.column(1)
+    column = made.column(1)
+    compare(case, column.to_pylist(), column.type)
+    return "equal", column if case.has_table else None
 
 
-def compare(case: Case, got: list[Any]) -> None:
+def compare(case: Case, got: list[Any], kind: pa.DataType) -> None:
     # In a column of pandas, what is none (NaN, NaT, NA) and NULL are one.
     is_none = pd.isna if case.step.input == "pandas" else lambda value: value is None
     for given, found in itertools.zip_longest(case.given, got):
         if found is None and pd.api.types.is_scalar(given) and is_none(given):
             continue
-        if not is_same(given, found, case.field.type):
+        if not is_same(given, found, kind):
             raise Red(f"{case}\ngave {given!r}, and the table has {found!r}")
 
 
@@ -124,7 +131,7 @@ def judge(first: int, count: int, verdicts: Counter[str], *, reads: bool = True)
     ]
     of_lance = [one for one in accepted if staged.is_of(one[0].field.type, OF_LANCE)]
     with tempfile.TemporaryDirectory() as folder:
-        for read, those in ((staged.by_iceberg, of_iceberg), (staged.by_lance, of_lance)):
+        for read, those in ((staged.by_iceberg, of_iceberg), (staged.by_lance, of_lance), (staged.by_stage, accepted)):
             try:
                 read_back = list(read(folder, [(case.field, column) for case, column in those])) if those else []
             except BaseException as error:  # a fault in Lance is no Exception
@@ -133,7 +140,7 @@ def judge(first: int, count: int, verdicts: Counter[str], *, reads: bool = True)
                 raise Red(f"from seed {first}: cannot be written or read: {type(error).__name__}: {error}") from error
             for known, found in read_back:
                 for number, values in zip(known, found, strict=True):
-                    compare(those[number][0], values)
+                    compare(those[number][0], values, those[number][0].field.type)
                     verdicts[f"read back ({read.__name__[3:]})"] += 1
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 MOST_ROWS: Final = 65_536
 _MOST_BYTES: Final = 8 << 20
-_FIRST: Final = 1 / 4096
+#: Nobody knows yet how long a row takes, and a crash is not to cost more than an interval.
+_FIRST: Final = 4 / MOST_ROWS
 _MOST_S: Final = 1.0
 #: A chunk that has not so many times more, or fewer, rows than the one before the change tells nothing about the change.
 _LEAST_CHANGE: Final = 1.33

@@ -5,12 +5,15 @@ The tasks are planned as a driver plans them.
 
 from __future__ import annotations
 
+import math
+
 from checkpoint_formats.planning import plan_tasks
 from checkpoint_operator.sinks.seen import TargetSeen
 from checkpoint_operator.validation.checkpoint import CheckpointSeen
 from checkpoint_operator.validation.report import Bounds, Prediction
 from checkpoint_operator.validation.source import SourceSeen
 from checkpoint_operator.validation.target import what_a_commit_does
+from checkpoint_protocol.deadlines import longest_segment_s
 from checkpoint_protocol.manifest.quantities import counted, format_duration, format_size
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.records import operation_of, takes_the_whole_source
@@ -38,6 +41,7 @@ def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: Chec
         what_a_commit_does=what_a_commit_does(spec.sink),
         checkpoint_uri=spec.checkpoint.uri,
         checkpoint_exists=checkpoint.exists,
+        a_crash_costs=_a_crash_costs(spec),
         write=_write_text(checkpoint, spec),
     )
 
@@ -64,6 +68,7 @@ def predict_keyed(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen, co
         what_a_commit_does=what_a_commit_does(spec.sink),
         checkpoint_uri=spec.checkpoint.uri,
         checkpoint_exists=checkpoint.exists,
+        a_crash_costs=_a_crash_costs(spec),
         write=_write_text(checkpoint, spec),
     )
 
@@ -91,13 +96,25 @@ def _data_files(spec: Spec, source: SourceSeen, target: TargetSeen, tasks: Bound
     each = "one for each task, segment and partition value" if is_partitioned else "one for each task and segment"
     interval, minimum = format_duration(spec.checkpoint.interval), format_size(spec.checkpoint.minimum_bytes)
     why = (
-        f"{each}; a task has one segment, and a further one whenever {interval} have passed and {minimum} were given; "
+        f"{each}; a task has one segment, and a further one after {interval}, or where they gave less than {minimum}, after a "
+        f"twentieth of the time that the task has been at work, if that is longer; "
         f"files are rolled near {format_size(spec.sink.file_size_bytes(target.file_size_bytes))}"
     )
     has_steps = spec.last_step is not None
     if has_steps:
         why += "; where the steps give no rows there is none"
     return Bounds(at_least=tasks.at_least if source.rows and not has_steps else 0, at_most=None, why=why)
+
+
+def _a_crash_costs(spec: Spec) -> str:
+    interval_s, rows = spec.checkpoint.interval, spec.checkpoint.maximum_rows
+    most = f"{format_duration(interval_s)} of each task's work"
+    if spec.checkpoint.minimum_bytes:
+        most += (
+            f", or a twentieth of the time that it has been at work, if that is longer (at most "
+            f"{format_duration(longest_segment_s(math.inf, interval_s))})"
+        )
+    return f"at most {most}" + (f", or {counted(rows, 'row')}, if that is less" if rows is not None else "")
 
 
 def _write_text(checkpoint: CheckpointSeen, spec: Spec) -> str:

@@ -60,6 +60,7 @@ class Prediction(Shown):
     what_a_commit_does: str = Field(description="What becomes of the rows that the table has, by sink.mode.")
     checkpoint_uri: str
     checkpoint_exists: bool | None
+    a_crash_costs: str = Field(description="How much work is computed again at most, by checkpoint.")
     write: str = Field(description="What the store says of this write already, in a sentence.")
 
 

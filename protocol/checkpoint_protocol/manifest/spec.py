@@ -71,13 +71,14 @@ class CheckpointSpec(Section):
     interval: Duration = Field(
         default=60.0,
         gt=0,
-        description="A task seals its finished rows when this much time has passed (e.g. 90s or 5m) and it has minimumBytes "
-        "of output.",
+        description="A task seals its finished rows after this much time (e.g. 90s or 5m). If they make less output than "
+        "minimumBytes, it seals them after a twentieth of the time that it has been at work, if that is longer, and after ten "
+        "intervals at most. A crash costs no more work than that.",
     )
     minimum_bytes: Size = Field(
         default=8 << 20,
-        description="A task seals its finished rows when interval has passed and it has this much output, measured in memory. "
-        "After ten intervals it seals them with less.",
+        description="A task seals its finished rows after interval if they make this much output, measured in memory. If they "
+        "make less, see interval. 0: always after interval.",
     )
     maximum_rows: Annotated[int, Field(ge=1)] | None = Field(
         default=None,

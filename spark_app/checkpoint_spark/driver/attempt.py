@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from checkpoint_formats.planning import plan_tasks
 from checkpoint_formats.port import Reader
-from checkpoint_formats.rows.batch_sizing import BatchSizing
+from checkpoint_formats.rows.batch_sizing import MOST_ROWS, BatchSizing
 from checkpoint_formats.rows.nested import no_rows
 from checkpoint_formats.rows.selecting import SelectingReader
 from checkpoint_protocol import reasons
@@ -47,6 +47,8 @@ from checkpoint_spark.tasks.steps_in_process import needs_step_process
 
 #: Of each file, so many chunks are searched for a first row that `where` takes.
 _SAMPLE_CHUNKS: Final = 16
+#: So many rows tell the columns of a new table.
+_SAMPLE_ROWS: Final = 16
 
 #: So many of the files that are to be read are compared with the store before the tasks start.
 _MOST_LOOKED_AT: Final = 1_000
@@ -218,7 +220,7 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
     place = Place("(no rows)", "rows", 0)
     # Rows that `where` takes may be few: they are looked for in large steps, and the steps get a few of them.
     takes_all = launch.source.where is None or bool(launch.reads_stage)
-    sizing = BatchSizing(launch.interval_s) if takes_all else BatchSizing(launch.interval_s, scale=1.0)
+    sizing = BatchSizing(launch.interval_s, scale=_SAMPLE_ROWS / MOST_ROWS if takes_all else 1.0)
     pieces = ((file, piece) for index, file in enumerate(input_record.files) for piece in file.ranges(index))
     for file, piece in pieces:
         if piece.start == piece.end:
@@ -228,7 +230,7 @@ def _output_schema(launch: LaunchRecord, input_record: Input, reader: SelectingR
         if chunk is not None:
             # Of a group the steps get all rows, or it would be another one.
             placed = PlacedChunk(piece.file, file, chunk)
-            rows = chunk.batch.num_rows if launch.keeps_groups else BatchSizing(launch.interval_s).rows
+            rows = chunk.batch.num_rows if launch.keeps_groups else _SAMPLE_ROWS
             first = next(placed.parts(rows))
             sample, place = first.rows, first.place
             break

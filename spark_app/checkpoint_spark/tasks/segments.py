@@ -99,7 +99,7 @@ def run_task(
     link throws its segment away and goes on after what the winner sealed, if its source can; else it raises Retryable, unless the
     winner has sealed all. Returns when the chain ends in a `last` seal. Raises Left when it has sealed before its executor ends.
     """
-    _Work(task, source, steps, stager, ledger, clock, in_hand or InHand(), ending).run()
+    _Work(task, source, steps, stager, ledger, clock, in_hand or InHand(), ending, clock()).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,7 @@ class _Work(Generic[_Batch]):
     clock: Callable[[], float]
     in_hand: InHand
     ending: Ending
+    begun: float
 
     def run(self) -> None:
         lost: Superseded | None = None
@@ -185,7 +186,7 @@ def _addressed(made: pa.RecordBatch, batches: Sequence[Batch]) -> pa.RecordBatch
 
 @dataclass(slots=True)
 class _Segment(Generic[_Batch]):
-    """The part of a task's work that is sealed together: it ends after a group, when it is old and large enough."""
+    """The part of a task's work that is sealed together: it ends after a group, when it is old, or old and large, enough."""
 
     work: _Work[_Batch]
     given: Iterator[Finished[_Batch]]
@@ -217,9 +218,10 @@ class _Segment(Generic[_Batch]):
                 self.work.in_hand.add(batch.source_rows, batch.positions)
                 rows += batch.source_rows
             before, now = now, self.work.clock()
-            self.speed.took(now - before, rows)
+            took_s = now - before
+            self.speed.took(took_s, rows)
             self._rows += rows
-            if self._may_end_before(finished.following) and self._is_due(now - started, finished.following_rows):
+            if self._may_end_before(finished.following) and self._is_due(now, started, took_s, finished.following_rows):
                 return
         self.work.steps.end()
         self.is_last = True
@@ -232,8 +234,17 @@ class _Segment(Generic[_Batch]):
     def _may_end_before(self, following: _Batch | None) -> bool:
         return following is not None and following.may_begin_segment and not self.work.steps.is_uncertain
 
-    def _is_due(self, age_s: float, following_rows: int) -> bool:
+    def _is_due(self, now: float, started: float, following_s: float, following_rows: int) -> bool:
         task, rows = self.work.task, self._rows + following_rows
         if self.work.ending.is_announced():
             return True
-        return is_due(age_s, self._size_bytes, task.interval_s, task.minimum_bytes, rows, task.maximum_rows)
+        return is_due(
+            now - started,
+            now - self.work.begun,
+            self._size_bytes,
+            task.interval_s,
+            task.minimum_bytes,
+            rows,
+            task.maximum_rows,
+            following_s,
+        )

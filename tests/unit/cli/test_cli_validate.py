@@ -202,6 +202,8 @@ def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
         "whatACommitDoes": "Append: rows are added, and the table's stay; without any, the table stays as it is",
         "checkpointUri": str(ground.folder / "checkpoints"),
         "checkpointExists": True,
+        "aCrashCosts": "at most 1m of each task's work, or a twentieth of the time that it has been at work, if that is longer "
+        "(at most 10m)",
         "write": "not begun: a run would begin it",
     }
 

@@ -22,7 +22,7 @@ def settle(interval_s: float, seconds_a_row: float, overhead_s: float = 0.0, chu
 
 
 def test_the_first_chunk_is_small_whatever_the_interval() -> None:
-    assert BatchSizing(0.01).rows == BatchSizing(LONG).rows == 16
+    assert BatchSizing(0.01).rows == BatchSizing(LONG).rows == 4
 
 
 def test_fast_steps_are_fed_the_largest_chunks() -> None:
@@ -79,7 +79,7 @@ def test_a_step_that_waits_for_all_rows_of_a_chunk_at_once_gets_larger_ones(seco
     given = sizes(60.0, lambda _: seconds)
 
     assert min(given) >= 1
-    assert sum(given[:12]) >= 900
+    assert sum(given[:16]) >= 900
     assert given[-1] == 65_536
 
 
@@ -95,7 +95,7 @@ def test_chunks_stop_to_grow_where_more_rows_gain_no_time() -> None:
 def test_where_smaller_chunks_are_faster_they_stay_small() -> None:
     given = sizes(60.0, lambda rows: 1.0 * rows)
 
-    assert given[:2] == [16, 16]
+    assert given[:2] == [4, 4]
     assert set(given[2:]) == {1}
 
 

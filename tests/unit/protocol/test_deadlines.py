@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint_protocol.deadlines import derived_progress_deadline_s, is_due, least_progress_deadline_s
+from checkpoint_protocol.deadlines import derived_progress_deadline_s, is_due, least_progress_deadline_s, longest_segment_s
 from checkpoint_protocol.manifest.spec import ManifestInvalid, Spec, parse_manifest
 from tests.support.manifests import manifest
 
@@ -17,23 +17,39 @@ def spec(**fields: Any) -> Spec:
     return parse_manifest(manifest(**{f"spec__{path}": value for path, value in fields.items()})).spec
 
 
-@given(st.floats(0.001, 1e6), st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+@given(st.floats(0.001, 1e6), st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.floats(0, 1e9))
 def test_twice_the_time_after_which_a_segment_ends_is_within_every_deadline(
-    interval_s: float, minimum_bytes: int, size_bytes: int
+    interval_s: float, minimum_bytes: int, size_bytes: int, at_work_s: float
 ) -> None:
     for deadline_s in (
         least_progress_deadline_s(interval_s, minimum_bytes),
         derived_progress_deadline_s(interval_s, minimum_bytes),
     ):
-        assert is_due(deadline_s / 2, size_bytes, interval_s, minimum_bytes)
+        assert is_due(deadline_s / 2, at_work_s, size_bytes, interval_s, minimum_bytes)
 
 
-def test_small_output_at_the_default_interval_is_sealed_well_before_its_attempt_is_given_up() -> None:
-    """60 s, sealed after 600 s whatever its size; and 600 s was the deadline too."""
-    default = spec()
+@pytest.mark.parametrize(
+    ("at_work_s", "longest_s"), [(60.0, 60.0), (1_200.0, 60.0), (2_400.0, 120.0), (12_000.0, 600.0), (360_000.0, 600.0)]
+)
+def test_small_output_is_sealed_after_a_twentieth_of_the_time_at_work(at_work_s: float, longest_s: float) -> None:
+    interval_s, minimum_bytes = spec().checkpoint.interval, spec().checkpoint.minimum_bytes
 
-    assert not is_due(599.0, 1, default.checkpoint.interval, default.checkpoint.minimum_bytes)
-    assert default.progress_deadline_s == 1200.0
+    assert not is_due(longest_s - 1, at_work_s, 1, interval_s, minimum_bytes)
+    assert is_due(longest_s, at_work_s, 1, interval_s, minimum_bytes)
+    assert longest_segment_s(at_work_s, interval_s) == longest_s
+
+
+def test_large_output_is_sealed_after_an_interval() -> None:
+    assert is_due(60.0, 36_000.0, 8 << 20, 60.0, 8 << 20)
+
+
+def test_a_segment_ends_before_rows_that_would_take_too_long() -> None:
+    assert is_due(40.0, 40.0, 1, 60.0, 8 << 20, following_s=21.0)
+    assert not is_due(40.0, 40.0, 1, 60.0, 8 << 20, following_s=20.0)
+
+
+def test_by_default_an_attempt_is_given_up_after_twice_the_longest_segment() -> None:
+    assert spec().progress_deadline_s == 1200.0
 
 
 @pytest.mark.parametrize(
@@ -60,6 +76,6 @@ def test_a_deadline_that_no_attempt_could_keep_is_refused_with_the_least(interva
 
 
 def test_a_segment_ends_before_it_has_more_rows_than_a_crash_may_cost() -> None:
-    assert not is_due(0.0, 0, 3600.0, 1, rows=500, maximum_rows=500)
-    assert is_due(0.0, 0, 3600.0, 1, rows=501, maximum_rows=500)
-    assert not is_due(0.0, 0, 3600.0, 1, rows=1_000_000)
+    assert not is_due(0.0, 0.0, 0, 3600.0, 1, rows=500, maximum_rows=500)
+    assert is_due(0.0, 0.0, 0, 3600.0, 1, rows=501, maximum_rows=500)
+    assert not is_due(0.0, 0.0, 0, 3600.0, 1, rows=1_000_000)

@@ -104,7 +104,7 @@ def test_the_next_try_goes_on_after_it(ledger: Ledger, tmp_path: Path) -> None:
 
 
 def test_a_task_that_is_at_its_last_batch_is_done(ledger: Ledger, tmp_path: Path) -> None:
-    (seal,) = run(tmp_path, ledger, ending_in(tmp_path), after=1, rows=10)
+    (seal,) = run(tmp_path, ledger, ending_in(tmp_path), after=1, rows=4)
 
     assert seal.last
     assert seal.left_by_try is None

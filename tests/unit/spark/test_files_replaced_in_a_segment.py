@@ -23,7 +23,7 @@ from tests.support.reading import open_reader
 from tests.support.steps_here import steps_here
 from tests.support.stores import MemoryStore
 
-ROWS: Final = 10
+ROWS: Final = 4
 
 
 @dataclass

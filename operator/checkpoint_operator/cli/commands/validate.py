@@ -102,6 +102,7 @@ def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Predicti
         ("target", f"{would.target}: {target}{', and would be created' if would.target_would_be_created else ''}"),
         ("mode", would.what_a_commit_does),
         ("checkpoint", f"{would.checkpoint_uri}: {store}"),
+        ("a crash", f"costs {would.a_crash_costs}"),
         ("write", would.write),
     ]
     for name, value in rows:

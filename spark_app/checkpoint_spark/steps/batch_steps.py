@@ -22,11 +22,14 @@ def call_on_batch(calls: Calls, batch: pa.RecordBatch, wanted: pa.Schema | None 
     Raises what the step raises, and WrongResult.
     """
     is_pandas = calls.step.input == "pandas"
-    hints = {field.name: field.type for schema in (batch.schema, wanted or ()) for field in schema}
 
     def convert(result: Any) -> tuple[pa.RecordBatch, frozenset[str]]:
         refuse_unawaited(result)
-        made, inferred = frame_as_batch(result, hints) if is_pandas else (_of_arrow(result, batch), frozenset())
+        if not is_pandas:
+            return batch_as_it_is(_of_arrow(result, batch), batch), frozenset()
+        made, inferred = frame_as_batch(
+            result, {field.name: field.type for schema in (batch.schema, wanted or ()) for field in schema}
+        )
         return batch_as_it_is(made, batch), inferred
 
     given = batch_as_frame(batch) if is_pandas else batch

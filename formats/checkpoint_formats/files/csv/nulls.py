@@ -18,7 +18,7 @@ from checkpoint_formats.files.csv.records import quoted_pattern, unescaped_patte
 from checkpoint_protocol.manifest.sources.source import CsvOptions
 
 _PRIVATE_USE: Final = range(0xE000, 0xF900)
-#: The first three characters of each mark: one of 262 thousand million. The fourth tells which null value it stands for.
+#: The first three characters of each mark, drawn from 6,400 each. The fourth tells which null value it stands for.
 _DRAWN: Final = "".join(chr(secrets.choice(_PRIVATE_USE)) for _ in range(3))
 
 

@@ -216,8 +216,11 @@ def _decimals(values: Sequence[Any], path: str) -> pa.Array:
 def _refuse_inexact(values: Sequence[Any], path: str) -> None:
     """Refuse integers beside floats that a float32 does not hold: as doubles, which hold more, they would be rounded later."""
     for value in values:
-        # As Python's: numpy compares an int with a float32 as two of these.
-        if isinstance(value, int | np.integer) and int(value) != float(np.float32(int(value))):
+        if not isinstance(value, int | np.integer):
+            continue
+        with np.errstate(over="ignore"):
+            held = float(np.float32(int(value)))  # as Python's: numpy compares an int with a float32 as two of these
+        if held != int(value):
             raise ValueError(
                 f"{_place(path)}{value} is an integer that a float32 does not hold; give a float if it may be rounded"
             )

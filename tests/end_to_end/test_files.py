@@ -41,7 +41,7 @@ def test_files_are_rolled_near_the_target_size_of_real_bytes(disk_place: Place, 
     assert_exactly_once(disk_place, range(ROWS))
     found = sorted(sizes(disk_place))
     whole = found[len(found) // 2 :]  # each task ends with a smaller one
-    assert len(found) > 8
+    assert len(found) > 6  # 12 files of the target size; Lance ends one after a batch, which grows with the speed
     assert all(TARGET_BYTES * 0.5 < size < TARGET_BYTES * 2.5 for size in whole), found
 
 

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +24,7 @@ from checkpoint_protocol.rows.positions import Range
 from tests.judge import staged
 from tests.judge.arrow_types import OF_BOTH, OF_LANCE, field_of, value_of
 from tests.judge.sameness import is_same
+from tests.judge.search import search
 from tests.judge.steps import Red
 from tests.judge.texts import is_same_json, is_text_of_json, says, shape_of, spelled, texts_of, value_of_shape
 from tests.support.reading import FilesReader, Row, open_reader, rows_of
@@ -201,27 +200,10 @@ def _is_read_by_arrow(folder: Path) -> bool:
     """Whether pyarrow, by itself, can read a file again that it wrote: not all lists that are required in maps."""
     try:
         pq.read_table(folder / "a.parquet")
-    except pa.ArrowException:
+    except (pa.ArrowException, OSError):  # as for levels out of bounds, which it has written
         return False
     return True
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    end, verdicts, red = time.monotonic() + asked.seconds, Counter[str](), 0
-    for seed in itertools.count(asked.seed):
-        if time.monotonic() > end:
-            break
-        try:
-            judge(seed, verdicts)
-        except Exception as error:
-            red += 1
-            print(f"--- RED, {seed}: {type(error).__name__}: {error}"[:700])
-    print(dict(verdicts), f"red: {red}")
-
-
 if __name__ == "__main__":
-    main()
+    search(judge)

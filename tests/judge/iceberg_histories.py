@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -31,6 +29,7 @@ from tests.contract.test_source_tables import in_folder
 from tests.judge import readers_of_tables
 from tests.judge.changing_fields import Fields, Row, arrow_of, arrow_table, schema_of, shown, value_of
 from tests.judge.sameness import is_same
+from tests.judge.search import search
 from tests.support.iceberg_upserts import COPY_ON_WRITE, World
 from tests.support.places import IcebergPlace, on_disk
 from tests.support.position_deletes import delete_positions
@@ -261,25 +260,12 @@ def judge_rewrite(seed: int, verdicts: Counter[str]) -> None:
         _judge_by_duckdb(history, verdicts)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT)
-    asked = parser.parse_args()
-    end, verdicts, red = time.monotonic() + asked.seconds, Counter[str](), 0
-    for first in itertools.count(asked.seed, asked.count):
-        if time.monotonic() > end:
-            break
-        for seed in range(first, first + asked.count):
-            for how in (judge, judge_rewrite) if seed % REWRITTEN == 0 else (judge,):
-                try:
-                    how(seed, verdicts)
-                except Exception as error:
-                    red += 1
-                    print(f"--- RED, {how.__name__}({seed}): {type(error).__name__}: {error}"[:2500])
-    print(dict(verdicts), f"red: {red}")
+def judge_both(seed: int, verdicts: Counter[str]) -> None:
+    """Judge a table, and of some seeds also what is left of it after a rewrite."""
+    judge(seed, verdicts)
+    if seed % REWRITTEN == 0:
+        judge_rewrite(seed, verdicts)
 
 
 if __name__ == "__main__":
-    main()
+    search(judge_both)

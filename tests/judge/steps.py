@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from checkpoint_spark.steps.places import Place
 from tests.judge import given_steps, staged
 from tests.judge.arrow_types import OF_ICEBERG, OF_LANCE, Value, field_of, value_of
 from tests.judge.sameness import is_same
+from tests.judge.search import search
 from tests.judge.written import written
 
 Verdict = Literal["equal", "refused"]
@@ -144,23 +143,5 @@ def judge(first: int, count: int, verdicts: Counter[str], *, reads: bool = True)
                     verdicts[f"read back ({read.__name__[3:]})"] += 1
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COLUMNS)
-    asked = parser.parse_args()
-    end, verdicts, red = time.monotonic() + asked.seconds, Counter[str](), 0
-    for first in itertools.count(asked.seed, asked.count):
-        if time.monotonic() > end:
-            break
-        try:
-            judge(first, asked.count, verdicts)
-        except Exception as error:
-            red += 1
-            print(f"--- RED, {first}: {type(error).__name__}: {error}"[:1500])
-    print(dict(verdicts), f"red: {red}")
-
-
 if __name__ == "__main__":
-    main()
+    search(lambda seed, verdicts: judge(seed, COLUMNS, verdicts), COLUMNS)

@@ -14,7 +14,7 @@ import pytest
 
 from checkpoint_formats.lance import stager as lance_stager
 from checkpoint_formats.rows import nested
-from checkpoint_spark.steps import row_steps
+from checkpoint_spark.steps import batch_steps, row_steps
 from checkpoint_spark.steps.values import arrow_rows, below_null, frames, python_values, schema_cast
 from checkpoint_spark.steps.values.python_values import as_arrow
 from tests.judge.steps import Red, judge
@@ -176,14 +176,10 @@ def _pandas_sees_all_nested_values(plant: Plant) -> None:
 
 
 def _integers_beside_null_are_floats_in_pandas(plant: Plant) -> None:
-    real = frames.batch_as_frame
-    plant(frames, "batch_as_frame", real)
-    from checkpoint_spark.steps import batch_steps
-
     plant(batch_steps, "batch_as_frame", lambda batch: batch.to_pandas())
 
 
-def _the_hint_is_passed_over(plant: Plant) -> None:
+def _booleans_become_texts(plant: Plant) -> None:
     plant(arrow_rows, "as_arrow", lambda values, hint: as_arrow(_shown_as_text(values), hint))
 
 
@@ -191,7 +187,7 @@ def _shown_as_text(values: Any) -> Any:
     return [str(value) if isinstance(value, bool) else value for value in values]
 
 
-def _texts_have_300_bytes_at_most(plant: Plant) -> None:
+def _texts_have_16_characters_at_most(plant: Plant) -> None:
     plant(arrow_rows, "as_arrow", lambda values, hint: as_arrow([v[:16] if isinstance(v, str) else v for v in values], hint))
 
 

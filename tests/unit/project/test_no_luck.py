@@ -35,8 +35,7 @@ _NOTHING_IS_WAITED_FOR: Final = 1
 #: By file: how many calls of a sleep or of a real clock it has, and why none of them decides whether a test passes.
 ALLOWED: Final[dict[str, tuple[int, str]]] = {
     "tests/support/waiting.py": (3, "the helper itself"),
-    "tests/judge/steps.py": (2, "how long a search goes on, which is no test"),
-    "tests/judge/files.py": (2, "how long a search goes on, which is no test"),
+    "tests/judge/search.py": (2, "how long a search goes on, which is no test"),
     "tests/cluster/test_deaths.py": (1, "kills come at different moments of the commit"),
     "tests/cluster/test_what_people_see.py": (4, "nothing is written afterwards; a longer life may cost more changes"),
     "tests/contract/kubernetes/test_operator_that_hears.py": (2, "nothing is heard meanwhile"),
@@ -47,7 +46,6 @@ ALLOWED: Final[dict[str, tuple[int, str]]] = {
     "tests/end_to_end/test_input.py": (3, "a file system may tell times of files in hundredths of a second"),
     "tests/end_to_end/test_spark_itself.py": (1, "the pause between two looks at memory"),
     "tests/end_to_end/test_triggers.py": (1, "some looks find nothing meanwhile"),
-    "tests/judge/iceberg_histories.py": (2, "how long the command looks"),
     "tests/support/fake_cluster.py": (1, "the pause between two looks of a driver that waits"),
     "tests/support/http_service.py": (1, "how long the service takes"),
     "tests/unit/project/test_benchmarks.py": (2, "another process writes times, which are compared with those around it"),

@@ -15,9 +15,9 @@ from pyiceberg.table import Table
 
 from benchmarks.inputs import Input
 from checkpoint_operator.catalogs.named import open_catalog
-from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Finish
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.code import digests_with
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.runner import identify
 from checkpoint_operator.loop.observing import Observer
@@ -124,9 +124,10 @@ class SessionDrivers:
 def reconciler_of(manifest: CheckpointedWrite, settings: Settings, drivers: Drivers) -> Reconciler:
     """Return the production loop of a write, as its runner or its operator begins it."""
     store = open_store(manifest.spec.checkpoint.uri, settings)
-    write = Write(uid=identify(store, manifest), spec=manifest.spec, code_digest=code_digest(manifest.spec))
+    digest_of = digests_with(None)
+    write = Write(uid=identify(store, manifest), spec=manifest.spec, code_digest=digest_of(manifest.spec))
     # Each stage has the digest of its own code.
-    host = LocalHost(digest_of=code_digest if manifest.spec.stages else None)
+    host = LocalHost(digest_of=digest_of if manifest.spec.stages else None)
     return Reconciler(Observer(write, store, drivers, open_sink(manifest.spec.sink, settings), host))
 
 

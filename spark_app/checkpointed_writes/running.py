@@ -83,18 +83,20 @@ def run(
     settings: str | os.PathLike[str] | None = None,
     cores: int | None = None,
     approve: Literal["Continue", "Restart"] | None = None,
+    again: bool = False,
 ) -> Result:
     """Run a write to its commit, or resume it, as `checkpointed-write run` does; how far it is goes to stderr.
 
     `settings`: the settings file; by default it is found as the command finds it. `cores`: how many tasks run at once, by default
     all. `approve`: with onCodeChange: Ask, what becomes of results of other code than that of now.
+    `again`: if the write is committed, begin its next epoch, with what is new in the source, as a new runNonce does.
     WriteFailed if it fails. Interrupt it at any moment, and run it again: what was sealed is not computed again.
     """
     from checkpoint_protocol.errors import CheckpointError
 
     try:
         loaded, found = _load(manifest, settings)
-        ran = _run(loaded, found, cores, approve)
+        ran = _run(loaded, found, cores, approve, again)
     except CheckpointError as error:
         raise WriteFailed(error.reason, error.message) from error
     return _result(ran, "FILE" if isinstance(manifest, Mapping) else str(manifest))
@@ -142,12 +144,16 @@ def _load(manifest: Manifest, settings: str | os.PathLike[str] | None) -> tuple[
 
 
 def _run(
-    manifest: CheckpointedWrite, settings: Settings, cores: int | None, approve: Literal["Continue", "Restart"] | None
+    manifest: CheckpointedWrite,
+    settings: Settings,
+    cores: int | None,
+    approve: Literal["Continue", "Restart"] | None,
+    again: bool,
 ) -> Ran:
     from checkpoint_operator.cli.commands.run import run_write
     from checkpoint_operator.cli.printing import messages
 
-    return run_write(manifest, settings, cores, messages(), approve=approve)
+    return run_write(manifest, settings, cores, messages(), approve=approve, again=again)
 
 
 def _result(ran: Ran, file: str) -> Result:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Finish, Stall
+from checkpoint_operator.local.code import digests_with
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_operator.ports import Sink
@@ -68,7 +68,7 @@ class StreamedWrite:
         os.environ[streams.FOLDER] = str(self.folder)
         store = open_store(self.place.checkpoint_uri, self.place.settings)
         self.drivers = DirectDrivers(store, self.place.settings, run_dataframes=self._run_driver)
-        host = LocalHost(self.recorder, digest_of=code_digest)
+        host = LocalHost(self.recorder, digest_of=digests_with(None))
         return reconciler_for(self.manifest, self.place, self.drivers, self.of_runner(store), self.sink, host)
 
     def run(self) -> Round:

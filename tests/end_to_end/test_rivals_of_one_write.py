@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Finish, Wait
+from checkpoint_operator.local.code import digests_with
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_protocol.errors import Superseded
 from checkpoint_protocol.ledger import Ledger
@@ -181,7 +181,10 @@ def test_runners_on_two_machines_do_not_close_each_others_attempts(lance_place: 
     lance_place.create(SCHEMA)
     source = write_inputs(tmp_path / "in")
     time_now = [0.0]
-    hosts = LocalHost("one", digest_of=code_digest), LocalHost("two", digest_of=code_digest, clock=lambda: time_now[0])
+    hosts = (
+        LocalHost("one", digest_of=digests_with(None)),
+        LocalHost("two", digest_of=digests_with(None), clock=lambda: time_now[0]),
+    )
     first, second = (reconciler_for(manifest_for(lance_place, source), lance_place, host=host) for host in hosts)
     first.step()
 

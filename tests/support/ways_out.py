@@ -68,7 +68,7 @@ FOLLOWED_BY_NOBODY: Final = (
     "it cannot be kept in {}: {}; check its permissions",
     "error: --watch goes by spec.trigger, and there is none; say every or cron there",
     "the cluster does not know CheckpointedWrites: apply the files of crds/ (helm install does so)",
-    "spec.code: the archive {} cannot be used: {}; make it anew",
+    "spec.code: the archive cannot be used: {}; make it anew",
     "or move the branch of the write to it to have the rows committed",
     "let other writers commit less often, or mend what the message says",
     "restore the version before, then start a new write under another name",
@@ -108,7 +108,16 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "{} has {}, counted from 0, and none at {}; correct --position",
     ),
     "unit/cli/test_code_digest.py::test_an_archive_with_a_broken_module_is_told_as_missing_code": (
-        "spec.code: the archive {} cannot be used: {}; make it anew",
+        "spec.code: the archive cannot be used: {}; make it anew",
+    ),
+    "unit/cli/test_code_digest.py::test_a_file_of_the_code_that_cannot_be_read_is_told_as_missing_code": (
+        "spec.code: {} cannot be read: {}; mend it, or take it out",
+    ),
+    "end_to_end/test_what_has_changed_since.py::test_again_takes_a_new_file_with_a_driver_of_its_own": (
+        "run --again begins the next one",
+    ),
+    "end_to_end/test_what_has_changed_since.py::test_an_edited_field_counts_for_new_input": (
+        "rows that are committed stay as they are; an edit counts for new input, or for a write with another metadata.name",
     ),
     "unit/protocol/test_uris.py::test_a_folder_of_others_is_not_reached_through_ones_own": (
         ". and .. are no folders of a bucket, and lead elsewhere; write the path without them",

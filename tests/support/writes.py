@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkpoint_operator.catalogs.source_tables import open_source
-from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Wait
+from checkpoint_operator.local.code import digests_with
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.runner import identify
 from checkpoint_operator.loop.observing import Observer
@@ -25,7 +25,7 @@ from tests.support.direct_drivers import DirectDrivers
 from tests.support.places import Place
 
 #: Drivers import the code as it is, and each stage has code of its own.
-_HOST: Final = LocalHost(digest_of=code_digest)
+_HOST: Final = LocalHost(digest_of=digests_with(None))
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 

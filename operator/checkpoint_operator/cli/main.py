@@ -56,8 +56,18 @@ def main() -> None:
     help="With onCodeChange: Ask: approve the code as it is now. Continue keeps the results of other code. Restart drops those "
     "of the current stage.",
 )
+@click.option(
+    "--again",
+    is_flag=True,
+    help="If the write is committed: begin its next epoch, with what is new in the source, as a new runNonce does.",
+)
 def run(
-    file: Path, settings: Path | None, cores: int | None, watch: bool, approve: Literal["Continue", "Restart"] | None
+    file: Path,
+    settings: Path | None,
+    cores: int | None,
+    watch: bool,
+    approve: Literal["Continue", "Restart"] | None,
+    again: bool,
 ) -> None:
     """Run the CheckpointedWrite in FILE on this machine, or resume it. With spec.trigger, take all new input and then end.
 
@@ -67,7 +77,7 @@ def run(
     """
     from checkpoint_operator.cli.commands.run import run_command
 
-    sys.exit(run_command(file, settings, cores, watch=watch, approve=approve))
+    sys.exit(run_command(file, settings, cores, watch=watch, approve=approve, again=again))
 
 
 @main.command()

@@ -23,6 +23,7 @@ from checkpoint_operator.code.archive import (
     version_of,
 )
 from checkpoint_operator.code.digest import code_digest
+from checkpoint_operator.code.trees import ArchiveTree, Tree
 from checkpoint_protocol import reasons
 from checkpoint_protocol.code import archives
 from checkpoint_protocol.errors import NeedsChange, Retryable
@@ -69,6 +70,8 @@ class CodeSource:
     fetch: Callable[[str, StorageSettings, CodeVersion], bytes] = fetch_version
     #: By namespace and URI: another namespace may have other settings for the same one.
     _known: OrderedDict[tuple[str, str], tuple[CodeVersion, _Taken | _Refused]] = field(default_factory=OrderedDict, repr=False)
+    #: By all that the digest of code depends on.
+    _digests: OrderedDict[tuple[str | None, ...], str] = field(default_factory=OrderedDict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def resolve(self, namespace: str, uid: str, spec: Spec, store: ObjectStore) -> tuple[str, str | None]:
@@ -81,14 +84,30 @@ class CodeSource:
         elif spec.code.uri is not None:
             archive = self._digest_at(spec.code.uri, namespace, uid, store)
 
-        def open_archive() -> bytes:
-            assert archive is not None
+        def open_tree() -> Tree | None:
+            if archive is None:
+                return None
             data = store.get(layout.code_path(uid, archive), archives.MAX_ARCHIVE_BYTES)
             if data is None:
                 raise Retryable(reasons.CODE_MISSING, f"the code {archive[:12]} is not in {store.uri}; it is put there again")
-            return data
+            return ArchiveTree(archives.OpenArchive(data))
 
-        return code_digest(spec, archive, image_of(spec, self.workloads), open_archive), archive
+        return self._digest(spec, archive, open_tree), archive
+
+    def _digest(self, spec: Spec, archive: str | None, open_tree: Callable[[], Tree | None]) -> str:
+        """Return the digest of what the steps run. An archive is read once for the same steps: it cannot change."""
+        image = image_of(spec, self.workloads)
+        program = spec.source.program.call if spec.source.program is not None else ""
+        known = (archive, image, spec.code.path, repr(spec.last_part), program)
+        with self._lock:
+            digest = self._digests.get(known) if archive is not None else None
+        if digest is None:
+            digest = code_digest(spec, open_tree, image)
+            with self._lock:
+                self._digests[known] = digest
+                if len(self._digests) > _MOST_REMEMBERED:
+                    self._digests.popitem(last=False)
+        return digest
 
     def _archive_of_config_map(self, namespace: str, name: str) -> CodeArchive:
         found = self.api.get_config_map(namespace, name)

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import importlib.util
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
+from typing import Final
 
+from checkpoint_operator.code.found import CodeFiles, find_code
+from checkpoint_operator.code.trees import FolderTree, Tree
 from checkpoint_operator.loop.stages import NO_CODE
 from checkpoint_protocol import reasons
 from checkpoint_protocol.code import archives
-from checkpoint_protocol.code.hiding import modules_in, refuse_hiding
 from checkpoint_protocol.errors import NeedsChange
-from checkpoint_protocol.manifest.pipelines import StagePart
 from checkpoint_protocol.manifest.spec import Spec
-from checkpoint_protocol.store.object_store import local_path
+
+_NOTHING: Final = CodeFiles(files=(), digest="")
 
 
-def code_digest(
-    spec: Spec, archive: str | None = None, image: str | None = None, open_archive: Callable[[], bytes] | None = None
-) -> str:
+def code_digest(spec: Spec, open_tree: Callable[[], Tree | None], image: str | None = None) -> str:
     """Return the sha256, as hex, of the steps that are done last and of what they are called from.
 
-    On one machine that is every file in the code folder, the digest of the `archive`, and the versions of packages used. With an
-    `image` the rest is in the image, which is known by its name only. Where a stage names the modules that it depends on, it is
-    these of the folder, or of the archive, which `open_archive` gives then.
+    That is the files of `code_files`, and the versions of packages that steps are called from. With an `image` these, and what is
+    at `code.path`, are in the image, which is known by its name only.
 
     NeedsChange if the folder is not there, or a module that is named.
     """
@@ -33,92 +33,77 @@ def code_digest(
         return NO_CODE  # it moves rows
     for step in part.steps:
         digest.update(step.result_json.encode())
-    if archive is not None and part.modules:
-        assert open_archive is not None
-        try:
-            _add_modules(digest, part, archives.contents(open_archive()))
-        except archives.ArchiveRefused as error:
-            raise NeedsChange(
-                reasons.CODE_MISSING, f"spec.code: the archive {archive[:12]} cannot be used: {error}; make it anew"
-            ) from error
-    elif archive is not None:
-        digest.update(f"\0archive {archive}\0".encode())
+    found = code_files(spec, open_tree, image)
+    if found.files:
+        digest.update(f"\0code {found.digest}\0".encode())
     if image is not None:
-        if part.modules and archive is None:
-            raise NeedsChange(
-                reasons.CODE_MISSING,
-                f"spec.stages: code of the stage {part.name!r}: the code is in the image, whose modules only a pod can see; say "
-                "code.configMap or code.uri, or leave code of the stage out",
-            )
         digest.update(f"\0image {image}\0{spec.code.path or ''}\0".encode())
         return digest.hexdigest()
-    folder = code_folder(spec)
-    if folder is not None:
-        paths = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_left_out(path.relative_to(folder)))
-        files = ((path.relative_to(folder).as_posix(), [path.read_bytes()]) for path in paths)
-        if part.modules:
-            _add_modules(digest, part, files)
-        else:
-            _add(digest, files)
-    elif archive is None and part.modules:
-        _add_modules(digest, part, ())
-    calls = [step.call for step in part.steps] + ([spec.source.program.call] if spec.source.program is not None else [])
-    for name in sorted({call.split(":")[0].split(".")[0] for call in calls}):
-        digest.update(f"\0{name}=={_package_version(name)}".encode())
+    for name in sorted({module.split(".")[0] for module in found.missing}):
+        digest.update(f"\0{name}=={_installed(name)}".encode())
     return digest.hexdigest()
 
 
-def _add(digest: hashlib._Hash, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
-    for path, chunks in files:
-        digest.update(f"\0{path}\0".encode())
-        for chunk in chunks:
-            digest.update(chunk)
+def code_files(spec: Spec, open_tree: Callable[[], Tree | None], image: str | None = None) -> CodeFiles:
+    """Return the files that the steps which are done last are made of; `missing` are modules of packages.
 
-
-def _add_modules(digest: hashlib._Hash, part: StagePart, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
-    """Add the files of the modules that a stage names, or the versions of packages that are installed."""
-    found: set[str] = set()
-    for path, chunks in files:
-        if of := {module for module in part.modules if _is_of(path, module)}:
-            found |= of
-            _add(digest, [(path, chunks)])
-    for module in part.modules:
-        installed = _package_version(module.split(".")[0]) if module not in found else ""
-        if module not in found and not installed:
+    A stage may name the modules: then it is these, whatever its steps are called from. NeedsChange where one is nowhere.
+    """
+    part = spec.last_part
+    program = [spec.source.program.call] if spec.source.program is not None else []
+    modules = part.modules or sorted({call.split(":")[0] for call in [*(step.call for step in part.steps), *program]})
+    is_in_image = image is not None and spec.code.config_map is None and spec.code.uri is None
+    if is_in_image and part.modules:
+        raise NeedsChange(
+            reasons.CODE_MISSING,
+            f"spec.stages: code of the stage {part.name!r}: the code is in the image, whose modules only a pod can see; say "
+            "code.configMap or code.uri, or leave code of the stage out",
+        )
+    try:
+        tree = open_tree() if not is_in_image else None
+        found = find_code(tree, modules, are_named=bool(part.modules)) if tree is not None else _NOTHING
+    except archives.ArchiveRefused as error:
+        raise NeedsChange(reasons.CODE_MISSING, f"spec.code: the archive cannot be used: {error}; make it anew") from error
+    except OSError as error:
+        place = f"{spec.code.path or spec.code.uri}"
+        raise NeedsChange(
+            reasons.CODE_MISSING,
+            f"spec.code: {error.filename or place} cannot be read: {error.strerror or error}; mend it, or take it out",
+        ) from error
+    if tree is None:
+        found = CodeFiles(files=(), digest="", missing=tuple(modules))
+    for module in found.missing if part.modules else ():
+        if not _installed(module.split(".")[0]):
             raise NeedsChange(
                 reasons.CODE_MISSING,
                 f"spec.stages: code of the stage {part.name!r} names the module {module!r}, which is neither in what spec.code "
                 "names nor in an installed package; correct the name",
             )
-        digest.update(f"\0{module}=={installed}".encode())
+    return found
 
 
-def _is_of(path: str, module: str) -> bool:
-    """Whether a file belongs to a module or package, or to a package that it lies in."""
-    place = module.replace(".", "/")
-    parents = (place.rsplit("/", up)[0] for up in range(1, place.count("/") + 1))
-    return path == f"{place}.py" or path.startswith(f"{place}/") or path in {f"{parent}/__init__.py" for parent in parents}
-
-
-def code_folder(spec: Spec) -> Path | None:
-    """Return the folder of code.path. NeedsChange if it is not a folder on this machine, or hides modules of the driver."""
-    if spec.code.path is None:
-        return None
-    folder = local_path(spec.code.path)
-    if folder is None or not folder.is_dir():
-        raise NeedsChange(reasons.CODE_MISSING, f"spec.code.path: {spec.code.path} is not a folder on this machine")
-    refuse_hiding(modules_in(folder), f"spec.code.path: {spec.code.path}")
-    return folder.resolve()
-
-
-def _is_left_out(path: Path) -> bool:
-    return any(part == "__pycache__" or part.startswith(".") for part in path.parts)
-
-
-def _package_version(module: str) -> str:
-    for distribution in packages_distributions().get(module, ()):
+def _installed(name: str) -> str:
+    """Return what tells versions of an installed package apart; empty where there is none."""
+    if (folder := _written_in(name)) is not None:
+        found = find_code(FolderTree(folder), [name], are_named=True)
+        return found.digest if not found.missing else ""
+    for distribution in packages_distributions().get(name, ()):
         try:
             return f"{distribution}-{version(distribution)}"
         except PackageNotFoundError:
             continue
     return ""
+
+
+def _written_in(name: str) -> Path | None:
+    """Return the folder of a package that is imported from where it is written (pip install --editable, PYTHONPATH).
+
+    Its version says nothing of edits. None for what an installer has put into place.
+    """
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None or not found.has_location:
+        return None
+    origin = Path(found.origin)
+    if not {"site-packages", "dist-packages"}.isdisjoint(origin.parts):
+        return None
+    return origin.parent.parent if origin.name.startswith("__init__.") else origin.parent

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from checkpoint_operator.local.process_states import start_of
+from checkpoint_operator.local.other_processes import start_of
 from checkpoint_protocol.identity import new_token
 
 _MOST_BYTES = 4096

@@ -18,11 +18,12 @@ from checkpoint_operator.code.archive import CodeArchive, put_archive
 from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.core.actions import Stall
 from checkpoint_operator.core.observation import DriverObservation, DriverState
+from checkpoint_operator.local.code import code_archive, code_tree
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.java import check_java
-from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
+from checkpoint_operator.local.other_processes import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.local.processes import conf_arguments, environment_of, write_storage_file
-from checkpoint_operator.local.runner import code_archive, identify, refusals
+from checkpoint_operator.local.runner import identify, refusals
 from checkpoint_operator.local.stage_preview import StageToPreview, stage_to_preview
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler
@@ -122,7 +123,7 @@ def _record_launch(
     if archive is not None:
         put_archive(store, uid, archive)
     code = archive.digest if archive else None
-    write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, archive=code), code=code, row_keys=row_keys)
+    write = Write(uid=uid, spec=spec, code_digest=code_digest(spec, code_tree(spec, archive)), code=code, row_keys=row_keys)
     observer = Observer(write, store, _NoDrivers(), open_sink(spec.sink, settings), LocalHost(), pin_source=pin_source)
     outcome = Reconciler(observer).step().outcome
     if isinstance(outcome, Stall):

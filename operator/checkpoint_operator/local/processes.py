@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from checkpoint_operator.code.digest import code_folder
+from checkpoint_operator.code.trees import code_folder
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_operator.local.another_spark import without_another_spark
-from checkpoint_operator.local.endings import how_it_ended
 from checkpoint_operator.local.java import check_java
-from checkpoint_operator.local.leftovers import MARK_VARIABLE, end_leftovers
+from checkpoint_operator.local.other_processes import MARK_VARIABLE, end_leftovers
 from checkpoint_operator.loop.driver_digest import keep_arguments
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
@@ -28,6 +28,10 @@ from checkpoint_protocol.records import LaunchRecord
 #: A task that fails is tried this often; local[n] alone would give it one try.
 _TASK_TRIES: Final = 4
 _LOOPBACK: Final = "127.0.0.1"
+
+_TAIL_BYTES: Final = 4096
+_LAST_LINES: Final = 3
+_MOST_OF_A_LINE: Final = 300
 
 
 @dataclass(slots=True)
@@ -173,3 +177,38 @@ def write_storage_file(settings: Settings) -> Path:
     with os.fdopen(handle, "w") as file:
         file.write(settings.for_drivers().model_dump_json())
     return Path(name)
+
+
+def how_it_ended(code: int, log: Path) -> str:
+    """Say how a process ended that has left no failure record; `code` is Popen's: negative for a signal."""
+    if code == 0:
+        how = "its driver ended with exit code 0, before all was sealed"
+    elif code > 0:
+        how = f"its driver ended with exit code {code} and did not say why"
+    else:
+        how = f"its driver was killed by {_name_of(-code)}"
+    lines = _last_lines(log)
+    said = f"; it ends with: {' | '.join(lines)}" if lines else ""
+    return f"{how}; its log is {log}{said}"
+
+
+def _name_of(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    if number == signal.SIGKILL:
+        return f"{name} (by somebody, or by the kernel for want of memory: see driver.memory)"
+    return name
+
+
+def _last_lines(log: Path) -> list[str]:
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    lines = [" ".join(line.split())[:_MOST_OF_A_LINE] for line in text.splitlines()]
+    return [line for line in lines if line][-_LAST_LINES:]

@@ -13,22 +13,23 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_operator.catalogs.source_tables import open_source
-from checkpoint_operator.code.archive import CodeArchive, fetch_uri, put_archive
-from checkpoint_operator.code.digest import code_digest
+from checkpoint_operator.code.archive import put_archive
 from checkpoint_operator.core.actions import Finish, Wait
 from checkpoint_operator.core.code_changes import Approval, Choice
 from checkpoint_operator.core.triggers import check_schedule
+from checkpoint_operator.local.code import code_archive, digests_with
 from checkpoint_operator.local.host import LocalHost
 from checkpoint_operator.local.lock import Holder, RunnerLock
-from checkpoint_operator.local.process_states import State, state_of
+from checkpoint_operator.local.other_processes import State, state_of
 from checkpoint_operator.local.processes import DriverProcesses
+from checkpoint_operator.local.since_commit import SinceCommit, has_more, since_commit
 from checkpoint_operator.loop.driver_digest import digest_of_kept
 from checkpoint_operator.loop.looks import Looks
 from checkpoint_operator.loop.observing import Observer
 from checkpoint_operator.loop.reconcile import Reconciler, Round
 from checkpoint_operator.loop.source_news import open_news
 from checkpoint_operator.loop.table_facts import refuse_own_outputs
-from checkpoint_operator.pipelines.found import at_work
+from checkpoint_operator.pipelines.found import DigestOf, at_work
 from checkpoint_operator.ports import Sink, Write
 from checkpoint_operator.progress.epoch_progress import Progress, measure
 from checkpoint_operator.progress.tallies import Tallies
@@ -38,6 +39,7 @@ from checkpoint_operator.writes.registration import check_identity, registering
 from checkpoint_protocol import reasons, writes
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import new_token, new_uid
+from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.store.object_store import ObjectStore, local_path, open_store, probe
@@ -111,20 +113,6 @@ def refusals(spec: Spec) -> dict[str, NeedsChange]:
     return found
 
 
-def code_archive(spec: Spec, settings: Settings) -> CodeArchive | None:
-    """Fetch the archive of code.uri, if that is where the code lies."""
-    return fetch_uri(spec.code.uri, settings, may_be_local=True) if spec.code.uri is not None else None
-
-
-def digests_with(archive: CodeArchive | None, image: str | None = None) -> Callable[[Spec], str]:
-    """Return what gives the digest of a manifest's code, where `code_archive` has returned this.
-
-    `image`: that of a cluster's drivers, where the write is one of a cluster.
-    """
-    code = archive.digest if archive is not None else None
-    return lambda spec: code_digest(spec, code, image, lambda: archive.data if archive is not None else b"")
-
-
 @dataclass(frozen=True, slots=True)
 class Rival:
     """The process that holds the write on this machine, and what it does. `passed_over_in_s`: None while it runs."""
@@ -165,10 +153,14 @@ class Runner:
     watch: bool = False
     #: What a person decides of the code as it is when this begins, where the manifest says onCodeChange: Ask.
     approve: Choice | None = None
+    #: Begin the next epoch if the last one is committed.
+    again: bool = False
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     drivers: DriverProcesses = field(init=False)
     _idle: tuple[Holder, float] | None = None
     _watched: Tallies | None = None
+    _digest_of: DigestOf | None = None
+    _ledger: Callable[[], Ledger] | None = None
 
     def run(self) -> Round:
         """Drive the write to its end and return the last round, whose outcome is Finish or Stall.
@@ -202,6 +194,12 @@ class Runner:
         # Drivers of later epochs import the code as it is then, and each stage has code of its own.
         host = LocalHost(machine_id(), digest_of_kept(spec), digest_of if self.watch or spec.stages else None)
         observer = Observer(write, store, self.drivers, sink, host, pin_source=pin_source, looks=looks)
+        self._digest_of, self._ledger = digest_of, lambda: observer.current_ledger
+        if self.again and spec.source.stream is None:
+            # An epoch that is not committed is the one that was asked for: this run ends it, however often it is asked for.
+            ledger = observer.current_ledger
+            if ledger.commits.read_commit() is not None and has_more(ledger, spec, self.settings, self.now):
+                observer.once_more_after = ledger.key.epoch
         if self.approve is not None:
             observer.approval = Approval(self.approve, observer.digest_to_approve())
         metadata = self.manifest.metadata
@@ -217,6 +215,12 @@ class Runner:
                 self.sleep(_patience_s(store, self.clock() - started))
         finally:
             lock.release()
+
+    def since_commit(self) -> SinceCommit:
+        """Return what has changed since the last epoch, which is committed. To be called when `run` has returned."""
+        assert self._digest_of is not None
+        assert self._ledger is not None
+        return since_commit(self._ledger(), self.manifest.spec, self.settings, self._digest_of, self.now)
 
     def _drive(self, reconciler: Reconciler, lock: RunnerLock) -> Round | None:
         """Bring the write to its end; None if this process was stopped meanwhile, and another one has passed it over."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkpoint_operator.code.archive import CodeArchive
-from checkpoint_operator.local.runner import digests_with
+from checkpoint_operator.local.code import digests_with
 from checkpoint_operator.pipelines.decisions import IN_WORDS
 from checkpoint_operator.pipelines.sealed import Sealed, find_sealed
 from checkpoint_operator.views.inspection import open_existing

@@ -110,6 +110,11 @@ class Looks:
             return Between(0.0, self._news, begins=True)
         return Between(max(0.0, (next_time(trigger, now) - now).total_seconds()), self._news)
 
+    def news_since(self, ledger: Ledger) -> News:
+        """Return what the source has that no epoch up to this one has taken."""
+        self._begin_after(ledger)
+        return self._look()
+
     def _due_in_s(self, ledger: Ledger, now: datetime.datetime) -> float:
         """Counted from the last look, or from the beginning of this epoch: a look that is late is made at once, and is one."""
         trigger = self.spec.trigger

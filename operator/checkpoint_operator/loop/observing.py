@@ -69,6 +69,8 @@ class Observer:
     open_ledger: Callable[[ObjectStore, EpochKey], Ledger] = Ledger
     #: Of a write whose trigger is followed here. None: what is committed is finished.
     looks: Looks | None = None
+    #: A person asks for one more epoch, after this one, whatever is new.
+    once_more_after: int | None = None
     #: What a person has decided, where the manifest says onCodeChange: Ask.
     approval: Approval | None = None
     #: The stage that is observed, and who observes its epoch; None: an epoch itself is.
@@ -265,7 +267,9 @@ class Observer:
         row_errors = None if seen.is_committed else limit_of(self.current_tallies, self.write.spec, attempts)
         last = attempts[-1] if attempts else None
         between: Between | None = None
-        if seen.is_committed and self.looks is not None and not seen.is_suspended:
+        if seen.is_committed and ledger.key.epoch == self.once_more_after:
+            between = Between(0.0, News(counted=False), begins=True)
+        elif seen.is_committed and self.looks is not None and not seen.is_suspended:
             between = self.looks.between(ledger)
         on_code_change = seen.on_code_change
         if not seen.is_committed and (last is None or (last.is_closed and not last.is_complete)):

@@ -99,13 +99,11 @@ class Decision:
     because: tuple[Cause, ...] = ()
 
 
-def said_of(stage: Decision, *, depends_on_all: bool) -> str:
-    """Return a line on a stage that is being done now. `depends_on_all`: it names no modules, so that it depends on all code."""
+def said_of(stage: Decision) -> str:
+    """Return a line on a stage that is being done now."""
     match stage.what:
         case "redo":
-            why = "; ".join(IN_WORDS[cause] for cause in stage.because)
-            hint = " (it lists no modules in code, so that it depends on all of spec.code)"
-            return f"the stage {stage.name} is repeated: {why}{hint if depends_on_all and 'code' in stage.because else ''}"
+            return f"the stage {stage.name} is repeated: {'; '.join(IN_WORDS[cause] for cause in stage.because)}"
         case "continue":
             return f"the stage {stage.name} continues with the rows that are left"
         case "begin" | "keep":

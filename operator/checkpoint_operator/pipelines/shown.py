@@ -43,6 +43,15 @@ class ShownStage(Shown):
     )
 
 
+class ShownCode(Shown):
+    """What the code of one stage is. Paths are relative to the folder, or the archive."""
+
+    stage: str = Field(description="Empty for a write without stages.")
+    files: tuple[str, ...] = Field(description="Empty where the code is in an image, or in installed packages.")
+    by_size: tuple[str, ...] = Field(description="Those of them that count with their names and sizes only.")
+    not_followed: tuple[str, ...] = Field(description="Imports that only running the code would tell.")
+
+
 class ShownPlan(Shown):
     """What a run would do."""
 
@@ -50,20 +59,35 @@ class ShownPlan(Shown):
     name: str
     epoch: int
     is_committed: bool = Field(description="The epoch is committed, and no other is asked for: a run does nothing.")
-    stages: tuple[ShownStage, ...]
+    stages: tuple[ShownStage, ...] = Field(description="Of a write without stages it is one, with the name of the write.")
+    code: tuple[ShownCode, ...] = ()
 
 
 def plan_stages(manifest: CheckpointedWrite, store: ObjectStore | None, digest_of: DigestOf) -> ShownPlan:
     """Return the plan. `store`: None where there is none yet. Raises CheckpointError where records cannot be read."""
     metadata, spec = manifest.metadata, manifest.spec
     ledger, is_committed = _current(store, manifest) if store is not None else (None, False)
-    if ledger is None:
+    if not spec.stages:
+        decisions: Sequence[Decision] = (_decide(ledger, manifest, digest_of),)
+    elif ledger is None:
         decisions = decide_stages(wanted_stages(spec, parts_of(spec.stages, spec.reset), digest_of), {}, HASH_ALGORITHM)
     else:
         decisions = foresee(ledger, spec, digest_of)
     stages = _all_shown(ledger, spec, decisions) if not is_committed else ()
     epoch = ledger.key.epoch if ledger is not None else 1
     return ShownPlan(namespace=metadata.namespace, name=metadata.name, epoch=epoch, is_committed=is_committed, stages=stages)
+
+
+def _decide(ledger: Ledger | None, manifest: CheckpointedWrite, digest_of: DigestOf) -> Decision:
+    """Return what becomes of a write without stages, as if it were one."""
+    name, spec = manifest.metadata.name, manifest.spec
+    numbers = ledger.attempts.list_attempts() if ledger is not None else []
+    launch = ledger.attempts.read_launch(numbers[-1]) if ledger is not None and numbers else None
+    if launch is None:
+        return Decision(name, "begin", "", HASH_ALGORITHM, "")
+    is_changed = launch.code_digest != digest_of(spec)
+    what: What = "redo" if is_changed and spec.on_code_change == "Restart" else "continue"
+    return Decision(name, what, "", HASH_ALGORITHM, "", ("code",) if is_changed else ())
 
 
 def plan_from_here(manifest: CheckpointedWrite, store: ObjectStore | None, digest_of: DigestOf) -> tuple[ShownStage, ...]:

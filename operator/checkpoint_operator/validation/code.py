@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from checkpoint_operator.code.archive import fetch_uri
-from checkpoint_operator.code.digest import code_folder
+from checkpoint_operator.code.trees import code_folder
 from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.code import archives
 from checkpoint_protocol.code.archives import ArchiveRefused

@@ -11,7 +11,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -66,24 +66,34 @@ def check(data: bytes) -> list[PurePosixPath]:
         return list(_files_in(archive))
 
 
-def contents(data: bytes) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Give each file's path and what it has, sorted by path. ArchiveRefused where one cannot be read.
+class OpenArchive:
+    """An archive that is looked into, and never unpacked as a whole: a megabyte may stand for a gigabyte.
 
-    A file is unpacked while it is gone through, before the next one is asked for, and never held as a whole: a megabyte may stand
-    for a gigabyte.
+    ArchiveRefused says why it could not, or must not, be unpacked, and where a file cannot be read.
     """
-    with _opened(data) as archive:
-        for path, entry in sorted(_files_in(archive).items()):
-            yield str(path), _chunks(archive, entry)
 
+    def __init__(self, data: bytes) -> None:
+        self._archive = _opened(data)
+        self._entries = {str(path): entry for path, entry in _files_in(self._archive).items()}
 
-def _chunks(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
-    try:
-        with archive.open(entry) as packed:
-            while chunk := packed.read(_CHUNK_BYTES):
-                yield chunk
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
-        raise ArchiveRefused(f"{entry.filename!r} in it cannot be read: {error}") from error
+    @property
+    def paths(self) -> Iterable[str]:
+        """The paths of the files."""
+        return self._entries.keys()
+
+    def size(self, path: str) -> int:
+        """Return how many bytes a file has."""
+        return self._entries[path].file_size
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Give what a file holds, while it is unpacked."""
+        entry = self._entries[path]
+        try:
+            with self._archive.open(entry) as packed:
+                while chunk := packed.read(_CHUNK_BYTES):
+                    yield chunk
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
+            raise ArchiveRefused(f"{entry.filename!r} in it cannot be read: {error}") from error
 
 
 def unpack(data: bytes, folder: Path) -> dict[str, int]:

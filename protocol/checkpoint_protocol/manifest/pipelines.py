@@ -63,8 +63,8 @@ class StageSpec(Section):
     )
     code: Annotated[tuple[ModuleName, ...], Field(max_length=64)] = Field(
         default=(),
-        description="The modules and packages of spec.code that the result depends on, e.g. docs. An edit of other modules "
-        "does not affect the result. By default every file of spec.code counts.",
+        description="The modules and packages of spec.code that the result depends on, e.g. docs, with what they import. An "
+        "edit of other modules does not affect the result. Default: the modules that the steps are called from.",
     )
 
     @property
@@ -133,8 +133,8 @@ class ResetSpec(Section):
 class StagePart:
     """Stages that are done together, up to one whose result is kept (or the last one, whose result the table is).
 
-    `name` is that of the last of them. `modules`: see `StageSpec.code`; empty: all. `nonce`: of the reset that names one of them.
-    `shuffles`: its rows are put into buckets, for the Aggregate that follows. `groups`: it is that Aggregate.
+    `name` is that of the last of them. `modules`: see `StageSpec.code`; empty: those of the steps. `nonce`: of the reset that
+    names one of them. `shuffles`: its rows are put into buckets, for the Aggregate that follows. `groups`: it is that Aggregate.
     """
 
     name: str

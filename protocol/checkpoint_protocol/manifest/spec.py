@@ -251,7 +251,7 @@ class Spec(Section):
     @model_validator(mode="after")
     def _opens_no_foreign_scheme(self) -> Spec:
         # Here and not in the sections, so that a record that has one stays readable.
-        for place, uri in self._uris():
+        for place, uri in self.named_uris():
             if (why := why_not_opened(uri)) is not None:
                 raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
             # The paths of files are patterns: one that means nothing is refused when they are looked for.
@@ -259,7 +259,7 @@ class Spec(Section):
                 raise PydanticCustomError(AT_FIELD, "{error}", {"field": place, "error": why})
         return self
 
-    def _uris(self) -> Iterator[tuple[str, str]]:
+    def named_uris(self) -> Iterator[tuple[str, str]]:
         """Give all that we open ourselves, with the field's path; paths of Spark's own formats are Spark's."""
         yield "checkpoint.uri", self.checkpoint.uri
         if self.code.path is not None:

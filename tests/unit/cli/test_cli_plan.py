@@ -60,3 +60,31 @@ def test_with_the_image_in_the_manifest_the_plan_goes_by_the_digests_of_the_clus
 
     assert said.exit_code == 0, said.stderr
     assert [stage["name"] for stage in json.loads(said.stdout)["stages"]] == ["parse", "embed"]
+
+
+def test_a_write_without_stages_is_shown_with_its_code(tmp_path: Path) -> None:
+    write = StoredWrite(tmp_path)
+    for name, text in {"own.py": "import helper\nimport_module(name)", "helper.py": "", "beside.py": ""}.items():
+        (tmp_path / "code").mkdir(exist_ok=True)
+        (tmp_path / "code" / name).write_text(text)
+    manifest = yaml.safe_load(write.file.read_text())
+    manifest["spec"] |= {"steps": [{"call": "own:f"}], "code": {"path": str(tmp_path / "code")}}
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+
+    said = plan(file)
+
+    shown = json.loads(said.stdout)
+    assert said.exit_code == 0, said.stderr
+    assert [(stage["name"], stage["what"]) for stage in shown["stages"]] == [(manifest["metadata"]["name"], "begin")]
+    assert shown["code"] == [
+        {
+            "stage": "",
+            "files": ["beside.py", "helper.py", "own.py"],
+            "bySize": [],
+            "notFollowed": ["own.py, line 2: import_module(...)"],
+        }
+    ]
+    table = CliRunner(env={"XDG_CONFIG_HOME": "/nonexistent"}).invoke(main, ["plan", str(file)], catch_exceptions=False)
+    assert "code: beside.py, helper.py, own.py" in table.stdout
+    assert "own.py, line 2: import_module(...): which modules it loads is not known before it runs" in table.stdout

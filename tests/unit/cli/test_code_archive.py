@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_operator.code.archive import archive_of_files, archive_of_object, fetch_uri, put_archive
-from checkpoint_operator.code.digest import code_digest
+from checkpoint_operator.local.code import digests_with
 from checkpoint_operator.local.runner import refusals
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
@@ -165,18 +165,31 @@ def test_a_put_that_never_appears_is_tried_again_later() -> None:
 
 
 def test_the_archive_and_the_image_change_the_digest_of_the_code() -> None:
+    one, other = archive_of_files({"flights.py": b"x = 1"}), archive_of_files({"flights.py": b"x = 2"})
+    delivered = spec(code={"uri": "s3://b/code.zip"})
     digests = [
-        code_digest(spec()),
-        code_digest(spec(), archive="a" * 64),
-        code_digest(spec(), archive="b" * 64),
-        code_digest(spec(), image="spark:1"),
-        code_digest(spec(), image="spark:2"),
-        code_digest(spec(), archive="a" * 64, image="spark:1"),
-        code_digest(spec("/in/the/image"), image="spark:1"),
+        digests_with(None)(spec()),
+        digests_with(one)(delivered),
+        digests_with(other)(delivered),
+        digests_with(None, "spark:1")(spec()),
+        digests_with(None, "spark:2")(spec()),
+        digests_with(one, "spark:1")(delivered),
+        digests_with(None, "spark:1")(spec("/in/the/image")),
     ]
 
     assert len(set(digests)) == len(digests)
-    assert digests[1] == code_digest(spec(), archive="a" * 64)
+    assert digests[1] == digests_with(one)(delivered)
+
+
+def test_a_file_of_an_archive_that_no_step_needs_does_not_change_the_digest() -> None:
+    delivered = spec(code={"uri": "s3://b/code.zip"})
+    code = {"flights.py": b"import helper", "helper.py": b"x = 1"}
+
+    def digest(**changed: bytes) -> str:
+        files = code | {f"{name}.py": text for name, text in changed.items()}
+        return digests_with(archive_of_files(files))(delivered)
+
+    assert digest(helper=b"x = 2") != digest() == digest(beside=b"")
 
 
 # --- what one machine refuses ---------------------------------------------------------------------------------------------

@@ -11,11 +11,13 @@ import pytest
 
 from checkpoint_operator.cli.files import FoundSettings, load_settings
 from checkpoint_operator.code.digest import code_digest
+from checkpoint_operator.code.trees import ArchiveTree
 from checkpoint_operator.lance.added.table import PylanceColumns
 from checkpoint_operator.loop.looks import refuse_paths_of_pods
 from checkpoint_operator.validation.report import Findings
 from checkpoint_operator.validation.source import check_keyed_source
 from checkpoint_operator.validation.target import check_target
+from checkpoint_protocol.code.archives import OpenArchive
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.spec import Spec, parse_manifest
 from checkpoint_protocol.places.settings import Settings
@@ -63,14 +65,14 @@ _STAGED: Final = {"name": "a", "steps": [{"call": "m:f"}]}
 def test_modules_of_a_stage_that_are_named_or_delivered_as_the_message_says_have_a_digest() -> None:
     archive = zip_of({"docs/parsing.py": "x = 1"})
 
-    def digest(module: str | None, archive_digest: str | None = "0" * 64, image: str | None = "spark:1") -> str:
-        code = {"code": {"uri": "s3://b/c.zip"}} if archive_digest is not None else {"code": {"path": "/code"}}
+    def digest(module: str | None, *, is_delivered: bool = True) -> str:
+        code = {"code": {"uri": "s3://b/c.zip"}} if is_delivered else {"code": {"path": "/code"}}
         stage = _STAGED | ({"code": [module]} if module is not None else {})
-        return code_digest(spec_of(stages=[stage], **code), archive_digest, image, lambda: archive)
+        return code_digest(spec_of(stages=[stage], **code), lambda: ArchiveTree(OpenArchive(archive)), "spark:1")
 
     with pytest.raises(NeedsChange, match=r"say code\.configMap or code\.uri, or leave code of the stage out"):
-        digest("docs.parsing", archive_digest=None)
-    assert digest("docs.parsing") != digest(None, archive_digest=None)
+        digest("docs.parsing", is_delivered=False)
+    assert digest("docs.parsing") != digest(None, is_delivered=False)
 
     with pytest.raises(NeedsChange, match=r"names the module 'docs\.parsng', .*; correct the name"):
         digest("docs.parsng")

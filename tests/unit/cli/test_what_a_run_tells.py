@@ -10,22 +10,21 @@ import pytest
 from rich.console import Console
 
 from checkpoint_operator.cli.commands.run import Display
-from checkpoint_operator.core.actions import BeginStage, Finish, RecordAttempt, Wait
+from checkpoint_operator.core.actions import BeginStage, Close, Finish, RecordAttempt, Stall, Wait
 from checkpoint_operator.core.observation import Failure
 from checkpoint_operator.local.runner import Report
 from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import Cause, Decision, What, said_of
+from checkpoint_operator.pipelines.decisions import Cause, Decision, What
 from checkpoint_operator.progress.epoch_progress import Progress
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from tests.support.stored_writes import StoredWrite
-from tests.unit.decision.test_rules import closed, seen
+from tests.unit.decision.test_rules import at_work, closed, seen
 
 OUT = Failure("Retryable", reasons.SERVICE_UNAVAILABLE, "the service is out")
 
 
 KEY = EpochKey("ab" * 16, 1)
-ON_ALL = "(it lists no modules in code, so that it depends on all of spec.code)"
 WASH = f"wash-{'0' * 16}-1"
 NOTHING = Progress(1, None, 0, 0, 0, 0, 0)
 COOK = Decision("cook", "begin", "", 1, "")
@@ -79,7 +78,7 @@ def test_the_failure_of_an_attempt_is_told_in_each_stage(tmp_path: Path) -> None
         (
             "redo",
             ("code",),
-            f"the stage wash is repeated: its code has changed {ON_ALL}",
+            "the stage wash is repeated: its code has changed",
         ),
     ],
 )
@@ -89,12 +88,6 @@ def test_what_becomes_of_a_stage_is_told_with_the_reason(
     wash = Decision("wash", what, WASH, 1, "", because)
 
     assert lines_of(tmp_path, Round(KEY, seen(), (BeginStage(WASH, is_before=True),), stages=(wash, COOK))) == [line]
-
-
-def test_a_stage_that_lists_its_modules_needs_no_advice() -> None:
-    wash = Decision("wash", "redo", WASH, 1, "", ("code",))
-
-    assert said_of(wash, depends_on_all=False) == "the stage wash is repeated: its code has changed"
 
 
 def test_that_the_last_stage_begins_or_is_repeated_is_told_once(tmp_path: Path) -> None:
@@ -122,3 +115,45 @@ def test_that_rows_fail_is_told_once_while_there_is_work_and_not_of_a_write_that
     told = lines_of(tmp_path, at_work, at_work, done, progress=progress)
     assert [line for line in told if "fail" in line] == ["rows fail and are quarantined; the others go on"]
     assert lines_of(tmp_path, done, progress=progress) == []
+
+
+OTHERS = "the others are of other code, or were read with other options, and are computed again"
+
+
+def progress(rows: int) -> Progress:
+    return replace(NOTHING, rows_read=rows)
+
+
+FOUND = Round(KEY, seen(at_work()), (Close(1, "its driver has ended"),))
+RECORDED = Round(KEY, seen(closed(1)), (RecordAttempt(2, (1,)),))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "told"),
+    [
+        ([(FOUND, 500), (RECORDED, 500)], "resuming: 500 rows are sealed already and will not be computed again"),
+        (
+            [(FOUND, 500), (RECORDED, 120)],
+            f"resuming: 120 of 500 sealed rows are kept; {OTHERS}",
+        ),
+        ([(FOUND, 500), (Round(KEY, seen(closed(1)), (Stall(reasons.CODE_CHANGED, "approve"),)), 500)], None),
+        (
+            [(Round(KEY, seen(at_work()), (Wait("its driver"),)), 7)],
+            "resuming: 7 rows are sealed already and will not be computed again",
+        ),
+        ([(Round(KEY, seen(closed(1)), (Wait("the pause before attempt 2", OUT),)), 7)], None),
+        ([(Round(KEY, seen(), (RecordAttempt(1, ()),)), 0)], None),
+    ],
+    ids=["all are kept", "some are dropped", "a person is asked", "an attempt is at work", "not decided yet", "nothing is there"],
+)
+def test_what_becomes_of_sealed_rows_is_told_when_it_is_decided(
+    tmp_path: Path, rounds: list[tuple[Round, int]], told: str | None
+) -> None:
+    """Said before, it would promise what onCodeChange: Restart does not keep."""
+    shown = io.StringIO()
+    with Display(Console(file=shown, width=200, highlight=False), StoredWrite(tmp_path).manifest) as display:
+        for done, rows in rounds:
+            display.report(Report(done, progress(rows)))
+
+    said = [line for line in shown.getvalue().splitlines() if line.startswith("resuming")]
+    assert said == ([told] if told is not None else [])

@@ -13,8 +13,7 @@ import pytest
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState
 from checkpoint_operator.local.another_spark import notice
-from checkpoint_operator.local.endings import how_it_ended
-from checkpoint_operator.local.processes import DriverProcesses, environment_of
+from checkpoint_operator.local.processes import DriverProcesses, environment_of, how_it_ended
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.places.settings import Settings

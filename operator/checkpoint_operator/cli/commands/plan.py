@@ -1,4 +1,4 @@
-"""`checkpointed-write plan`: what a run would do with each stage of a write. Puts nothing and makes no folder."""
+"""`checkpointed-write plan`: what a run would do with a write, or each of its stages, and what its code is. Puts nothing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from rich.console import Console
 from rich.table import Table
 
 from checkpoint_operator.cli import exits
-from checkpoint_operator.cli.printing import answers, messages, plain_table, print_data, say_problem
+from checkpoint_operator.cli.printing import answers, messages, plain_table, print_data
 from checkpoint_operator.cli.reading import read_files, say_error
-from checkpoint_operator.local.runner import code_archive, digests_with
+from checkpoint_operator.code.archive import CodeArchive
+from checkpoint_operator.code.digest import code_files
+from checkpoint_operator.local.code import code_archive, code_tree, digests_with
 from checkpoint_operator.pipelines.decisions import IN_WORDS
-from checkpoint_operator.pipelines.shown import ShownPlan, ShownStage, is_of_a_cluster, plan_stages
+from checkpoint_operator.pipelines.found import spec_up_to
+from checkpoint_operator.pipelines.shown import ShownCode, ShownPlan, ShownStage, is_of_a_cluster, plan_stages
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.manifest.pipelines import parts_of
 from checkpoint_protocol.manifest.quantities import counted
-from checkpoint_protocol.manifest.spec import CheckpointedWrite
+from checkpoint_protocol.manifest.spec import CheckpointedWrite, Spec
 from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.store.object_store import ObjectStore
 
 
 def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
@@ -29,16 +34,13 @@ def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
     if (files := read_files(file, settings_file, console)) is None:
         return exits.MANIFEST_WRONG
     manifest, settings = files
-    if not manifest.spec.stages:
-        say_problem(console, "error: spec.stages: there are none; `checkpointed-write status` shows how far the write is")
-        return exits.MANIFEST_WRONG
     try:
         plan = _plan(manifest, settings)
     except CheckpointError as error:
         say_error(error, console)
         return exits.code_of(error)
     if output == "table":
-        _print(answers(), plan, has_trigger=manifest.spec.trigger is not None)
+        _print(answers(), plan, manifest.spec)
     else:
         print_data(plan, output)
     return exits.DONE
@@ -47,7 +49,7 @@ def plan_command(file: Path, settings_file: Path | None, output: str) -> int:
 def _plan(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
     spec, store = manifest.spec, open_existing(manifest.spec.checkpoint.uri, settings)
     if not is_of_a_cluster(manifest, store):
-        return plan_stages(manifest, store, digests_with(code_archive(spec, settings)))
+        return _with_code(manifest, store, code_archive(spec, settings), None)
     if spec.image is None or spec.code.config_map is not None:
         name, namespace = manifest.metadata.name, manifest.metadata.namespace
         unknown = "the image of its drivers" if spec.image is None else "the ConfigMap of its code"
@@ -56,16 +58,39 @@ def _plan(manifest: CheckpointedWrite, settings: Settings) -> ShownPlan:
             f"{namespace}/{name} is at work in a cluster, and {unknown} is known there only; its plan is in the object's status: "
             f"kubectl get checkpointedwrite {name} -n {namespace} -o jsonpath='{{.status.stages}}'",
         )
-    return plan_stages(manifest, store, digests_with(code_archive(spec, settings), spec.image))
+    return _with_code(manifest, store, code_archive(spec, settings), spec.image)
 
 
-def _print(out: Console, plan: ShownPlan, *, has_trigger: bool) -> None:
+def _with_code(
+    manifest: CheckpointedWrite, store: ObjectStore | None, archive: CodeArchive | None, image: str | None
+) -> ShownPlan:
+    plan = plan_stages(manifest, store, digests_with(archive, image))
+    spec, code = manifest.spec, []
+    for part in parts_of(spec.stages) or (spec.last_part,):
+        own = spec_up_to(spec, part) if spec.stages else spec
+        if part.steps or spec.source.program is not None:
+            found = code_files(own, code_tree(own, archive), image)
+            not_followed = tuple(map(str, found.not_followed))
+            code.append(ShownCode(stage=part.name, files=found.files, by_size=found.by_size, not_followed=not_followed))
+    return plan.model_copy(update={"code": tuple(code)})
+
+
+def _print(out: Console, plan: ShownPlan, spec: Spec) -> None:
     if plan.is_committed:
-        then = "a run takes what is new since" if has_trigger else "a run does nothing; runNonce begins the next one"
+        then = "run --again begins the next one" if spec.trigger is None else "a run takes what is new since"
         out.print(f"{plan.namespace}/{plan.name}: epoch {plan.epoch} is committed: {then}", markup=False)
-        return
-    out.print(f"{plan.namespace}/{plan.name}: a run of epoch {plan.epoch} would do this", style="bold", markup=False)
-    out.print(table_of(plan.stages))
+    else:
+        out.print(f"{plan.namespace}/{plan.name}: a run of epoch {plan.epoch} would do this", style="bold", markup=False)
+        out.print(table_of(plan.stages))
+        if spec.on_code_change == "Ask" and any("code" in stage.because for stage in plan.stages):
+            out.print("a run waits for an approval first (onCodeChange: Ask)")
+    for code in plan.code:
+        of = f" of {code.stage}" if code.stage else ""
+        out.print(f"code{of}: {', '.join(code.files) or 'in the image, or in installed packages'}", markup=False, soft_wrap=True)
+        for path in code.by_size:
+            out.print(f"  {path}: too large to be read; its name and size count", markup=False, soft_wrap=True)
+        for place in code.not_followed:
+            out.print(f"  {place}: which modules it loads is not known before it runs", markup=False, soft_wrap=True)
 
 
 def table_of(stages: Iterable[ShownStage]) -> Table:

@@ -24,17 +24,18 @@ from checkpoint_operator.core.observation import DriverState
 from checkpoint_operator.core.rules import progress_deadline_s
 from checkpoint_operator.local.another_spark import notice
 from checkpoint_operator.local.lock import Holder
-from checkpoint_operator.local.process_states import State
+from checkpoint_operator.local.other_processes import State
 from checkpoint_operator.local.runner import Report, Rival, Runner, state_folder
+from checkpoint_operator.local.since_commit import said_of
 from checkpoint_operator.loop.reconcile import Round
-from checkpoint_operator.pipelines.decisions import Decision, said_of, title_of
+from checkpoint_operator.pipelines.decisions import Decision, title_of
+from checkpoint_operator.pipelines.decisions import said_of as said_of_stage
 from checkpoint_operator.progress.activity import TimeLeft, describe, how_far, is_running, share_of, time_text
 from checkpoint_operator.progress.epoch_progress import Progress as Counts
 from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.identity import EpochKey
-from checkpoint_protocol.manifest.pipelines import parts_of
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.spec import CheckpointedWrite
 from checkpoint_protocol.places.settings import Settings
@@ -48,7 +49,13 @@ _SAID_AFTER_S: Final = 5.0
 
 
 def run_command(
-    file: Path, settings_file: Path | None, cores: int | None, *, watch: bool = False, approve: Choice | None = None
+    file: Path,
+    settings_file: Path | None,
+    cores: int | None,
+    *,
+    watch: bool = False,
+    approve: Choice | None = None,
+    again: bool = False,
 ) -> int:
     """Run the write and return the exit code."""
     console = messages()
@@ -61,7 +68,7 @@ def run_command(
     committed.say_former(manifest, settings, console)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        ran = run_write(manifest, settings, cores, console, watch=watch, approve=approve)
+        ran = run_write(manifest, settings, cores, console, watch=watch, approve=approve, again=again)
     except KeyboardInterrupt:
         console.print(f"interrupted; what is sealed stays: checkpointed-write run {file} resumes it")
         return exits.INTERRUPTED
@@ -89,15 +96,19 @@ def run_write(
     *,
     watch: bool = False,
     approve: Choice | None = None,
+    again: bool = False,
 ) -> Ran:
-    """Run a write to its end, and show how far it is. Raises CheckpointError where nothing can be done from here."""
+    """Run a write to its end, and show how far it is. `again`: begin the next epoch where the last one is committed.
+    Raises CheckpointError where nothing can be done from here."""
     if approve is not None and (policy := manifest.spec.on_code_change) != "Ask":
         raise NeedsChange(reasons.MANIFEST_INVALID, f"spec.onCodeChange: it is {policy}, so that nothing is to be approved")
     if (said := notice(os.environ)) is not None:
         console.print(said, style="yellow", markup=False, soft_wrap=True)
     started = time.monotonic()
     with Display(console, manifest) as display:
-        runner = Runner(manifest, settings, cores or os.cpu_count() or 1, display.report, watch=watch, approve=approve)
+        runner = Runner(
+            manifest, settings, cores or os.cpu_count() or 1, display.report, watch=watch, approve=approve, again=again
+        )
         try:
             ended = runner.run()
         except OSError as error:
@@ -125,7 +136,7 @@ class Display:
     manifest: CheckpointedWrite
     counts: Counts | None = None
     did_work: bool = False
-    attempts_before: int | None = None
+    #: Rows that were sealed when it was decided what becomes of them, and are kept.
     rows_before: int | None = None
     _bar: Progress | None = None
     _task: TaskID | None = None
@@ -139,6 +150,7 @@ class Display:
     _said_of_last_stage: tuple[EpochKey, Decision] | None = None
     _time_left: TimeLeft = field(default_factory=TimeLeft)
     _said_quarantined: bool = False
+    _sealed_at_first: int | None = None
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -165,11 +177,10 @@ class Display:
             self._tell_of_rival(report.rival)
         counts = report.progress
         is_over = report.round is not None and isinstance(report.round.outcome, Finish)
-        if self.rows_before is None:
-            self.rows_before, self.attempts_before = counts.rows_read, counts.attempt
-            if counts.rows_read and not is_over:
-                rows = counted(counts.rows_read, "row is", "rows are")
-                self.console.print(f"resuming: {rows} sealed already and will not be computed again")
+        if self._sealed_at_first is None:
+            self._sealed_at_first = counts.rows_read
+        if self.rows_before is None and not is_over and _is_kept(report):
+            self._tell_of_kept(counts.rows_read, self._sealed_at_first)
         if counts.rows_failed and not is_over and not self._said_quarantined:
             self._said_quarantined = True
             self.console.print("rows fail and are quarantined; the others go on", style="yellow")
@@ -177,6 +188,18 @@ class Display:
         if report.round is not None:
             self._tell(report.round)
         self._show(counts)
+
+    def _tell_of_kept(self, kept: int, sealed: int) -> None:
+        """Say what of the rows that were sealed is not computed again, once that is decided."""
+        self.rows_before = kept
+        if kept < sealed:
+            others = "others are of other code, or were read with other options, and are computed again"
+            self.console.print(
+                f"resuming: {kept:,} of {counted(sealed, 'sealed row')} {'is' if kept == 1 else 'are'} kept; the {others}"
+            )
+        elif kept:
+            rows = counted(kept, "row is", "rows are")
+            self.console.print(f"resuming: {rows} sealed already and will not be computed again")
 
     def _tell_of_rival(self, rival: Rival | None) -> None:
         """Say who holds the write, and again when it is stopped or goes on."""
@@ -252,15 +275,15 @@ class Display:
             self._tell_stage(last)
 
     def _tell_stage(self, stage: Decision) -> None:
-        modules = {part.name: part.modules for part in parts_of(self.manifest.spec.stages)}
-        self.console.print(said_of(stage, depends_on_all=not modules.get(stage.name)), markup=False, soft_wrap=True)
+        self.console.print(said_of_stage(stage), markup=False, soft_wrap=True)
 
     def _tell_epoch(self, done: Round, opened: OpenEpoch) -> None:
         """Say for what an epoch begins: what it takes its driver finds out."""
         commit, news = done.commit, opened.news
         if commit is not None:
             self.console.print(f"epoch {done.seen.epoch} is committed: {counted(commit.rows_written, 'row')}")
-        found = counted(news.files, "new file") if news is not None and news.counted else "its trigger is due"
+        due = "its trigger is due" if self.manifest.spec.trigger is not None else "--again asks for it"
+        found = counted(news.files, "new file") if news is not None and news.counted else due
         self.console.print(f"epoch {opened.epoch} begins: {found}")
         self.rows_before, self._said_quarantined = None, False
         self._recent.clear()
@@ -294,6 +317,16 @@ class Display:
             self._recent.popleft()
         first_elapsed, first_rows = self._recent[0]
         return (rows - first_rows) / max(elapsed - first_elapsed, 1e-6) if rows > first_rows else 0.0
+
+
+def _is_kept(report: Report) -> bool:
+    """Whether it is decided that what is sealed now stays: an attempt that takes it over is recorded, or at work."""
+    if report.round is None:
+        return report.attached
+    last = report.round.seen.last
+    if any(isinstance(action, RecordAttempt | StartDriver | Commit) for action in report.round.actions):
+        return True
+    return isinstance(report.round.actions[-1], Wait) and last is not None and not last.is_closed
 
 
 def _phase(counts: Counts, left_s: float | None) -> str:
@@ -343,7 +376,22 @@ def _conclude(console: Console, ran: Ran, file: Path) -> int:
             if committed.say(presence, commit, file, console):
                 return exits.FAILED
             _summarise(answers(), ran, commit_record)
+            if not ran.display.did_work:
+                _say_what_has_changed(console, ran, file)
             return exits.COMMITTED
+
+
+def _say_what_has_changed(console: Console, ran: Ran, file: Path) -> None:
+    """Say of a write that was committed before what is new, and how to go on."""
+    runner, spec = ran.runner, ran.runner.manifest.spec
+    if spec.trigger is not None or spec.source.stream is not None:
+        return  # a run takes what is new
+    try:
+        lines = said_of(runner.since_commit(), spec, file)
+    except CheckpointError as error:
+        lines = [f"what has changed since cannot be told: {error.message}"]
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def ended_as_stream(ended: Round) -> bool:

@@ -10,7 +10,7 @@ from checkpoint_operator.cli import committed, exits
 from checkpoint_operator.cli.commands.plan import table_of
 from checkpoint_operator.cli.printing import answers, messages, of_what, print_data, say_problem, size_text
 from checkpoint_operator.cli.reading import read_files, say_error
-from checkpoint_operator.local.runner import code_archive, digests_with
+from checkpoint_operator.local.code import code_archive, digests_with
 from checkpoint_operator.pipelines.shown import ShownStage, plan_from_here
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.views.reason_pages import with_section

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.views.reason_pages import with_section
+from checkpoint_operator.views.reason_texts import with_command
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.spec import ManifestInvalid
@@ -36,7 +36,7 @@ def lines_of(error: CheckpointError) -> list[str]:
 
 
 def line_of(reason: str, message: str) -> str:
-    return f"error: {reason}: {with_section(reason, message)}"
+    return f"error: {reason}: {with_command(reason, message)}"
 
 
 def code_of(error: CheckpointError) -> int:

@@ -31,7 +31,7 @@ _OF_THE_MANIFEST: Final = frozenset(
 def lines_of(error: CheckpointError) -> list[str]:
     """Return an error as lines for a terminal: one a problem."""
     if isinstance(error, ManifestInvalid):
-        return [f"error: {problem}" for problem in error.problems]
+        return [f"error: {problem}" for problem in error.said]
     return [line_of(error.reason, error.message)]
 
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
-import yaml
 from pydantic import BaseModel
 
 from checkpoint_operator.cli.main import main as command_line
 from checkpoint_operator.cluster.metrics.counters import Metrics
 from checkpoint_operator.core.phases import MEANINGS
 from checkpoint_operator.crd.definition import custom_resource_definition
+from checkpoint_operator.views.reason_texts import reason_texts
 from checkpoint_protocol.places.kafka_settings import KafkaEntry
 from checkpoint_protocol.places.settings import CatalogSettings
 from checkpoint_protocol.places.storage import StorageEntry
 
 ROOT: Final = Path(__file__).parents[2]
-REASONS: Final = ROOT / "docs" / "reference" / "reasons.yaml"
-#: Kept in the repository, unlike the other pages: messages name it, and people read it there.
-REASONS_PAGE: Final = REASONS.with_suffix(".md")
+#: Kept in the repository, unlike the other pages: people read it there.
+REASONS_PAGE: Final = ROOT / "docs" / "reference" / "reasons.md"
 CHART: Final = ROOT / "charts" / "checkpointed-write-operator"
 VALUES: Final = CHART / "values.yaml"
 
@@ -40,16 +40,6 @@ def pages() -> dict[str, str]:
     }
     made = {f"reference/{name}.md": make() for name, make in makers.items()}
     return made | {"guides/chart.md": (CHART / "README.md").read_text()}
-
-
-def reasons() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    """Return what the documentation says of each reason: by subject, then by reason, `seen`, `why` and `do`."""
-    found: Mapping[str, Mapping[str, Mapping[str, str]]] = yaml.safe_load(REASONS.read_text())
-    return found
-
-
-def described_reasons() -> list[str]:
-    return [reason for members in reasons().values() for reason in members]
 
 
 def _of_object(title: str, part: str, beginning: str) -> str:
@@ -143,9 +133,9 @@ def _metrics() -> str:
 def reasons_page() -> str:
     lines = ["<!-- made of reasons.yaml by: make docs -->", "", "# Reasons", ""]
     lines += ["Conditions, events, exit messages and metrics name one of these."]
-    for subject, members in reasons().items():
+    for subject, texts in itertools.groupby(reason_texts(), lambda text: text.subject):
         lines += ["", f"## {subject}"]
-        for reason, texts in members.items():
-            said = (("Seen as", "seen"), ("Why", "why"), ("What to do", "do"))
-            lines += ["", f"### {reason}", *(line for title, key in said for line in ("", f"**{title}.** {texts[key]}"))]
+        for text in texts:
+            said = (("Seen as", text.seen), ("Why", text.why), ("What to do", text.do))
+            lines += ["", f"### {text.reason}", *(line for title, words in said for line in ("", f"**{title}.** {words}"))]
     return "\n".join([*lines, ""])

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, cause_of
 from checkpoint_protocol.places.settings_place import SettingsPlace
 from checkpoint_protocol.places.source_paths import locate
 from checkpoint_protocol.store.object_store import translate_store_error
@@ -40,7 +40,7 @@ def changed(path: str, difference: str) -> NeedsChange:
 
 def explain(error: Exception) -> str:
     """Return pyarrow's message on one line. Row numbers go: they count within the part that was parsed."""
-    text = re.sub(r"Row #\d+: | in row \d+", "", " ".join(str(error).split()))
+    text = re.sub(r"Row #\d+: | in row \d+", "", cause_of(str(error)))
     return text[:600].rstrip(". ")
 
 

@@ -40,6 +40,31 @@ def parse_document(text: str) -> Any:
     return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
 
 
+def parse_nodes(text: str) -> yaml.Node | None:
+    """Return the first document of a text that `parse_documents` has read, with the places of what is in it."""
+    return next((node for node in yaml.compose_all(text, _Loader) if node.tag != _NULL), None)
+
+
+def line_of(node: yaml.Node | None, path: str) -> int | None:
+    """Return the line of a field by its path, such as spec.steps.0.call.
+
+    Of a field that is not written: the line of what it belongs in. None if nothing of the path is there.
+    """
+    line = None
+    while path and isinstance(node, yaml.CollectionNode):
+        if isinstance(node, yaml.MappingNode):
+            entries = [(key.value, key.start_mark.line, value) for key, value in node.value]
+        else:
+            entries = [(str(number), item.start_mark.line, item) for number, item in enumerate(node.value)]
+        # Names may have points in them: the longest one is meant.
+        found = max((one for one in entries if f"{path}.".startswith(f"{one[0]}.")), key=lambda one: len(one[0]), default=None)
+        if found is None:
+            break
+        name, at, node = found
+        line, path = at + 1, path[len(name) + 1 :]
+    return line
+
+
 class _Loader(yaml.SafeLoader):
     """Refuses what is nested deeper than a manifest may be, where the library itself runs into Python's bound on recursion;
     merges (`<<`) of merges, which may stand for any number of values; and values that their tag does not allow.

@@ -161,7 +161,7 @@ def test_a_misspelt_field_of_an_executor_template_stalls_with_its_name_before_a_
     world.until_stalled()
 
     assert world.status.reason == reasons.MANIFEST_INVALID
-    assert (world.status.message or "").startswith('spec.executor.template: unknown field "spec.nodeSelectr" (docs/')
+    assert (world.status.message or "").startswith('spec.executor.template: unknown field "spec.nodeSelectr" (more: ')
     assert not world.api.pods
 
     world.api.before = lambda request: None

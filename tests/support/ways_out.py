@@ -288,6 +288,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/protocol/test_ways_out.py::test_a_secret_file_that_is_put_there_is_read_as_the_message_says": (
         "put it there, or correct its path: {}",
     ),
+    "unit/cli/test_ways_out.py::test_a_write_whose_catalog_is_nowhere_is_told_the_file_to_make_and_its_lines": (
+        "in a settings file (there is none: make checkpointed-write.settings.yaml beside the manifest, or name a file with",
+    ),
     "unit/protocol/test_ways_out.py::test_settings_that_are_corrected_as_the_message_says_are_used": (
         "there is no catalog {} (there are: {}); add it to {}",
         "no storage entry covers {}: add one to {}",

@@ -17,7 +17,7 @@ from obstore.store import from_url
 from checkpoint_formats.failures import reading, vanished
 from checkpoint_formats.files.locations import FoundFile
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.places.patterns import Pattern
 from checkpoint_protocol.places.settings_place import SettingsPlace
 from checkpoint_protocol.places.source_paths import Location, identity_of
@@ -111,7 +111,7 @@ class Buckets:
                     self._stores[key] = from_url(location.root, **obstore_options(location.text, self._storage))
                 except (obstore_errors.BaseError, ValueError) as error:
                     raise NeedsChange(
-                        reasons.MANIFEST_INVALID, f"source: {location.text} cannot be read with these settings: {error}"
+                        reasons.MANIFEST_INVALID, f"source: {location.text} cannot be read with these settings: {one_line(error)}"
                     ) from error
             return self._stores[key]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import zoneinfo
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.manifest.problems import closest
 
 _SIMPLE: Final = {
     "bool": pa.bool_(),
@@ -55,8 +55,8 @@ def parse_type(column: str, text: str, where: str = "source.files.types", *, nes
     kind = _parse_nested(name) if nested else _parse_plain(name)
     if kind is not None:
         return kind
-    close = difflib.get_close_matches(name, _SIMPLE, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    meant = closest(name, _SIMPLE)
+    hint = f"did you mean {meant}? " if meant else ""
     known = ", ".join((*_KNOWN, *_NESTED) if nested else _KNOWN)
     raise NeedsChange(reasons.MANIFEST_INVALID, f"{where}.{column}: unknown type {text!r}; {hint}known: {known}")
 

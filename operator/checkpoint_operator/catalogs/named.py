@@ -262,7 +262,7 @@ def translate_catalog_error(error: Exception, name: str, settings: SettingsPlace
         cause = getattr(error, "orig", None)
         if isinstance(cause, sqlite3.Error) and (told := _of_sqlite(cause, name, uri)) is not None:
             return told
-        text = str(cause or type(error).__name__)
+        text = one_line(cause or type(error).__name__)
     elif isinstance(error, OSError) and (told := _of_warehouse(error, name, settings)) is not None:
         return told
     elif not isinstance(error, RequestException | OSError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from checkpoint_operator.core.actions import Finish, Stall
-from checkpoint_operator.views.reason_pages import with_section
+from checkpoint_operator.views.reason_texts import with_command
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.spec import ManifestInvalid
@@ -31,12 +31,12 @@ _OF_THE_MANIFEST: Final = frozenset(
 def lines_of(error: CheckpointError) -> list[str]:
     """Return an error as lines for a terminal: one a problem."""
     if isinstance(error, ManifestInvalid):
-        return [f"error: {problem}" for problem in error.problems]
+        return [f"error: {problem}" for problem in error.said]
     return [line_of(error.reason, error.message)]
 
 
 def line_of(reason: str, message: str) -> str:
-    return f"error: {reason}: {with_section(reason, message)}"
+    return f"error: {reason}: {with_command(reason, message)}"
 
 
 def code_of(error: CheckpointError) -> int:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,12 +16,13 @@ import yaml
 
 from checkpoint_operator.catalogs.sqlite_files import sqlite_file, why_no_file, with_file
 from checkpoint_operator.cli.allowed import claims_of, is_allowed, user_folder
-from checkpoint_operator.yaml_documents import parse_documents
+from checkpoint_operator.yaml_documents import line_of, parse_documents, parse_nodes
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.spec import CheckpointedWrite, ManifestInvalid, parse_manifest, validate_model
 from checkpoint_protocol.places.settings import Settings
+from checkpoint_protocol.places.settings_place import NO_SETTINGS_FILE
 from checkpoint_protocol.places.shell_words import why_not_expanded
 from checkpoint_protocol.store.object_store import local_path
 
@@ -28,7 +32,10 @@ SETTINGS_NAME: Final = "checkpointed-write.settings.yaml"
 
 def load_manifest(path: Path) -> CheckpointedWrite:
     """Read a manifest. Paths in it that are relative are relative to its folder. ManifestInvalid lists all problems."""
-    return manifest_of(_parse_yaml(path, read_file(path)), path.resolve().parent)
+    content = read_file(path)
+    document = _parse_yaml(path, content)
+    with _placed(path, content):
+        return manifest_of(document, path.resolve().parent)
 
 
 def manifest_of(document: Any, folder: Path) -> CheckpointedWrite:
@@ -63,7 +70,7 @@ def load_settings(found: FoundSettings | None) -> Settings:
     NeedsChange if it names what is the user's, and the user has neither named nor allowed it: nothing is read then, or sent.
     """
     if found is None:
-        return Settings()
+        return Settings().found_in(NO_SETTINGS_FILE)
     content = read_file(found.path)
     settings = parse_settings(found.path, content)
     claims = claims_of(settings)
@@ -81,7 +88,8 @@ def load_settings(found: FoundSettings | None) -> Settings:
 def parse_settings(path: Path, content: bytes) -> Settings:
     """Return the settings in a file's content, as they stand there."""
     document = _parse_yaml(path, content)
-    return validate_model(Settings, document if document is not None else {})
+    with _placed(path, content):
+        return validate_model(Settings, document if document is not None else {})
 
 
 def read_file(path: Path) -> bytes:
@@ -92,16 +100,44 @@ def read_file(path: Path) -> bytes:
         raise ManifestInvalid((f"{path}: cannot be read: {error.strerror}",)) from error
 
 
+def places_in(path: Path, content: bytes) -> Callable[[str], str | None]:
+    """Return what gives the place of a problem in a parsed file, such as write.yaml:12; None if its field is not there."""
+    node = parse_nodes(content.decode("utf-8"))
+
+    def place_of(problem: str) -> str | None:
+        # A section may have found it in a field further down: `spec: source.columns: ...`
+        fields = re.match(r"(?:\S+: )*", problem)
+        line = line_of(node, fields[0].removesuffix(": ").replace(": ", ".")) if fields is not None else None
+        return None if line is None else f"{path}:{line}"
+
+    return place_of
+
+
+@contextmanager
+def _placed(path: Path, content: bytes) -> Iterator[None]:
+    """Give the problems of a file that was parsed the lines of their fields."""
+    try:
+        yield
+    except ManifestInvalid as error:
+        place_of = places_in(path, content)
+        raise ManifestInvalid(error.problems, tuple(f"{place_of(one) or path}: {one}" for one in error.problems)) from None
+
+
 def _parse_yaml(path: Path, content: bytes) -> Any:
     try:
         documents = parse_documents(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ManifestInvalid((f"{path}: is not UTF-8 text: {error}",)) from error
     except yaml.YAMLError as error:
-        raise ManifestInvalid((f"{path}: is not YAML: {' '.join(str(error).split())}",)) from error
+        raise ManifestInvalid((f"{path}: is not YAML: {_named(error, path)}",)) from error
     if len(documents) > 1:
         raise ManifestInvalid((f"{path}: holds {len(documents)} documents; one is expected",))
     return documents[0] if documents else None
+
+
+def _named(error: yaml.YAMLError, path: Path) -> str:
+    """Return what PyYAML says, with line, column, and a mark below the text, of a text that came from a file."""
+    return str(error).replace('"<unicode string>"', f'"{path}"')
 
 
 def _absolute(manifest: CheckpointedWrite, folder: Path) -> CheckpointedWrite:

@@ -209,6 +209,19 @@ def forget(file: Path, settings: Path | None, yes: bool, force: bool) -> None:
     sys.exit(forget_command(file, settings, yes, force))
 
 
+@main.command()
+@click.argument("reason", required=False)
+@_output
+def explain(reason: str | None, output: str) -> None:
+    """Explain REASON, the word in a message or a status such as TableMissing: how it shows, why it comes up, and what to do.
+
+    Without REASON, list all reasons. Exit codes: 0 shown, 2 unknown reason.
+    """
+    from checkpoint_operator.cli.commands.explain import explain_command
+
+    sys.exit(explain_command(reason, output))
+
+
 class _Duration(click.ParamType):  # type: ignore[type-arg]
     """A duration as in manifests, and with days, which those do not have: 7d, 1d12h, 90s."""
 

@@ -48,7 +48,7 @@ from checkpoint_operator.sinks.registry import format_of
 from checkpoint_operator.writes.former import refuse_former, title_in_cluster
 from checkpoint_operator.writes.recreation import write_of_object
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable, one_line
 from checkpoint_protocol.manifest.sink import Sink as SinkSpec
 from checkpoint_protocol.manifest.spec import ManifestInvalid, Spec
 from checkpoint_protocol.places.secrets import Secrets
@@ -147,7 +147,7 @@ class Controller:
             # Not foreseen: a defect of ours, or a library's; a panic of a native one is no Exception. It must not be silent; the
             # log has the whole of it.
             _log.exception("the reconciliation of %s/%s ended unexpectedly", key.namespace, key.name)
-            gist = f"the operator failed: {type(error).__name__}: {error}; its log has the whole of it"
+            gist = f"the operator failed: {type(error).__name__}: {one_line(error)}; its log has the whole of it"
             return self._stall(key, Retryable(reasons.OPERATOR_DEFECT, gist))
         if (session := self._sessions.get(key)) is not None:
             session.errors = 0

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from checkpoint_formats.files.parquet.thrift import fields_of, varint
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.sink import Verify
 from checkpoint_protocol.store.memory import Pool
@@ -120,7 +120,7 @@ def parquet_rows(path: str, tail: Callable[[int], bytes], columns: Sequence[pq.P
             has_these = not columns or any(metadata.schema.equals(each) for each in columns)
             rows = int(metadata.num_rows)
         except (pa.ArrowException, OSError, ValueError, IndexError) as error:
-            raise _no_footer(path, str(error)) from error
+            raise _no_footer(path, one_line(error)) from error
     if not has_these:
         raise NeedsChange(
             reasons.STAGED_RESULT_REFUSED, f"the staged file {path} has other columns than the table it was staged for"

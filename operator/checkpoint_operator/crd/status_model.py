@@ -220,8 +220,7 @@ class Status(StatusSection):
     )
     reason: _Reason | None = Field(
         default=None,
-        description="The reason for the phase, in one word. docs/reference/reasons.md of the project has a section on each "
-        "reason.",
+        description="The reason for the phase, in one word. The command checkpointed-write explain says more of each reason.",
     )
     message: _Text | None = Field(default=None, description="The reason in a sentence, and what to do.")
     attempts: tuple[AttemptStatus, ...] | None = Field(

@@ -66,8 +66,7 @@ class IcebergFormat:
             return TargetSeen(self.title, exists=None, problems=((of_catalog, problem),))
         if file is not None and not file.exists():
             # Opening it would make it.
-            note = f"the file of the catalog {self.named.catalog!r} does not exist yet: a run would make it"
-            return TargetSeen(self.title, exists=False, notes=(note,))
+            return TargetSeen(self.title, exists=False)
         try:
             table = self._table(settings)
             target = table.describe()

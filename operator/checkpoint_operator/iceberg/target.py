@@ -117,7 +117,9 @@ def new_table(given: pa.Schema, sink: Sink) -> tuple[Schema, PartitionSpec]:
 
 
 def cannot_be_made(title: str, error: Exception) -> NeedsChange:
-    return NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, f"no Iceberg table {title} can be made of the steps' output: {error}")
+    return NeedsChange(
+        reasons.OUTPUT_SCHEMA_WRONG, f"no Iceberg table {title} can be made of the steps' output: {one_line(error)}"
+    )
 
 
 def new_partition_spec(schema: Schema, sink: Sink) -> PartitionSpec:

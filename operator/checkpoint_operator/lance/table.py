@@ -390,7 +390,7 @@ class PylanceTable:
             return Refused(f"the dataset has moved: {one_line(error)}")
         except Exception as error:
             text = one_line(error)
-            if text.startswith(_NEVER_TAKEN):
+            if str(error).startswith(_NEVER_TAKEN):
                 raise NeedsChange(
                     reasons.STAGED_RESULT_REFUSED, f"Lance does not take the commit into the dataset {self._uri}: {text}"
                 ) from error

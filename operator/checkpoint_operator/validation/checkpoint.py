@@ -62,5 +62,3 @@ def check_checkpoint(manifest: CheckpointedWrite, storage: StorageSettings, find
 def _check_can_be_made(folder: Path, findings: Findings) -> None:
     if (why := why_not_writable(folder)) is not None:
         findings.problem(_WHERE, f"the folder {folder} cannot be made: {why}")
-    else:
-        findings.note(f"the folder {folder} does not exist yet; a run would make it, and put-if-absent was not tried")

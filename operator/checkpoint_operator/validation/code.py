@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from checkpoint_operator.validation.report import Findings
 from checkpoint_protocol.code import archives
 from checkpoint_protocol.code.archives import ArchiveRefused
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.problems import closest
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.places.settings import Settings
@@ -162,8 +162,8 @@ def _say_not_defined(where: str, origin: str, name: str, tree: ast.Module, findi
     if "*" in known or "__getattr__" in known:
         findings.note(f"{_at(where, 'call')}: whether {origin} has {name!r} cannot be told without importing it")
         return
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    meant = closest(name, known)
+    hint = f"; did you mean {meant!r}?" if meant else ""
     findings.problem(_at(where, "call"), f"{origin} defines no {name!r}{hint}")
 
 
@@ -211,8 +211,8 @@ def _check_arguments(where: str, step: Step, function: ast.FunctionDef | ast.Asy
     known = {*by_name, *(argument.arg for argument in given.kwonlyargs)}
     for name in step.arguments:
         if name not in known and given.kwarg is None:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it takes: {', '.join(sorted(known)) or 'none'}"
+            meant = closest(name, known)
+            hint = f"did you mean {meant!r}?" if meant else f"it takes: {', '.join(sorted(known)) or 'none'}"
             findings.problem(f"{where}.arguments.{name}", f"{step.call} takes no argument {name!r}; {hint}")
     for name in required:
         if name not in step.arguments:

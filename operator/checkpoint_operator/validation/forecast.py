@@ -43,6 +43,7 @@ def predict(spec: Spec, source: SourceSeen, target: TargetSeen, checkpoint: Chec
         checkpoint_exists=checkpoint.exists,
         a_crash_costs=_a_crash_costs(spec),
         write=_write_text(checkpoint, spec),
+        not_tried=_not_tried(spec, target, checkpoint),
     )
 
 
@@ -70,7 +71,22 @@ def predict_keyed(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen, co
         checkpoint_exists=checkpoint.exists,
         a_crash_costs=_a_crash_costs(spec),
         write=_write_text(checkpoint, spec),
+        not_tried=_not_tried(spec, target, checkpoint),
     )
+
+
+def _not_tried(spec: Spec, target: TargetSeen, checkpoint: CheckpointSeen) -> str:
+    """Say what only a run would find out."""
+    parts = []
+    if any(True for _ in spec.placed_steps()) or spec.sink.audit is not None:
+        parts.append("importing and calling the code, which was only parsed (nor were modules that it imports looked for)")
+    if spec.source.keyed is not None or spec.source.stream is not None:
+        parts.append("reading the source with Spark")
+    if spec.sink.none is None:
+        parts.append("writing to the table" if target.exists else "making the table and writing to it")
+    if checkpoint.exists is False:
+        parts.append("put-if-absent in the checkpoint store, which a run would make")
+    return "; ".join(parts) or "nothing that a run does"
 
 
 def _tasks(source: SourceSeen, cores: int, split_bytes: int) -> Bounds:

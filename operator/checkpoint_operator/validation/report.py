@@ -20,6 +20,7 @@ class Problem(Shown):
 
     path: str = Field(description="The field, e.g. spec.sink.iceberg.catalog; empty if it is no single one.")
     message: str
+    place: str | None = Field(default=None, description="The file and line of the field, e.g. write.yaml:12; null if not known.")
 
 
 class Bounds(Shown):
@@ -62,6 +63,7 @@ class Prediction(Shown):
     checkpoint_exists: bool | None
     a_crash_costs: str = Field(description="How much work is computed again at most, by checkpoint.")
     write: str = Field(description="What the store says of this write already, in a sentence.")
+    not_tried: str = Field(description="What only a run would find out.")
 
 
 class Report(Shown):

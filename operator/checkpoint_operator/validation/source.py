@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from checkpoint_operator.validation.report import ColumnType, Findings, say_of_f
 from checkpoint_operator.validation.tables import TableSeen, examine_iceberg, examine_lance
 from checkpoint_operator.validation.text_columns import read_columns
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.manifest.problems import closest
 from checkpoint_protocol.manifest.sources.kafka_source import KafkaSource
 from checkpoint_protocol.manifest.sources.source import (
     VARIABLE_PATTERN,
@@ -357,8 +357,8 @@ def _check_columns(source: Source, known: Sequence[str], findings: Findings, mor
     for path, name in named:
         if name in known or (may_come_later and name in given):
             continue
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
+        meant = closest(name, known)
+        hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(known)}"
         if may_come_later:
             findings.note(f"{path}: the first object has no field {name!r}; {hint}")
         else:

@@ -1,13 +1,15 @@
 """What is wrong with a manifest, a settings file or a record, in words: none of a library's own text reaches a person.
 
-No value is quoted: in a settings file it may be a secret.
+No value is quoted, since it may be a secret of a settings file, except where a field allows only a few words.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import Any, Final
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final, get_origin
 
 from pydantic import BaseModel
 
@@ -17,6 +19,9 @@ UNION_MARK: Final = "("
 NO_SECRET: Final = "no_secret"  # noqa: S105 a pattern or a word, no secret
 #: One of ours that a section has found in a field further down, whose path from there is `field` of its context.
 AT_FIELD: Final = "at_field"
+
+#: A given value that is longer is not quoted.
+_MOST_QUOTED: Final = 40
 
 _KINDS: Final[Mapping[str, str]] = {
     "int": "a whole number is expected, without quotes",
@@ -58,7 +63,7 @@ def text_of(problem: Mapping[str, Any]) -> str:
     if kind == "extra_forbidden":
         return "unknown field"
     if kind in ("literal_error", "enum", "union_tag_invalid"):
-        return f"{context.get('expected', context.get('expected_tags'))} is expected"
+        return _word_text(str(context.get("expected", context.get("expected_tags"))), context.get("tag", problem.get("input")))
     if kind == "string_pattern_mismatch":
         pattern = context["pattern"]
         return f"{_FORMS.get(pattern, f'a text of the form {pattern}')} is expected"
@@ -68,6 +73,27 @@ def text_of(problem: Mapping[str, Any]) -> str:
         if (expected := _KINDS.get(kind.removesuffix(suffix))) is not None:
             return expected
     return str(problem["msg"]) if kind == NO_SECRET else f"it is not what is expected here ({kind})"
+
+
+def closest(name: str, known: Collection[str]) -> str | None:
+    """Return the name that was probably meant; None if no known one is like it, or if several begin with it.
+
+    Upper and lower case do not count.
+    """
+    by_folded = {one.casefold(): one for one in known}
+    if sum(one.startswith(name.casefold()) for one in by_folded) > 1:
+        return None
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1)
+    return by_folded[close[0]] if close else None
+
+
+def _word_text(expected: str, given: object) -> str:
+    """Say of a field that allows a few words which one was meant, or which there are. `expected`: 'A', 'B' or 'C'."""
+    if not isinstance(given, str | int | float) or len(str(given)) > _MOST_QUOTED:
+        return f"{expected} is expected"
+    meant = closest(given, re.findall(r"'([^']*)'", expected)) if isinstance(given, str) else None
+    said = repr(given) if isinstance(given, str) else json.dumps(given)
+    return f"{said} is not allowed; did you mean {meant!r}?" if meant else f"{expected} is expected, not {said}"
 
 
 def _bound_text(kind: str, context: Mapping[str, Any]) -> str | None:
@@ -103,10 +129,9 @@ def explain(model: type[BaseModel], problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         section, name = _section_at(model, location[:-1]), str(location[-1])
         known = _field_names(section)
-        close = difflib.get_close_matches(name, known, n=1)
         owners = [owner for owner, inner in _inner_sections(section) if name in _field_names(inner)]
-        if close:
-            message += f"; did you mean {close[0]!r}?"
+        if (meant := closest(name, known)) is not None:
+            message += f"; did you mean {meant!r}?"
         elif owners:
             message += f"; it is a field of {' and of '.join(owners)}"
         else:
@@ -115,16 +140,23 @@ def explain(model: type[BaseModel], problem: Any) -> str:
 
 
 def _section_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """Return the section at this place of the manifest."""
-    current: type[BaseModel] | None = model
+    """Return the section at this place of the document."""
+    current: Any = model
     for part in location:
-        if isinstance(part, int) or current is None or part.startswith(UNION_MARK):
-            continue
-        current = next(
-            (_section_of(field.annotation) for name, field in current.model_fields.items() if part in (name, field.alias)),
-            None,
-        )
-    return current
+        if not isinstance(part, int) and not part.startswith(UNION_MARK):
+            current = _inside(current, part)
+    return _section_of(current)
+
+
+def _inside(annotation: Any, part: str) -> Any:
+    """Return the annotation of what has this name in a section or a mapping, or in one of the members of a union; or None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields.items()
+        return next((field.annotation for name, field in fields if part in (name, field.alias)), None)
+    members: tuple[Any, ...] = getattr(annotation, "__args__", ())
+    if get_origin(annotation) is dict:
+        return members[1]
+    return next((found for member in members if (found := _inside(member, part)) is not None), None)
 
 
 def _field_names(section: type[BaseModel] | None) -> list[str]:

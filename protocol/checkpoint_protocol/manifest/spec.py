@@ -445,11 +445,15 @@ class CheckpointedWrite(Section):
 
 
 class ManifestInvalid(NeedsChange):
-    """The manifest is wrong; `problems` has one line a problem, each starting with the field's path."""
+    """The manifest is wrong; `problems` has one line a problem, each starting with the field's path.
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__(reasons.MANIFEST_INVALID, "; ".join(problems))
+    `said`: the same ones as a person is told them, with the file and the line where they are known.
+    """
+
+    def __init__(self, problems: tuple[str, ...], said: tuple[str, ...] = ()) -> None:
         self.problems = problems
+        self.said = said or problems
+        super().__init__(reasons.MANIFEST_INVALID, "; ".join(self.said))
 
 
 def parse_manifest(document: Any) -> CheckpointedWrite:

@@ -62,9 +62,12 @@ class Settings(StorageSettings):
         entry = self.catalogs.get(name)
         if entry is None:
             known = ", ".join(sorted(name for name, catalog in self.catalogs.items() if self._may_use_some_of(catalog))) or "none"
+            example = f'catalogs: {{{name}: {{type: rest, uri: "https://catalog.example.com"}}}}'
+            if self.tenant is None:
+                example += f', or catalogs: {{{name}: {{type: sql, uri: "sqlite:///catalog.db", warehouse: warehouse}}}}'
             raise NeedsChange(
                 reasons.MANIFEST_INVALID,
-                f"there is no catalog {name!r} (there are: {known}); add it to {self.place.name('catalogs')}",
+                f"there is no catalog {name!r} (there are: {known}); add it to {self.place.name('catalogs')}, e.g. {example}",
             )
         return entry
 

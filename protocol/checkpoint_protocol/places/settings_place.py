@@ -21,6 +21,11 @@ class SettingsPlace:
 
 
 SETTINGS_FILE: Final = SettingsPlace("{field} in the settings file")
+#: Of the command line, where no settings file was found.
+NO_SETTINGS_FILE: Final = SettingsPlace(
+    "{field} in a settings file (there is none: make checkpointed-write.settings.yaml beside the manifest, or name a file with "
+    "--settings or $CHECKPOINTED_WRITE_SETTINGS)"
+)
 CHART_VALUES: Final = SettingsPlace(
     "settings.{field} in the chart's values (or {field} in the Secret that settings.existingSecret names)"
 )

@@ -18,7 +18,7 @@ import obstore.exceptions as obstore_errors
 from obstore.store import LocalStore, from_url
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable
+from checkpoint_protocol.errors import CheckpointError, Corrupt, NeedsChange, Retryable, cause_of
 from checkpoint_protocol.identity import new_token
 from checkpoint_protocol.places.settings_place import SettingsPlace
 from checkpoint_protocol.places.storage import StorageSettings, disk_path, obstore_options
@@ -288,8 +288,7 @@ def _says_400_alone(error: Exception) -> bool:
 
 def _gist(error: Exception) -> str:
     """Return what a library says in one line, without what is another each time: it may stand in a status that is compared."""
-    text = " ".join(str(error).partition("Debug source:")[0].split())
-    return _EACH_TIME_ANOTHER.sub("", text)[:600]
+    return _EACH_TIME_ANOTHER.sub("", cause_of(str(error)))[:600]
 
 
 #: Under how many names a store may say that a fresh one is taken.

@@ -162,11 +162,11 @@ def test_an_error_has_one_code_also_where_a_driver_has_found_it(error: Checkpoin
     assert exits.code_of_end(Stall(error.reason, error.message)) == code
 
 
-def test_an_error_names_the_section_of_its_reason() -> None:
+def test_an_error_names_the_command_that_explains_its_reason() -> None:
     assert exits.lines_of(NeedsChange("TableMissing", "there is no table a.b")) == [
-        "error: TableMissing: there is no table a.b (docs/reference/reasons.md#tablemissing)"
+        "error: TableMissing: there is no table a.b (more: checkpointed-write explain TableMissing)"
     ]
-    assert exits.line_of("ReasonOfALaterRelease", "no section here") == "error: ReasonOfALaterRelease: no section here"
+    assert exits.line_of("ReasonOfALaterRelease", "no text here") == "error: ReasonOfALaterRelease: no text here"
     assert exits.lines_of(ManifestInvalid(("spec.steps: wrong",))) == ["error: spec.steps: wrong"]
 
 

@@ -160,7 +160,7 @@ def test_the_text_says_phase_reason_and_failure(tmp_path: Path) -> None:
 
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[0] == "default/nightly: Stalled"
-    assert "reason CodeFailed (docs/reference/reasons.md#codefailed)" in lines
+    assert "reason CodeFailed (more: checkpointed-write explain CodeFailed)" in lines
     assert "failure attempt 1: CodeFailed: step 'clean' raised" in lines
     assert "tasks 1 of 2 done" in lines
 

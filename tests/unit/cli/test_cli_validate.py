@@ -174,7 +174,26 @@ def test_a_right_write_exits_with_0_and_says_what_a_run_would_do(ground: Ground)
     assert "target lake.db.rows: exists" in lines
     assert f"checkpoint {ground.folder / 'checkpoints'}: exists and honours put-if-absent" in lines
     assert "write not begun: a run would begin it" in lines
+    assert lines[-1] == "not tried writing to the table"
     assert result.stderr == ""
+
+
+def test_code_is_said_to_have_been_parsed_only(ground: Ground) -> None:
+    ground.write_step("import a_module_that_nobody_has\n\ndef clean(rows): ...")
+    ground.use_step("steps:clean")
+
+    said = ground.report()["prediction"]["notTried"]
+
+    assert said == (
+        "importing and calling the code, which was only parsed (nor were modules that it imports looked for); "
+        "writing to the table"
+    )
+
+
+def test_a_source_of_spark_is_said_not_to_have_been_read(ground: Ground) -> None:
+    ground.spec["source"] = {"spark": {"format": "orc", "paths": ["in"], "keyColumns": ["id"]}}
+
+    assert ground.report()["prediction"]["notTried"] == "reading the source with Spark; writing to the table"
 
 
 def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
@@ -205,6 +224,7 @@ def test_the_prediction_as_json_has_stable_names(ground: Ground) -> None:
         "aCrashCosts": "at most 1m of each task's work, or a twentieth of the time that it has been at work, if that is longer "
         "(at most 10m)",
         "write": "not begun: a run would begin it",
+        "notTried": "writing to the table",
     }
 
 
@@ -233,8 +253,10 @@ def test_validating_makes_no_folder_catalog_or_table_that_a_run_would_make(bare_
     prediction = report["prediction"]
     assert (prediction["targetExists"], prediction["targetWouldBeCreated"]) == (False, True)
     assert prediction["checkpointExists"] is False
-    assert any("put-if-absent was not tried" in note for note in report["notes"])
-    assert any("catalog 'lake' does not exist yet" in note for note in report["notes"])
+    assert report["notes"] == []
+    assert prediction["notTried"] == (
+        "making the table and writing to it; put-if-absent in the checkpoint store, which a run would make"
+    )
 
 
 def test_whole_files_are_all_counted_and_none_is_opened_and_their_columns_are_known(ground: Ground) -> None:
@@ -281,14 +303,31 @@ def test_all_problems_are_listed_at_once_each_with_its_field(ground: Ground) -> 
 
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == [
-        "java",
-        "spec.steps.0.call",
-        "spec.source.columns.1",
-        "spec.sink.iceberg.catalog",
-        "spec.checkpoint.uri",
-        "5 problems found; nothing was run",
+    lines = ground.file.read_text().splitlines()
+    (call, column, catalog, uri) = (
+        next(number for number, line in enumerate(lines, 1) if part in line) for part in ("call:", "txet", "catalog:", "uri:")
+    )
+    assert [line.partition(": ")[0] + ": " + line.split(": ")[1] for line in result.stderr.splitlines()[1:-1]] == [
+        f"{ground.file}:{call}: spec.steps.0.call",
+        f"{ground.file}:{column}: spec.source.columns.1",
+        f"{ground.file}:{catalog}: spec.sink.iceberg.catalog",
+        f"{ground.file}:{uri}: spec.checkpoint.uri",
     ]
+    assert result.stderr.startswith("java: ")
+    assert result.stderr.splitlines()[-1] == "5 problems found; nothing was run"
+    assert [problem["place"] for problem in ground.report()["problems"]] == [
+        None,
+        *(f"{ground.file}:{number}" for number in (call, column, catalog, uri)),
+    ]
+
+
+def test_a_problem_of_the_settings_says_their_file_and_line(ground: Ground) -> None:
+    ground.write_settings({"type": "rest", "tokn": "x", "uri": "http://lake"})
+
+    (problem,) = ground.report()["problems"]
+
+    assert problem["path"] == "settings.catalogs.lake.tokn"
+    assert problem["place"] == f"{ground.settings}:3"
 
 
 def test_a_wrong_manifest_lists_each_field_and_the_settings_are_looked_at_too(ground: Ground) -> None:

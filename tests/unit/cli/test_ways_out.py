@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from checkpoint_operator.cli.files import FoundSettings, load_settings
+from checkpoint_operator.cli.files import SETTINGS_NAME, SETTINGS_VARIABLE, FoundSettings, find_settings, load_settings
 from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.code.trees import ArchiveTree
 from checkpoint_operator.lance.added.table import PylanceColumns
@@ -57,6 +57,28 @@ def test_a_folder_of_a_catalog_that_was_made_is_found(tmp_path: Path) -> None:
 
     (tmp_path / "deep").mkdir()
     assert load_settings(FoundSettings(settings, True)).catalogs["lake"].uri == f"sqlite:///{tmp_path}/deep/catalog.db"
+
+
+@pytest.mark.parametrize("way", ["beside", "--settings", "variable"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_write_whose_catalog_is_nowhere_is_told_the_file_to_make_and_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, number: int
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv(SETTINGS_VARIABLE, raising=False)
+    write, given = tmp_path / "write.yaml", None
+    with pytest.raises(NeedsChange) as refused:
+        load_settings(find_settings(None, write)).catalog("lake")
+    said = refused.value.message
+    assert f"make {SETTINGS_NAME} beside the manifest, or name a file with --settings or ${SETTINGS_VARIABLE}" in said
+
+    file = tmp_path / (SETTINGS_NAME if way == "beside" else "mine.yaml")
+    file.write_text(said.partition("e.g. ")[2].split(", or ")[number])
+    if way == "variable":
+        monkeypatch.setenv(SETTINGS_VARIABLE, str(file))
+    elif way == "--settings":
+        given = file
+    assert load_settings(find_settings(given, write)).catalog("lake").type == ("rest", "sql")[number]
 
 
 _STAGED: Final = {"name": "a", "steps": [{"call": "m:f"}]}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from checkpoint_operator.cli.files import load_manifest
+from checkpoint_operator.cli.files import load_manifest, parse_settings
 from checkpoint_operator.cluster.config import load_config
 from checkpoint_operator.cluster.main import load_settings
-from checkpoint_operator.yaml_documents import parse_documents
+from checkpoint_operator.yaml_documents import line_of, parse_documents, parse_nodes
 from checkpoint_protocol.manifest.spec import ManifestInvalid
+from tests.support.manifests import manifest
 
 VALUES: dict[str, Any] = {
     "12:30:45": "12:30:45",
@@ -128,11 +130,91 @@ def test_paths_that_stand_twice_in_a_manifest_are_refused_with_both_lines(tmp_pa
         load_manifest(file)
 
     (problem,) = caught.value.problems
-    assert problem.startswith(f"{file}: is not YAML: the key 'paths' stands twice in one mapping, first in line 7; remove one")
-    assert "line 9, column 7" in problem
+    assert problem.splitlines() == [
+        f"{file}: is not YAML: the key 'paths' stands twice in one mapping, first in line 7; remove one",
+        f'  in "{file}", line 9, column 7:',
+        "          paths: [b]",
+        "          ^",
+    ]
 
     file.write_text(once)
     assert load_manifest(file).spec.source.files is not None
+
+
+_PLACES = """\
+# a write
+spec:
+  source: &source
+    files: {format: csv, "a.b": 1}
+  steps:
+  - call: m:f
+  -
+    call: m:g
+  again: *source
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("spec", 2),
+        ("spec.source.files.format", 4),
+        ("spec.source.files.a.b", 4),
+        ("spec.source.files.csv.delimiter", 4),
+        ("spec.steps.1.call", 8),
+        ("spec.steps.2.call", 5),
+        ("spec.again.files", 4),
+        ("spec.sink", 2),
+        ("metadata", None),
+        ("", None),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "---\n---\n"])
+def test_a_field_has_the_line_of_its_name_or_of_what_it_belongs_in(before: str, path: str, line: int | None) -> None:
+    found = line_of(parse_nodes(before + _PLACES), path)
+
+    assert found == (None if line is None else line + before.count("\n"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "said"),
+    [
+        ({"spec__stepz": []}, "stepz:", "spec.stepz: unknown field"),
+        ({"spec__source__columns": ["a", "a"]}, "columns:", "spec: source.columns: the column 'a' is named twice"),
+        ({"spec__sink__iceberg__table": "x"}, "table:", "spec.sink.iceberg.table: namespace.table is expected"),
+        ({"spec__checkpoint__uri": ...}, "checkpoint:", "spec.checkpoint.uri: this field is required"),
+    ],
+)
+def test_each_problem_of_a_manifest_says_the_line_of_its_field(
+    tmp_path: Path, changes: dict[str, Any], line: str, said: str
+) -> None:
+    file = tmp_path / "write.yaml"
+    file.write_text(yaml.safe_dump(manifest(**changes), sort_keys=False))
+    (number,) = [at for at, text in enumerate(file.read_text().splitlines(), 1) if text.strip().startswith(line)]
+
+    with pytest.raises(ManifestInvalid) as caught:
+        load_manifest(file)
+
+    assert caught.value.message.startswith(f"{file}:{number}: {said}")
+    assert caught.value.problems[0].startswith(said)
+
+
+def test_each_problem_of_a_settings_file_says_the_line_of_its_field(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("catalogs:\n  lake.1:\n    type: rest\n    uri: http://lake\n    tokn: x\n")
+
+    with pytest.raises(ManifestInvalid) as caught:
+        parse_settings(file, file.read_bytes())
+
+    assert caught.value.said == (f"{file}:5: catalogs.lake.1.tokn: unknown field; did you mean 'token'?",)
+
+
+def test_a_problem_without_a_field_says_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "write.yaml"
+    file.write_text("[]")
+
+    with pytest.raises(ManifestInvalid, match=rf"^{re.escape(str(file))}: a CheckpointedWrite manifest is expected"):
+        load_manifest(file)
 
 
 def test_files_of_the_operator_are_read_in_the_same_way(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_an_attempt_that_failed_is_an_event_of_the_round_that_shows_it_closed_an
     assert warnings_between(after, status_after((ended(Wait("the driver"), AT_WORK), SOME), failed, failed)) == []
 
 
-def test_a_stalled_write_names_the_page_of_its_reason_in_its_message_and_its_conditions() -> None:
+def test_a_stalled_write_names_the_command_of_its_reason_in_its_message_and_its_conditions() -> None:
     by_decision = status_after(ended(Stall(reasons.SCHEMA_CHANGED, "the column text is gone"), SEALED))
     by_error = status_after(Failed(reasons.MANIFEST_INVALID, "spec.steps: wrong", may_pass=False))
     by_deletion = status_after(DeletionWaits(reasons.CATALOG_UNAVAILABLE, "no answer"))
@@ -186,26 +186,26 @@ def test_a_stalled_write_names_the_page_of_its_reason_in_its_message_and_its_con
         (by_deletion, reasons.CATALOG_UNAVAILABLE, "no answer"),
     ):
         told = {condition.type: condition.message for condition in status.conditions or ()}
-        assert status.message == f"{message} (docs/reference/reasons.md#{reason.lower()})"
+        assert status.message == f"{message} (more: checkpointed-write explain {reason})"
         assert told["Stalled"] == told["Ready"] == status.message
     assert {condition.type: condition.message for condition in by_error.conditions or ()}["Accepted"].endswith(
-        "#manifestinvalid)"
+        "explain ManifestInvalid)"
     )
 
 
-def test_what_passes_by_itself_names_its_page_too_and_a_word_without_one_does_not() -> None:
+def test_what_passes_by_itself_names_its_command_too_and_a_word_without_one_does_not() -> None:
     waits = status_after(Failed(reasons.STORE_UNAVAILABLE, "no answer", may_pass=True))
     starts = status_after(ended(Wait("the driver"), AT_WORK))
 
-    assert waits.message == "no answer (docs/reference/reasons.md#storeunavailable)"
-    assert "docs/" not in (starts.message or "")
+    assert waits.message == "no answer (more: checkpointed-write explain StoreUnavailable)"
+    assert "explain" not in (starts.message or "")
 
 
-def test_a_long_message_is_cut_and_the_page_stays() -> None:
+def test_a_long_message_is_cut_and_the_command_stays() -> None:
     status = status_after(ended(Stall(reasons.SCHEMA_CHANGED, "x" * 5000), SEALED))
 
     assert len(status.message or "") == 1024
-    assert (status.message or "").endswith("... (docs/reference/reasons.md#schemachanged)")
+    assert (status.message or "").endswith("... (more: checkpointed-write explain SchemaChanged)")
 
 
 def landed(target: str = "db.rows", commit_id: int = 7, rows: int = 10) -> Round:

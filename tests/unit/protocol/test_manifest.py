@@ -200,7 +200,7 @@ def test_every_problem_is_told_at_once() -> None:
         ({"spec__source__files__splitSize": "0"}, "spec.source.files.splitSize", "greater than 0"),
         ({"spec__source": {"spark": {"format": "x ml", "keyColumns": ["a"]}}}, "spec.source.spark.format", "a text of the form"),
         ({"spec__source": {"spark": {"format": "xml"}}}, "spec.source.spark.keyColumns", "this field is required"),
-        ({"spec__source__files__format": "parqet"}, "spec.source.files.format", "'csv', 'json' or 'binary' is expected"),
+        ({"spec__source__files__format": "avro"}, "spec.source.files.format", "'csv', 'json' or 'binary' is expected"),
         ({"spec__source__files__csv": {"delimiter": "||"}}, "spec.source.files.csv.delimiter", "at most 1 character"),
         ({"spec__source__columns": []}, "spec.source.columns", "at least 1 item"),
         ({"spec__steps": [{"call": "module.function"}]}, "spec.steps.0.call", "module:function"),
@@ -211,7 +211,7 @@ def test_every_problem_is_told_at_once() -> None:
         ),
         ({"spec__steps": {"call": "m:f"}}, "spec.steps", "a list is expected"),
         ({"spec__sink__iceberg__table": "flights"}, "spec.sink.iceberg.table", "namespace.table"),
-        ({"spec__onCodeChange": "continue"}, "spec.onCodeChange", "'Continue', 'Restart' or 'Ask'"),
+        ({"spec__onCodeChange": "Reuse"}, "spec.onCodeChange", "'Continue', 'Restart' or 'Ask'"),
         ({"spec__onReplaced": "Ignore"}, "spec.onReplaced", "'Fail', 'Process' or 'Skip'"),
         ({"spec__sparkConf": {"spark.x": True}}, "spec.sparkConf.spark.x", "a text is expected"),
         ({"spec__executor": {"instances": -1}}, "spec.executor.instances", "0 or more"),
@@ -244,10 +244,12 @@ def test_not_exactly_one_sink_is_refused(sink: dict[str, Any]) -> None:
     assert problems(manifest(spec__sink=sink)) == ("spec.sink: exactly one of iceberg, lance and none is expected",)
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "merge", "append", ""])
+@pytest.mark.parametrize("mode", ["overwrite", "merge", "delete", ""])
 def test_an_unsupported_mode_is_refused_and_the_supported_ones_are_listed(mode: str) -> None:
-    assert problems(manifest(spec__sink__mode=mode)) == (
-        "spec.sink.mode: 'Append', 'OverwriteAll', 'OverwriteWhere', 'OverwritePartitions', 'Upsert' or 'AddColumns' is expected",
+    (line,) = problems(manifest(spec__sink__mode=mode))
+    assert line == (
+        "spec.sink.mode: 'Append', 'OverwriteAll', 'OverwriteWhere', 'OverwritePartitions', 'Upsert' or 'AddColumns' is "
+        f"expected, not {mode!r}"
     )
 
 

@@ -63,7 +63,22 @@ def source(**fields: Any) -> dict[str, Any]:
         ({"backoffLimit": 10_000}, "spec.backoffLimit: it must be 1000 or less"),
         ({"runNonce": 5}, "spec.runNonce: a text is expected (a number or a yes in quotes)"),
         ({"runNonce": "x" * 200}, "spec.runNonce: at most 128 characters are allowed"),
-        ({"onRowError": "X"}, "spec.onRowError: 'Fail' or 'Quarantine' is expected"),
+        ({"onRowError": "X"}, "spec.onRowError: 'Fail' or 'Quarantine' is expected, not 'X'"),
+        ({"onRowError": True}, "spec.onRowError: 'Fail' or 'Quarantine' is expected, not true"),
+        ({"onRowError": []}, "spec.onRowError: 'Fail' or 'Quarantine' is expected"),
+        ({"onRowError": "X" * 41}, "spec.onRowError: 'Fail' or 'Quarantine' is expected"),
+        ({"onCodeChange": "contine"}, "spec.onCodeChange: 'contine' is not allowed; did you mean 'Continue'?"),
+        ({"onCodeChange": "ASK"}, "spec.onCodeChange: 'ASK' is not allowed; did you mean 'Ask'?"),
+        ({"sink": {"none": {}, "mode": "Upsrt"}}, "spec.sink.mode: 'Upsrt' is not allowed; did you mean 'Upsert'?"),
+        ({"steps": [{"call": "a:b", "input": "panda"}]}, "spec.steps.0.input: 'panda' is not allowed; did you mean 'pandas'?"),
+        (
+            {"source": {"union": [files(format="parquat")["source"], *[files()["source"]] * 2]}},
+            "spec.source.union.0.files.format: 'parquat' is not allowed; did you mean 'parquet'?",
+        ),
+        (
+            {"source": {"union": [files(fromat="csv")["source"], *[files()["source"]] * 2]}},
+            "spec.source.union.0.files.fromat: unknown field; did you mean 'format'?",
+        ),
         ({"source": []}, "spec.source: a mapping is expected (field: value)"),
         (source(where=""), "spec.source.where: it must not be empty"),
         (files(paths=[]), "spec.source.files.paths: at least 1 item is expected"),
@@ -80,6 +95,47 @@ def source(**fields: Any) -> dict[str, Any]:
 )
 def test_a_manifest_is_told_what_is_expected_where(spec: dict[str, Any], said: str) -> None:
     assert problems(CheckpointedWrite, manifest(**spec)) == (said,)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"catalogs": {"a": {"type": "hive", "uri": "x"}}}, "catalogs.a.type: 'sql' or 'rest' is expected, not 'hive'"),
+        ({"catalogs": {"a": {"type": "Rest", "uri": "x"}}}, "catalogs.a.type: 'Rest' is not allowed; did you mean 'rest'?"),
+        (
+            {"catalogs": {"a": {"type": "rest", "uri": "x", "tokn": "s"}}},
+            "catalogs.a.tokn: unknown field; did you mean 'token'?",
+        ),
+        (
+            {"catalogs": {"a": {"type": "rest", "uri": "x", "password": "s"}}},
+            "catalogs.a.password: unknown field; known here: credential, grants, scope, token, type, uri, warehouse",
+        ),
+        (
+            {"catalogs": {"a": {"type": "rest", "uri": "x", "grants": [{"namespaces": ["a"], "tabels": ["b"]}]}}},
+            "catalogs.a.grants.0.tabels: unknown field; did you mean 'tables'?",
+        ),
+        ({"storage": [{"prefix": "s3://b/", "endpiont": "x"}]}, "storage.0.endpiont: unknown field; did you mean 'endpoint'?"),
+        ({"lake": {}}, "lake: unknown field; known here: catalogs, kafka, storage"),
+    ],
+)
+def test_a_settings_file_is_told_what_was_meant_or_what_there_is(document: Any, said: str) -> None:
+    assert problems(Settings, document) == (said,)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"format": "hive"}, "is expected, not 'hive'"),
+        ({"format": "iceberk"}, "target: 'iceberk' is not allowed; did you mean 'iceberg'?"),
+    ],
+)
+def test_a_union_that_a_word_tells_apart_says_which_word_was_meant(target: Any, said: str) -> None:
+    data = json.loads(encode(launch(1))) | {"target": target}
+
+    with pytest.raises(Corrupt) as refused:
+        decode(LaunchRecord, json.dumps(data).encode(), "s3://b/record.json")
+
+    assert said in refused.value.message
 
 
 SECRET = "a text, {env: NAME} or {file: PATH} is expected"

@@ -33,7 +33,7 @@ from checkpoint_protocol.manifest.sources.source import FilesSource
 from checkpoint_protocol.manifest.spec import ManifestInvalid
 from checkpoint_protocol.places.setting_values import SecretRef
 from checkpoint_protocol.places.settings import CatalogSettings, Settings
-from checkpoint_protocol.places.settings_place import CHART_VALUES, SETTINGS_FILE, STORAGE_SECRET, SettingsPlace
+from checkpoint_protocol.places.settings_place import CHART_VALUES, NO_SETTINGS_FILE, SETTINGS_FILE, STORAGE_SECRET, SettingsPlace
 from checkpoint_protocol.places.storage import (
     StorageEntry,
     StorageSettings,
@@ -49,7 +49,7 @@ from checkpoint_spark.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIA
 from tests.support.reading import files_source
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-PLACES: Final = {"file": SETTINGS_FILE, "chart": CHART_VALUES, "pod": STORAGE_SECRET}
+PLACES: Final = {"file": SETTINGS_FILE, "no file": NO_SETTINGS_FILE, "chart": CHART_VALUES, "pod": STORAGE_SECRET}
 URI: Final = "gs://bucket/table"
 
 
@@ -126,7 +126,7 @@ def test_a_message_names_the_field_where_this_process_has_it_from(what: str, pla
     message = error_of(PLACES[place]).message
 
     assert PLACES[place].name(field) in message
-    assert ("settings file" in message) is (place == "file")
+    assert ("settings file" in message) is (place in ("file", "no file"))
 
 
 def test_every_text_that_names_the_settings_file_is_among_the_places() -> None:

@@ -13,7 +13,7 @@ from checkpoint_operator.cli.reading import read_files, say_error
 from checkpoint_operator.local.code import code_archive, digests_with
 from checkpoint_operator.pipelines.shown import ShownStage, plan_from_here
 from checkpoint_operator.views.inspection import open_existing
-from checkpoint_operator.views.reason_pages import with_section
+from checkpoint_operator.views.reason_texts import with_command
 from checkpoint_operator.views.stored_status import StoredStatus, read_status
 from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.manifest.quantities import counted
@@ -71,7 +71,7 @@ def _print(out: Console, status: StoredStatus) -> None:
     out.print(f"{status.namespace}/{status.name}: {status.phase}", style="bold", markup=False)
     rows = [("", status.meaning)]
     if status.phase == "Stalled" and status.failure is not None:
-        rows.append(("reason", with_section(status.failure.reason, status.failure.reason)))
+        rows.append(("reason", with_command(status.failure.reason, status.failure.reason)))
     rows.append(("epoch", status.place.removeprefix("epoch ")))
     if status.new_epoch_wanted:
         what = "this one" if status.is_new else "once this one is committed"

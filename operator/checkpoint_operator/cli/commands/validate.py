@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import yaml
 from rich.console import Console
 
 from checkpoint_operator.cli import committed, exits
-from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings
+from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings, places_in, read_file
 from checkpoint_operator.cli.printing import answers, messages, print_data, say_problem, size_text
 from checkpoint_operator.sinks.registry import find_committed, format_of
 from checkpoint_operator.validation.checks import check_all
-from checkpoint_operator.validation.report import Bounds, ColumnType, Findings, Prediction, Report
+from checkpoint_operator.validation.report import Bounds, ColumnType, Findings, Prediction, Problem, Report
 from checkpoint_operator.views.inspection import open_existing
 from checkpoint_operator.views.stored_status import read_status
 from checkpoint_protocol.errors import CheckpointError
@@ -31,12 +32,34 @@ def validate_command(file: Path, settings_file: Path | None, output: str) -> int
     settings = _settings(settings_file, file, findings)
     if manifest is not None and settings is not None:
         _check_committed(manifest, settings, file, findings)
-    report = check_all(manifest, settings, findings)
+    report = _with_places(check_all(manifest, settings, findings), file, settings_file)
     if output == "table":
         _print(manifest, report)
     else:
         print_data(report, output)
     return exits.DONE if report.valid else exits.MANIFEST_WRONG
+
+
+def _with_places(report: Report, file: Path, settings_file: Path | None) -> Report:
+    """Add to each problem of a field where that field stands. A file that cannot be parsed says its place itself."""
+    found = find_settings(settings_file, file) if report.problems else None
+    in_manifest = _places_in(file)
+    in_settings = _places_in(found.path) if found is not None else in_manifest
+
+    def placed(problem: Problem) -> Problem:
+        of_settings = problem.path.startswith("settings.")
+        said = f"{problem.path}: {problem.message}"
+        place = in_settings(said.removeprefix("settings.")) if of_settings else in_manifest(said)
+        return problem.model_copy(update={"place": place})
+
+    return report.model_copy(update={"problems": tuple(map(placed, report.problems))})
+
+
+def _places_in(file: Path) -> Callable[[str], str | None]:
+    try:
+        return places_in(file, read_file(file))
+    except (CheckpointError, ValueError, yaml.YAMLError):
+        return lambda _: None
 
 
 def _manifest(file: Path, findings: Findings) -> CheckpointedWrite | None:
@@ -75,7 +98,7 @@ def _check_committed(manifest: CheckpointedWrite, settings: Settings, file: Path
 def _print(manifest: CheckpointedWrite | None, report: Report) -> None:
     console = messages()
     for problem in report.problems:
-        say_problem(console, f"{problem.path}: {problem.message}" if problem.path else problem.message)
+        say_problem(console, ": ".join(part for part in (problem.place, problem.path, problem.message) if part))
     for note in report.notes:
         console.print(f"note: {note}", style="yellow", markup=False)
     if report.problems:
@@ -104,6 +127,7 @@ def _print_prediction(out: Console, manifest: CheckpointedWrite, would: Predicti
         ("checkpoint", f"{would.checkpoint_uri}: {store}"),
         ("a crash", f"costs {would.a_crash_costs}"),
         ("write", would.write),
+        ("not tried", would.not_tried),
     ]
     for name, value in rows:
         out.print(f"  {name:<10}  {value}", markup=False)

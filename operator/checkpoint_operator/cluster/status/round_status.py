@@ -34,7 +34,7 @@ from checkpoint_operator.loop.reconcile import Round
 from checkpoint_operator.pipelines.decisions import IN_WORDS, named
 from checkpoint_operator.progress.activity import describe, how_far
 from checkpoint_operator.progress.epoch_progress import Progress
-from checkpoint_operator.views.reason_pages import with_section
+from checkpoint_operator.views.reason_texts import with_command
 from checkpoint_protocol import reasons
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.manifest.quantities import counted, format_size
@@ -107,7 +107,7 @@ def _derived(frame: Frame, outcome: Outcome, figures: Figures | None) -> Status:
             return _after_error(frame, outcome)
         case DeletionWaits(reason, message):
             conditions = frame.conditions
-            conditions.set("Stalled", True, reason, with_section(reason, message))
+            conditions.set("Stalled", True, reason, with_command(reason, message))
             said = _message(reason, message)
             conditions.summarize("Deleting", reason, said)
             return frame.previous.model_copy(
@@ -274,10 +274,10 @@ def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str 
 
 
 def _message(reason: str | None, message: str | None) -> str | None:
-    """Return a message as the status says it, with the section of its reason behind it, which is not cut."""
+    """Return a message as the status says it, with the command that explains its reason behind it, which is not cut."""
     if reason is None or message is None:
         return bounded(message)
-    return with_section(reason, bounded(message, MAX_MESSAGE_LENGTH - len(with_section(reason, ""))) or "")
+    return with_command(reason, bounded(message, MAX_MESSAGE_LENGTH - len(with_command(reason, ""))) or "")
 
 
 def _is_starting(done: Round) -> bool:
@@ -336,7 +336,7 @@ def _conditions(frame: Frame, done: Round, status: Status) -> tuple[Condition, .
     else:
         conditions.set("Committed", False, "NotYet")
     if phase == "Stalled":
-        conditions.set("Stalled", True, reason or phase, with_section(reason or phase, message or ""))
+        conditions.set("Stalled", True, reason or phase, with_command(reason or phase, message or ""))
     else:
         conditions.set("Stalled", False, "Going")
     conditions.summarize(phase or "Pending", status.reason, status.message)
@@ -420,7 +420,7 @@ def _after_error(frame: Frame, error: Failed) -> Status:
     conditions = frame.conditions
     if not error.may_pass:
         is_manifest = error.reason in (reasons.MANIFEST_INVALID, reasons.IDENTITY_CHANGED)
-        said = with_section(error.reason, error.message)
+        said = with_command(error.reason, error.message)
         accepted = (error.reason, said) if is_manifest else ("ManifestValid", "")
         conditions.set("Accepted", not is_manifest, *accepted)
         conditions.set("Stalled", True, error.reason, said)

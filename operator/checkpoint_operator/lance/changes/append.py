@@ -16,7 +16,7 @@ from checkpoint_operator.commit.outcomes import Rejected
 from checkpoint_operator.lance.files.checks import FragmentChecks, is_of_first_format
 from checkpoint_operator.lance.history import LanceHistory
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import Corrupt
+from checkpoint_protocol.errors import Corrupt, one_line
 from checkpoint_protocol.records import Append, LanceFragment, LanceTarget
 
 DATA_FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*\.lance")
@@ -100,4 +100,6 @@ def _fragment(file: LanceFragment) -> FragmentMetadata:
     try:
         return FragmentMetadata.from_json(json.dumps(plain))
     except (ValueError, TypeError) as error:
-        raise Corrupt(reasons.STAGED_RESULT_REFUSED, f"a staged fragment is not one that Lance can read: {error}") from error
+        raise Corrupt(
+            reasons.STAGED_RESULT_REFUSED, f"a staged fragment is not one that Lance can read: {one_line(error)}"
+        ) from error

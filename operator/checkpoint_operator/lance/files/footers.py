@@ -103,7 +103,7 @@ class LanceFooters:
             text = one_line(error)
             if is_not_found(error):
                 raise NeedsChange(reasons.STAGED_FILE_MISSING, f"the staged file {whole} is gone") from error
-            if "LanceError(IO)" in text:
+            if "LanceError(IO)" in str(error):
                 raise Retryable(reasons.STORE_UNAVAILABLE, f"the staged file {whole} could not be read: {text}") from error
             raise NeedsChange(
                 reasons.STAGED_RESULT_REFUSED, f"the staged file {whole} is no data file of Lance: {text}"

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from checkpoint_protocol.manifest.spec import CheckpointedWrite
     from checkpoint_protocol.places.settings import Settings
 
-#: A manifest's file, or the manifest itself as a dict, in which relative paths are relative to the working directory.
+#: A manifest's file, or the manifest itself as a dict. In a dict, relative paths are relative to the working directory, and a
+#: function, or a class, at the top of a module stands for its name: {"call": steps.embed}.
 Manifest = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -137,9 +138,13 @@ def _need_local() -> None:
 def _load(manifest: Manifest, settings: str | os.PathLike[str] | None) -> tuple[CheckpointedWrite, Settings]:
     _need_local()
     from checkpoint_operator.cli.files import find_settings, load_manifest, load_settings, manifest_of
+    from checkpointed_writes.documents import plain_manifest
 
-    path = None if isinstance(manifest, Mapping) else Path(manifest)
-    loaded = load_manifest(path) if path is not None else manifest_of(manifest, Path.cwd())
+    if isinstance(manifest, Mapping):
+        path, loaded = None, manifest_of(plain_manifest(manifest), Path.cwd())
+    else:
+        path = Path(manifest)
+        loaded = load_manifest(path)
     return loaded, load_settings(find_settings(Path(settings) if settings is not None else None, path))
 
 

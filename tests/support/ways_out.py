@@ -113,6 +113,9 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "unit/cli/test_code_digest.py::test_a_file_of_the_code_that_cannot_be_read_is_told_as_missing_code": (
         "spec.code: {} cannot be read: {}; mend it, or take it out",
     ),
+    "unit/spark/test_row_isolation.py::test_why_the_first_rows_fail_is_in_the_answer_where_all_do": (
+        "correct the step, or declare what it gives by its output, to have such rows quarantined",
+    ),
     "end_to_end/test_what_has_changed_since.py::test_again_takes_a_new_file_with_a_driver_of_its_own": (
         "run --again begins the next one",
     ),
@@ -757,10 +760,10 @@ FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "spec.suspend: it is set, so nothing is run; take it out, or say false",
     ),
     "unit/cli/test_cli_validate.py::test_what_the_store_knows_of_the_write_is_told": (
-        "a run would do nothing; change runNonce to take files that came since",
+        "a run would do nothing; run --again takes files that came since",
     ),
     "unit/cli/test_cli_validate.py::test_a_run_that_only_tries_again_would_take_rows_that_failed": (
-        "a run would do nothing; change runNonce to take the rows that failed",
+        "a run would do nothing; run --again takes the rows that failed",
     ),
     "unit/cli/test_cli_validate.py::test_a_first_epoch_that_only_tries_again_is_told_to_take_no_rows": (
         "the first epoch would take no rows; set Never or Also until it is committed",

@@ -146,9 +146,9 @@ def _write_text(checkpoint: CheckpointSeen, spec: Spec) -> str:
     if status.phase == "Committed" and takes_all:
         return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to read the whole source again"
     if status.phase == "Committed" and takes_failed:
-        return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to take the rows that failed"
+        return f"committed (epoch {status.epoch}): a run would do nothing; run --again takes the rows that failed"
     if status.phase == "Committed":
-        return f"committed (epoch {status.epoch}): a run would do nothing; change runNonce to take files that came since"
+        return f"committed (epoch {status.epoch}): a run would do nothing; run --again takes files that came since"
     if status.is_new:
         what = "the whole source" if takes_all else "the files that no earlier epoch has had"
         if takes_failed:

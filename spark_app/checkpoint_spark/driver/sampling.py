@@ -8,8 +8,6 @@ from checkpoint_protocol.records import LaunchRecord
 from checkpoint_spark.step_process.process import Opening
 from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_errors import END_TASK
-from checkpoint_spark.steps.failing.row_isolation import pass_over_failed_rows
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.tasks.steps_in_process import StepsInProcess
@@ -22,4 +20,4 @@ def schema_of_sample(launch: LaunchRecord, in_step_process: bool, rows: pa.Recor
         return StepsInProcess(Opening(launch.steps, None, sets_apart, write=launch.row_keys)).schema_of(rows, place)
     with closing_steps():
         pipeline = Pipeline(launch.steps, around=Surroundings(write=launch.row_keys))
-        return pipeline.schema_of(rows, place, pass_over_failed_rows() if sets_apart else END_TASK)
+        return pipeline.schema_of(rows, place, sets_apart=sets_apart)

@@ -41,8 +41,6 @@ from checkpoint_spark.step_process.wire import Message, Wire, with_batch, with_s
 from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.engine import Pipeline
 from checkpoint_spark.steps.failing.error_texts import text_of
-from checkpoint_spark.steps.failing.row_errors import END_TASK
-from checkpoint_spark.steps.failing.row_isolation import pass_over_failed_rows
 from checkpoint_spark.steps.loading import closing_steps
 from checkpoint_spark.steps.places import Place, part_of
 from checkpoint_spark.tasks.batches import Failed
@@ -172,8 +170,7 @@ class StepProcess:
                 self._apply(_Given(rows, self._place))
             case "sample":
                 (rows,) = message.batches
-                on_row_error = pass_over_failed_rows() if self._sets_apart else END_TASK
-                schema = self._opened.schema_of(rows, self._place, on_row_error)
+                schema = self._opened.schema_of(rows, self._place, sets_apart=self._sets_apart)
                 self._send(with_schema({"is": "schema"}, schema))
             case "end":
                 with closing_steps():

@@ -20,14 +20,16 @@ import pyarrow as pa
 from checkpoint_formats.rows.row_addresses import asks_for_addresses, without_addresses
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
+from checkpoint_protocol.manifest.quantities import counted
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.process.last_call import NoteCall, tell_nobody
 from checkpoint_spark.process.reporting import CallCounts
 from checkpoint_spark.steps.batch_steps import call_on_batch
 from checkpoint_spark.steps.calling.calls import Calls, Surroundings
 from checkpoint_spark.steps.columns import as_declared, batch_as_declared, declared_by, declared_output, refuse_undeclared
-from checkpoint_spark.steps.failing.failures import Raised, StepFailed
+from checkpoint_spark.steps.failing.failures import Raised, StepFailed, cause_of
 from checkpoint_spark.steps.failing.row_errors import END_TASK, OnRowError, Part
+from checkpoint_spark.steps.failing.row_isolation import RowIsolation
 from checkpoint_spark.steps.loading import load
 from checkpoint_spark.steps.one_for_each import of_these, one_for_each, only_these
 from checkpoint_spark.steps.places import Place
@@ -195,18 +197,36 @@ class Pipeline:
         if len(whole.rows):
             yield from on_row_error.finish(whole, work.finish)
 
-    def schema_of(self, batch: pa.RecordBatch, place: Place, on_row_error: OnRowError = END_TASK) -> pa.Schema:
+    def schema_of(self, batch: pa.RecordBatch, place: Place, *, sets_apart: bool = False) -> pa.Schema:
         """Return the schema of a new table for what the steps make of a batch, which may be empty.
 
-        It is what the last step declares, where it does; else see `new_table_types`.
+        It is what the last step declares, where it does; else see `new_table_types`. With `sets_apart`, rows that fail are passed
+        over. NeedsChange(CodeFailed) names the first of them where no row is left.
         """
         if (declared := declared_output([step for step, _ in self._steps])) is not None:
             return declared
         types = TypesByName(batch.schema)
+        failed: list[tuple[int, str, BaseException]] = []
+        on_row_error = RowIsolation(lambda *one: failed.append(one)) if sets_apart else END_TASK
         for result in self.apply(batch, place, None, on_row_error, types):
             return types.of(result)
         types.begin()
-        return types.of(self._apply_to_no_rows(batch.slice(0, 0), place, types))
+        try:
+            return types.of(self._apply_to_no_rows(batch.slice(0, 0), place, types))
+        except NeedsChange as unknown:
+            raise (self._all_failed(batch.num_rows, place, failed) if failed else unknown) from None
+
+    def _all_failed(self, rows: int, place: Place, failed: list[tuple[int, str, BaseException]]) -> NeedsChange:
+        number, label, error = min(failed, key=itemgetter(0))
+        step = next((step for step, _ in self._steps if step.label == label), None)
+        cause = cause_of(error, step) if step is not None else str(error)
+        others = "" if len(failed) == rows else ", and the others gave no rows"
+        return NeedsChange(
+            reasons.CODE_FAILED,
+            f"of the first {counted(rows, 'row')}, which are to show the columns of a new table, {len(failed)} failed{others}: "
+            f"step {label!r} raised on {place.of_row(number)}: {cause}; correct the step, or declare what it gives by its "
+            "output, to have such rows quarantined",
+        )
 
     def _apply_to_no_rows(self, batch: pa.RecordBatch, place: Place, types: TypesByName) -> pa.RecordBatch:
         for step, _ in self._steps:

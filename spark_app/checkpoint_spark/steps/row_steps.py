@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -20,6 +20,8 @@ from checkpoint_spark.steps.values.taking import as_it_is
 
 #: A row, and the number of the source row that it was made of; None after a batch step, which does not tell.
 Row = tuple[dict[str, Any], int | None]
+
+_MAY_RETURN: Final = "a row step returns a dict (one row), None (no row), or dicts in a list or generator (several rows)"
 
 
 def call_on_rows(
@@ -107,9 +109,16 @@ def rows_of_result(result: Any) -> list[dict[str, Any]]:
     if result is None:
         return []
     refuse_unawaited(result)
+    if isinstance(result, str | bytes) or not isinstance(result, Iterable):
+        raise TypeError(f"{_MAY_RETURN}; this one returned {_described(result)}")
     made = []
     for one in result:
         if not isinstance(one, dict):
-            raise TypeError(f"a row step gives dicts, not {type(one).__name__}")
+            raise TypeError(f"{_MAY_RETURN}; this one returned {_described(result)} with {_described(one)} in it")
         made.append(as_it_is(one))
     return made
+
+
+def _described(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -1385,7 +1385,7 @@ def test_a_run_that_overwrites_would_read_the_whole_source(
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        (StoredWrite.commit, "change runNonce to take the rows that failed"),
+        (StoredWrite.commit, "run --again takes the rows that failed"),
         (committed_and_wanted_again, "a run would begin it, with the rows that failed in earlier epochs, and no others"),
     ],
 )

@@ -14,7 +14,7 @@ from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.process.last_call import describe_last_call, open_note, tell_nobody
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import pass_over_failed_rows
+from checkpoint_spark.steps.failing.row_isolation import RowIsolation
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.tasks.failures import of_spark, wrap
 
@@ -120,7 +120,7 @@ def test_each_step_is_told_before_it_begins_with_the_rows_of_its_batch(apart: bo
     told.clear()
 
     if apart:
-        list(pipeline.apply(TEN, PLACE, None, pass_over_failed_rows()))
+        list(pipeline.apply(TEN, PLACE, None, RowIsolation(lambda *_: None)))
     else:
         list(pipeline.apply(TEN, PLACE, None))
 

@@ -30,7 +30,7 @@ from checkpoint_spark.process.reporting import InHand
 from checkpoint_spark.steps.calling.calls import Surroundings
 from checkpoint_spark.steps.calling.memo_values import encode, memo_key, rows_of
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import pass_over_failed_rows
+from checkpoint_spark.steps.failing.row_isolation import RowIsolation
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.row_keys import NamedRow
 from checkpoint_spark.tasks.memos import Memos, MemosOf, earlier_memos, earlier_memos_by_number
@@ -356,7 +356,7 @@ class Asking:
         pipeline = Pipeline(
             [Step(call=f"{self.module}:{call}", input="row", memo=memo)], around=Surroundings(write="w", memory=memory)
         )
-        made = pipeline.apply(pa.record_batch({"id": list(ids)}, schema=SCHEMA), PLACE, SCHEMA, pass_over_failed_rows())
+        made = pipeline.apply(pa.record_batch({"id": list(ids)}, schema=SCHEMA), PLACE, SCHEMA, RowIsolation(lambda *_: None))
         return [one for batch in made for one in batch.column("id").to_pylist()]
 
 

@@ -18,7 +18,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import RowIsolation, pass_over_failed_rows
+from checkpoint_spark.steps.failing.row_isolation import RowIsolation
 from checkpoint_spark.steps.places import Place
 from checkpoint_spark.steps.values.schema_cast import ValueMismatch
 
@@ -59,7 +59,7 @@ def column(value: object, kind: pa.DataType) -> pa.RecordBatch:
 def made(batch: pa.RecordBatch, *steps: Step) -> dict[str, pa.DataType]:
     """Return the columns of the table; the same whether rows may fail or not."""
     schema = Pipeline(steps).schema_of(batch, PLACE)
-    assert Pipeline(steps).schema_of(batch, PLACE, pass_over_failed_rows()) == schema
+    assert Pipeline(steps).schema_of(batch, PLACE, sets_apart=True) == schema
     return {field.name: field.type for field in schema}
 
 
@@ -253,7 +253,7 @@ def test_types_are_those_of_the_rows_that_do_not_fail(code: Write) -> None:
     module = code("def work(row):\n    if row['c'] is None: raise ValueError\n    return row\ndef same(batch): return batch\n")
     steps = [step(f"{module}:work"), step(f"{module}:same", "arrow")]
 
-    found = Pipeline(steps).schema_of(column(Decimal("1.50"), MONEY), PLACE, pass_over_failed_rows())
+    found = Pipeline(steps).schema_of(column(Decimal("1.50"), MONEY), PLACE, sets_apart=True)
 
     assert found == pa.schema([("c", MONEY)])
 

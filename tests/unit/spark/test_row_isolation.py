@@ -15,7 +15,7 @@ from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.steps.engine import Pipeline
-from checkpoint_spark.steps.failing.row_isolation import OUTPUT, RowIsolation, pass_over_failed_rows
+from checkpoint_spark.steps.failing.row_isolation import OUTPUT, RowIsolation
 from checkpoint_spark.steps.places import Place
 
 PLACE = Place("/in/a.parquet", "rows", 100)
@@ -383,9 +383,41 @@ def test_a_limit_that_is_reached_ends_the_division_at_once(code: Write) -> None:
 def test_a_new_tables_columns_are_those_of_the_rows_that_do_not_fail(code: Write) -> None:
     module = code("def work(row):\n    if row['id'] < 9: raise ValueError('bad')\n    return {'twice': row['id'] * 2}\n")
 
-    assert Pipeline([step(f"{module}:work")]).schema_of(TEN, PLACE, pass_over_failed_rows()) == pa.schema([("twice", pa.int64())])
-    with pytest.raises(NeedsChange, match="create the table yourself"):
-        Pipeline([step(f"{module}:work")]).schema_of(TEN.slice(0, 9), PLACE, pass_over_failed_rows())
+    assert Pipeline([step(f"{module}:work")]).schema_of(TEN, PLACE, sets_apart=True) == pa.schema([("twice", pa.int64())])
+
+
+_PLAIN = "def work(row):\n    return row['id'] / 0\n"
+_BATCH = "def work(batch):\n    raise ValueError('bad')\n"
+_SOME = "def work(row):\n    if row['id'] == 0: return None\n    raise ValueError('bad')\n"
+
+
+@pytest.mark.parametrize(
+    ("code_of_step", "input", "said"),
+    [
+        (_PLAIN, "row", r"9 failed: step '.*:work' raised on row 100 of .*: ZeroDivisionError: division by zero \(.*\.py:2\); "),
+        (_BATCH, "arrow", r"9 failed: step '.*:work' raised on row 100 of .*: ValueError: bad \(.*\.py:2\); "),
+        (
+            _SOME,
+            "row",
+            r"8 failed, and the others gave no rows: step '.*:work' raised on row 101 of .*: ValueError: bad \(.*\.py:3\)",
+        ),
+    ],
+    ids=["each row", "the batch", "some rows"],
+)
+def test_why_the_first_rows_fail_is_in_the_answer_where_all_do(code: Write, code_of_step: str, input: str, said: str) -> None:
+    module = code(code_of_step)
+
+    with pytest.raises(NeedsChange, match=said) as refused:
+        Pipeline([step(f"{module}:work", input)]).schema_of(TEN.slice(0, 9), PLACE, sets_apart=True)
+    assert refused.value.reason == reasons.CODE_FAILED
+    declared = step(f"{module}:work", input).model_copy(update={"output": {"id": "int64"}})
+    assert Pipeline([declared]).schema_of(TEN.slice(0, 9), PLACE, sets_apart=True).names == ["id"]
+
+
+def test_a_batch_step_that_fails_on_all_first_rows_and_on_none_does_not_tells_the_columns(code: Write) -> None:
+    module = code("def work(batch):\n    if batch.num_rows: raise ValueError('bad')\n    return batch\n")
+
+    assert Pipeline([step(f"{module}:work", "arrow")]).schema_of(TEN, PLACE, sets_apart=True) == TEN.schema
 
 
 def test_no_rows_call_no_step(code: Write) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from pathlib import Path
+from typing import Final, NoReturn
 
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_spark.process.log_text import masked
+
+_OURS: Final = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 class StepFailed(Exception):
@@ -59,10 +63,11 @@ def words_of(error: BaseException) -> str:
 
 
 def cause_of(error: BaseException, step: Step) -> str:
-    """Describe an exception of user code with the innermost line of the step's own module, or of all."""
+    """Describe an exception of user code with the innermost line of the step's own module, or of all that is not ours."""
     frames = traceback.extract_tb(error.__traceback__)
     module = sys.modules.get(step.call.split(":")[0])
-    theirs = [frame for frame in frames if frame.filename == getattr(module, "__file__", None)] or frames
+    others = [frame for frame in frames if not frame.filename.startswith(_OURS)]
+    theirs = [frame for frame in others if frame.filename == getattr(module, "__file__", None)] or others
     place = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
     text = masked(words_of(error))
     return f"{type(error).__name__}: {text[:2000]}{place}" if text else f"{type(error).__name__}{place}"

@@ -74,11 +74,6 @@ class RowIsolation:
                 parts += reversed(part.halves())
 
 
-def pass_over_failed_rows() -> RowIsolation:
-    """Return what leaves rows that fail out, and tells nobody: for a sample."""
-    return RowIsolation(lambda _number, _step, _error: None)
-
-
 def _may_be_of_a_row(error: BaseException) -> bool:
     """Whether a row may be at fault. So it is for sys.exit, and for a panic; an interrupt may come from outside."""
     # torch has an OutOfMemoryError of its own, which is a RuntimeError.

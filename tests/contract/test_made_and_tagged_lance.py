@@ -215,8 +215,8 @@ def test_validate_says_that_a_tag_is_there_already(world: World) -> None:
 # --- datasets that are made -----------------------------------------------------------------------------------------------
 
 
-def sink(world: World, **create: Any) -> Sink:
-    return Sink.model_validate_json(json.dumps({"lance": {"uri": world.place.uri, "create": create}, "create": True}))
+def sink(world: World, **layout: Any) -> Sink:
+    return Sink.model_validate_json(json.dumps({"lance": {"uri": world.place.uri, "layout": layout}, "create": True}))
 
 
 def fitted(rows: pa.Table, target: LanceTarget) -> Iterator[pa.RecordBatch]:

@@ -293,7 +293,7 @@ def test_a_next_epoch_upserts_what_is_new_in_the_source(tmp_path: Path) -> None:
 def test_a_dataset_is_made_and_has_each_row_and_stable_ids_and_indexes_stay_right(tmp_path: Path) -> None:
     place, source = on_disk(tmp_path, "lance"), write_inputs(tmp_path / "in", files=1, rows=40)
     assert isinstance(place, LancePlace)
-    made = {"lance": {"uri": place.uri, "create": {"enableStableRowIds": True}, "tag": "run-{epoch}"}, "create": True}
+    made = {"lance": {"uri": place.uri, "layout": {"enableStableRowIds": True}, "tag": "run-{epoch}"}, "create": True}
     assert isinstance(run(place, source, {**UPDATE, **made}).outcome, Finish)
     place.dataset().create_scalar_index("id", "BTREE")
     pq.write_table(old_rows([3, 50]), source / "more.parquet")

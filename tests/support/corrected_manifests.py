@@ -377,9 +377,9 @@ CORRECTIONS: Final = (
     ),
     Correction(
         "how a dataset is made that is not to be",
-        "lance.create needs create: true (an existing dataset stays as it was made)",
+        "lance.layout needs create: true (an existing dataset stays as it was made)",
         [{"spec__sink__create": True}],
-        "lance.create needs create: true (an existing dataset stays as it was made)",
+        "lance.layout needs create: true (an existing dataset stays as it was made)",
     ),
     Correction(
         "a tag with the name of the branch",

@@ -280,7 +280,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
             "lance": {
                 "uri": "s3://bucket/images.lance",
                 "tag": "v1.{epoch}-images",
-                "create": {
+                "layout": {
                     "dataStorageVersion": "2.1",
                     "enableStableRowIds": True,
                     "blobColumns": ["image"],
@@ -300,7 +300,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
         "spec__source": {"lance": {"uri": "s3://b/rows.lance"}, "where": "day >= '2026-11-24'"},
         "spec__steps": [{"call": "a:b", "input": "row"}],
         "spec__sink": {
-            "lance": {"uri": "s3://b/rows.lance", "create": {"vectorColumns": {"vektor": {"dimension": 768}}}},
+            "lance": {"uri": "s3://b/rows.lance", "layout": {"vectorColumns": {"vektor": {"dimension": 768}}}},
             "mode": "AddColumns",
             "columns": ["vektor", "länge"],
             "only": "All",
@@ -699,7 +699,7 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "columns in a storage version of their own": {
         "spec__source": {"lance": {"uri": "/x"}},
         "spec__steps": _STEPS,
-        "spec__sink": {**_ADDED, "lance": {"uri": "/x", "create": {"dataStorageVersion": "2.1"}}},
+        "spec__sink": {**_ADDED, "lance": {"uri": "/x", "layout": {"dataStorageVersion": "2.1"}}},
     },
     "columns for rows that failed": {
         "spec__source": {"lance": {"uri": "/x"}},
@@ -731,21 +731,21 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a tag with a character that Lance refuses": {"spec__sink": {"lance": {"uri": "/x", "tag": "a/b"}}},
     "a tag with two dots": {"spec__sink": {"lance": {"uri": "/x", "tag": "a..b"}}},
     "a tag with the end of a lock": {"spec__sink": {"lance": {"uri": "/x", "tag": "a.lock"}}},
-    "how a dataset is made that is not to be": {"spec__sink": {"lance": {"uri": "/x", "create": {"enableStableRowIds": True}}}},
+    "how a dataset is made that is not to be": {"spec__sink": {"lance": {"uri": "/x", "layout": {"enableStableRowIds": True}}}},
     "a storage version that may not be read later": {
-        "spec__sink": {"lance": {"uri": "/x", "create": {"dataStorageVersion": "2.3"}}, "create": True}
+        "spec__sink": {"lance": {"uri": "/x", "layout": {"dataStorageVersion": "2.3"}}, "create": True}
     },
     "blobs that no version is chosen for": {
-        "spec__sink": {"lance": {"uri": "/x", "create": {"blobColumns": ["image"]}}, "create": True}
+        "spec__sink": {"lance": {"uri": "/x", "layout": {"blobColumns": ["image"]}}, "create": True}
     },
     "blobs in a version that puts them elsewhere": {
         "spec__sink": {
-            "lance": {"uri": "/x", "create": {"dataStorageVersion": "2.2", "blobColumns": ["image"]}},
+            "lance": {"uri": "/x", "layout": {"dataStorageVersion": "2.2", "blobColumns": ["image"]}},
             "create": True,
         }
     },
     "vectors without numbers": {
-        "spec__sink": {"lance": {"uri": "/x", "create": {"vectorColumns": {"a": {"dimension": 0}}}}, "create": True}
+        "spec__sink": {"lance": {"uri": "/x", "layout": {"vectorColumns": {"a": {"dimension": 0}}}}, "create": True}
     },
     "overwriting": {"spec__sink__mode": "Overwrite"},
     "a mode in the wrong case": {"spec__sink__mode": "append"},

@@ -71,7 +71,7 @@ def manifest_of(
 ) -> CheckpointedWrite:
     """Return a manifest that adds the columns. Fields of `sink` are merged into its own."""
     sink = {
-        "lance": {"uri": place.uri, "create": {"vectorColumns": {"vector": {"dimension": DIMENSION}}}},
+        "lance": {"uri": place.uri, "layout": {"vectorColumns": {"vector": {"dimension": DIMENSION}}}},
         "mode": "AddColumns",
         "columns": list(columns),
     }

@@ -26,7 +26,6 @@ NO_ADVICE: Final = (
     "with another quarantine.retry; the next attempt goes by that",
     "the plan names file {} of an input of {}",
     "lower case letters, digits and '-', with a letter or digit at both ends",
-    "vectorColumns alone applies to mode AddColumns",
     "(by somebody, or by the kernel for want of memory: see driver.memory)",
     "the program {} returned without having called",
     "do everything again, {}",

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from checkpoint_operator.sinks.table_types import lance_schema
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange
 from checkpoint_protocol.records import LanceField
-from checkpoint_protocol.tables.lance import NewLanceDataset
+from checkpoint_protocol.tables.lance import LanceLayout, LanceSink
 
 #: By these, in the metadata of a field, Lance stores its values apart from those of other columns. Spelled by Lance.
 BLOB: Final = {b"lance-encoding:blob": b"true"}
@@ -19,7 +20,7 @@ BLOB: Final = {b"lance-encoding:blob": b"true"}
 _BLOB_BESIDE: Final = "lance.blob.v2"
 
 
-def schema_of_new(given: pa.Schema, create: NewLanceDataset | None) -> pa.Schema:
+def schema_of_new(given: pa.Schema, layout: LanceLayout | None) -> pa.Schema:
     """Return the schema of the dataset that is made for rows of an Arrow schema.
 
     NeedsChange names each column that a Lance dataset cannot have, or not as the manifest wants it.
@@ -30,23 +31,23 @@ def schema_of_new(given: pa.Schema, create: NewLanceDataset | None) -> pa.Schema
         for name in schema.names
         if "." in name
     ]
-    for name in create.blob_columns if create is not None else ():
+    for name in layout.blob_columns if layout is not None else ():
         if (at := schema.get_field_index(name)) < 0:
-            problems.append(f"sink.lance.create.blobColumns names {name!r}, and the output has {', '.join(schema.names)}")
+            problems.append(f"sink.lance.layout.blobColumns names {name!r}, and the output has {', '.join(schema.names)}")
         elif not _is_binary(field := schema.field(at)):
-            problems.append(f"sink.lance.create.blobColumns names {name!r}, which has {field.type} and not bytes")
+            problems.append(f"sink.lance.layout.blobColumns names {name!r}, which has {field.type} and not bytes")
         else:
             schema = schema.set(at, pa.field(name, pa.large_binary(), field.nullable, {**(field.metadata or {}), **BLOB}))
-    for name, vector in create.vector_columns.items() if create is not None else ():
+    for name, vector in layout.vector_columns.items() if layout is not None else ():
         if (at := schema.get_field_index(name)) < 0:
-            problems.append(f"sink.lance.create.vectorColumns names {name!r}, and the output has {', '.join(schema.names)}")
+            problems.append(f"sink.lance.layout.vectorColumns names {name!r}, and the output has {', '.join(schema.names)}")
         elif not _is_list_of_numbers(field := schema.field(at)):
-            problems.append(f"sink.lance.create.vectorColumns names {name!r}, which has {field.type} and not a list of numbers")
+            problems.append(f"sink.lance.layout.vectorColumns names {name!r}, which has {field.type} and not a list of numbers")
         elif pa.types.is_floating(field.type.value_type) and not vector.type.startswith("float"):
-            problems.append(f"sink.lance.create.vectorColumns says {vector.type} for {name!r}, which has {field.type}")
+            problems.append(f"sink.lance.layout.vectorColumns says {vector.type} for {name!r}, which has {field.type}")
         elif pa.types.is_fixed_size_list(field.type) and field.type.list_size != vector.dimension:
             problems.append(
-                f"sink.lance.create.vectorColumns says {vector.dimension} for {name!r}, whose vectors have {field.type.list_size}"
+                f"sink.lance.layout.vectorColumns says {vector.dimension} for {name!r}, whose vectors have {field.type.list_size}"
             )
         else:
             numbers = getattr(pa, vector.type)()
@@ -54,6 +55,31 @@ def schema_of_new(given: pa.Schema, create: NewLanceDataset | None) -> pa.Schema
     if problems:
         raise NeedsChange(reasons.OUTPUT_SCHEMA_WRONG, "; ".join(problems))
     return schema
+
+
+def lists_that_may_be_vectors(schema: pa.Schema) -> list[str]:
+    """Return the columns that have lists of fractional numbers, of any lengths."""
+    lists = (field for field in schema if pa.types.is_list(field.type) or pa.types.is_large_list(field.type))
+    return [field.name for field in lists if pa.types.is_floating(field.type.value_type)]
+
+
+def note_on_vectors(name: str, dimension: int | str) -> str:
+    """Return what a person should know of a column with lists of numbers. `dimension`: how many each has, or a word for it."""
+    where = f"sink.lance.layout.vectorColumns: {{{name}: {{dimension: {dimension}}}}}"
+    has = f"lists of {dimension} numbers each" if isinstance(dimension, int) else "lists of numbers"
+    then = "" if isinstance(dimension, int) else ", where all have one length,"
+    return f"the column {name!r} has {has}, which Lance does not search; {where} stores them{then} as vectors"
+
+
+def notes_on_vectors(sink: LanceSink, rows: pa.Table) -> list[str]:
+    """Return what a person should know of columns whose lists have one length in these rows, and that are no vectors yet."""
+    named = sink.layout.vector_columns if sink.layout is not None else {}
+    notes = []
+    for name in lists_that_may_be_vectors(rows.schema):
+        lengths = pc.unique(pc.list_value_length(rows.column(name))).drop_null().to_pylist()
+        if name not in named and len(lengths) == 1 and lengths[0] > 1:
+            notes.append(note_on_vectors(name, lengths[0]))
+    return notes
 
 
 def refuse_blobs_beside(title: str, fields: Iterable[LanceField]) -> None:

@@ -78,8 +78,8 @@ class LanceFormat:
 
     def _notes_on(self, dataset: Any) -> tuple[str, ...]:
         notes = []
-        if self.named.create is not None and self.spec.mode != "AddColumns":
-            notes.append(f"spec.sink.lance.create: {self.title} exists, so that it stays as it was made")
+        if self.named.layout is not None and self.spec.mode != "AddColumns":
+            notes.append(f"spec.sink.lance.layout: {self.title} exists, so that it stays as it was made")
         if self.named.tag is not None and self.named.tag in dataset.tags.list():
             notes.append(
                 f"spec.sink.lance.tag: there is a tag {self.named.tag!r} already: unless this write has made it, the write stops"
@@ -111,12 +111,16 @@ class LanceFormat:
         return ()
 
     def notes_on(self, schema: pa.Schema) -> tuple[str, ...]:
-        return ()
+        from checkpoint_operator.lance.columns import lists_that_may_be_vectors, note_on_vectors
+
+        layout = self.named.layout
+        named = set(layout.vector_columns) if layout is not None else set()
+        return tuple(note_on_vectors(name, "N") for name in lists_that_may_be_vectors(schema) if name not in named)
 
     def check_schema(self, schema: pa.Schema) -> None:
         from checkpoint_operator.lance.columns import refuse_keys, schema_of_new
 
-        refuse_keys("it", schema_of_new(schema, self.named.create), self.spec.upsert_keys or ())
+        refuse_keys("it", schema_of_new(schema, self.named.layout), self.spec.upsert_keys or ())
 
     def open(self, settings: Settings, catalogs: CatalogBook | None, written_by: str) -> Sink:
         from checkpoint_operator.lance import commit as lance

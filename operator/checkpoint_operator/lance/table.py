@@ -122,7 +122,7 @@ class PylanceTable:
 
     def create(self, arrow_schema: str, sink: Sink) -> LanceTarget:
         """Make an empty dataset for rows of an Arrow schema; return it, also if another has made it just now."""
-        new = sink.lance.create if sink.lance is not None else None
+        new = sink.lance.layout if sink.lance is not None else None
         try:
             schema = schema_of_new(decode_schema(arrow_schema), new)
             refuse_keys("it", schema, sink.upsert_keys or ())

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import assert_never
 
+from checkpoint_formats.arrow_schema import decode_schema
 from checkpoint_operator.commit.changes import changes_nothing
 from checkpoint_operator.commit.outcomes import CommitOutcome, Committed, Final, Rejected, TryLater, Unknown
 from checkpoint_operator.commit.results import Results, gather
@@ -42,6 +43,7 @@ from checkpoint_operator.pipelines.found import at_work
 from checkpoint_operator.pipelines.pipeline import NextStage, next_stage
 from checkpoint_operator.ports import NeedsStage, Stage, StageOutdated
 from checkpoint_operator.progress.tallies import Tallies
+from checkpoint_operator.sinks.registry import format_of
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, Retryable
 from checkpoint_protocol.identity import EpochKey, new_token
@@ -74,6 +76,8 @@ class Round:
     actions: tuple[Action, ...]
     is_decision: bool = False
     stages: tuple[Decision, ...] = ()
+    #: On the table that was made, for people.
+    notes: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Finish | Stall | None:
@@ -109,6 +113,7 @@ class Reconciler:
     _stage: Reconciler | None = None
     #: What becomes of the stages of the current epoch, as was decided last.
     _decisions: tuple[Decision, ...] = ()
+    _notes: tuple[str, ...] = ()
     #: Of a stage: whether it still is what comes next, whatever was edited since it began.
     is_next: Callable[[], bool] = lambda: True
 
@@ -221,12 +226,13 @@ class Reconciler:
         is_commit = any(isinstance(action, Commit) for action in decided.actions)
         with self.commit_turn() if is_commit else nullcontext():
             self.announce(dataclasses.replace(decided, is_decision=True))
+            self._notes = ()
             for action in decided.actions:
                 ended = self._act(decided.seen, action)
                 done.append(ended or action)
                 if ended is not None:
                     break
-        return dataclasses.replace(decided, actions=tuple(done))
+        return dataclasses.replace(decided, actions=tuple(done), notes=self._notes)
 
     def _act(self, seen: Observation, action: Action) -> Stall | BeginStage | None:
         """Carry out one action; return Stall if it shows that a person must act, BeginStage if a stage must be done before."""
@@ -351,6 +357,8 @@ class Reconciler:
             self.observer.stop_driver(ledger.key, attempt)
             return Stall(error.reason, error.message)
         ledger.attempts.put_target(attempt, TargetRecord(token=new_token(), target=target))
+        if not ledger.key.stage:
+            self._notes = format_of(self.observer.write.spec.sink).notes_on(decode_schema(output.arrow_schema))
         return None
 
     def _commit(self, ledger: Ledger, attempt: int) -> Stall | BeginStage | None:

@@ -13,7 +13,7 @@ from checkpoint_protocol.manifest.sections import Section, is_absent
 from checkpoint_protocol.manifest.steps import CALL_PATTERN
 from checkpoint_protocol.manifest.where import as_of_the_sink, parse_where
 from checkpoint_protocol.records.formats.union import SinkChoice, SinkKind
-from checkpoint_protocol.tables.lance import NewLanceDataset
+from checkpoint_protocol.tables.lance import LanceLayout
 from checkpoint_protocol.tables.modes import OVERWRITING, Mode, OnDuplicate, WhenMatched
 
 _FILE_SIZE_BYTES: Final = 256 << 20
@@ -154,8 +154,8 @@ class Sink(SinkChoice):
             raise ValueError("partitionBy applies to iceberg only")
         if self.partition_by and not self.create:
             raise ValueError("partitionBy needs create: true (an existing table keeps its own partitioning)")
-        if self.lance is not None and self.lance.create is not None and not self.create and self.mode != "AddColumns":
-            raise ValueError("lance.create needs create: true (an existing dataset stays as it was made)")
+        if self.lance is not None and self.lance.layout is not None and not self.create and self.mode != "AddColumns":
+            raise ValueError("lance.layout needs create: true (an existing dataset stays as it was made)")
         if self.create and self.none is not None:
             raise ValueError("create does not apply to none")
         if self.verify != "Seals" and self.none is not None:
@@ -192,9 +192,9 @@ class Sink(SinkChoice):
             raise ValueError("only applies to mode AddColumns")
         if self.create and self.mode == "AddColumns":
             raise ValueError("create does not apply to mode AddColumns: the dataset that gets the columns is the source")
-        made = self.lance.create if self.lance is not None and self.mode == "AddColumns" else None
-        if made is not None and made != NewLanceDataset(vector_columns=made.vector_columns):
-            raise ValueError("of lance.create, vectorColumns alone applies to mode AddColumns: the dataset is there")
+        made = self.lance.layout if self.lance is not None and self.mode == "AddColumns" else None
+        if made is not None and made != LanceLayout(vector_columns=made.vector_columns):
+            raise ValueError("of lance.layout, vectorColumns alone applies to mode AddColumns: the dataset is there")
 
     def file_size_bytes(self, of_table: int | None) -> int:
         """Return the size near which data files are rolled. `of_table`: what the table says, if it does."""

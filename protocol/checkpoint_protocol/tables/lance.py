@@ -55,8 +55,8 @@ class VectorColumn(Section):
     )
 
 
-class NewLanceDataset(Section):
-    """How a dataset is made that does not exist."""
+class LanceLayout(Section):
+    """How a dataset stores its columns, where it, or they, are made by the write."""
 
     data_storage_version: Annotated[str, Field(pattern=r"^2\.[012]$", max_length=8)] | None = Field(
         default=None,
@@ -95,7 +95,7 @@ class LanceSink(LanceDatasetPlace):
     committed_by: ClassVar[str] = "checkpoint_operator.lance.sink"
     modes: ClassVar[tuple[Mode, ...]] = ("Append", "OverwriteAll", "OverwriteWhere", "Upsert", "AddColumns")
     has_audit: ClassVar[bool] = False
-    editable: ClassVar[frozenset[str]] = frozenset({"tag", "create"})
+    editable: ClassVar[frozenset[str]] = frozenset({"tag", "layout"})
 
     tag: Annotated[str, Field(pattern=_TAG, max_length=256)] | None = Field(
         default=None,
@@ -103,10 +103,11 @@ class LanceSink(LanceDatasetPlace):
         description="The version that the commit creates gets this tag, right after the commit. {epoch} is replaced by the "
         "number of the epoch, which is 1 for the first run. If the tag exists already, the write stops.",
     )
-    create: NewLanceDataset | None = Field(
+    layout: LanceLayout | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="With sink.create: how the dataset is created. The fields are named as in pylance.",
+        description="With sink.create: how the new dataset stores its columns, e.g. which are vectors. The fields are named as "
+        "in pylance.",
     )
 
     @model_validator(mode="after")

@@ -16,6 +16,7 @@ from rich.text import Text
 from checkpoint_operator.cli import exits
 from checkpoint_operator.cli.printing import answers, messages, plain_table, print_data, say_problem
 from checkpoint_operator.cli.reading import read_files, say_error
+from checkpoint_operator.lance.columns import notes_on_vectors
 from checkpoint_operator.local.another_spark import notice
 from checkpoint_operator.local.preview import Previewed
 from checkpoint_operator.local.preview import preview as run_steps
@@ -62,6 +63,9 @@ def preview_command(file: Path, settings_file: Path | None, output: str, rows: i
         return exits.code_of(error)
     if found.notice:
         console.print(found.notice, style="yellow", markup=False)
+    if manifest.spec.sink.lance is not None and stage is None:
+        for note in notes_on_vectors(manifest.spec.sink.lance, found.rows):
+            console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
     if output == "table":
         _print(answers(), console, found)
     else:

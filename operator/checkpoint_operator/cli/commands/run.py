@@ -235,6 +235,8 @@ class Display:
 
     def _tell(self, done: Round) -> None:
         self._tell_of_another_machine(done)
+        for note in done.notes:
+            self.console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
         for action in done.actions:
             match action:
                 case BeginStage() | Commit() if self.manifest.spec.source.stream is not None:

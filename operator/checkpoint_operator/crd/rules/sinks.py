@@ -43,8 +43,8 @@ SINK_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "partitionBy",
         ),
         Rule(
-            f"!{is_given('lance')} || !{is_given('create', 'self.lance')} || self.create || self.mode == 'AddColumns'",
-            "lance.create needs create: true (an existing dataset stays as it was made)",
+            f"!{is_given('lance')} || !{is_given('layout', 'self.lance')} || self.create || self.mode == 'AddColumns'",
+            "lance.layout needs create: true (an existing dataset stays as it was made)",
             "lance",
         ),
         Rule(f"!self.create || !{is_given('none')}", "create does not apply to none", "create"),
@@ -106,10 +106,10 @@ SINK_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
         Rule("self.only == 'Null' || self.mode == 'AddColumns'", "only applies to mode AddColumns", "only"),
         Rule(
-            f"self.mode != 'AddColumns' || !{is_given('lance')} || !{is_given('create', 'self.lance')} || "
-            f"(!{is_given('dataStorageVersion', 'self.lance.create')} && !self.lance.create.enableStableRowIds && "
-            "self.lance.create.blobColumns.size() == 0)",
-            "of lance.create, vectorColumns alone applies to mode AddColumns: the dataset is there",
+            f"self.mode != 'AddColumns' || !{is_given('lance')} || !{is_given('layout', 'self.lance')} || "
+            f"(!{is_given('dataStorageVersion', 'self.lance.layout')} && !self.lance.layout.enableStableRowIds && "
+            "self.lance.layout.blobColumns.size() == 0)",
+            "of lance.layout, vectorColumns alone applies to mode AddColumns: the dataset is there",
             "lance",
         ),
         Rule(
@@ -160,7 +160,7 @@ SINK_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "tag",
         ),
     ),
-    lance.NewLanceDataset: (
+    lance.LanceLayout: (
         Rule(
             f"self.blobColumns.size() == 0 || ({is_given('dataStorageVersion')} && self.dataStorageVersion in "
             f"[{', '.join(text(version) for version in lance.BLOB_VERSIONS)}])",

@@ -83,7 +83,7 @@ class PylanceColumns(PylanceTable):
     def add_columns(self, arrow_schema: str, sink: Sink) -> LanceTarget:
         """See to it that the dataset has these columns, NULL in each row; return it. What is there already stays."""
         try:
-            wanted = schema_of_new(decode_schema(arrow_schema), sink.lance.create if sink.lance is not None else None)
+            wanted = schema_of_new(decode_schema(arrow_schema), sink.lance.layout if sink.lance is not None else None)
         except NeedsChange as error:
             raise NeedsChange(
                 error.reason, f"the columns cannot be added to the Lance dataset {self._uri}: {error.message}"

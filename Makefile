@@ -134,4 +134,4 @@ sbom: setup ## list the packages of each image, as CycloneDX, in build/sbom
 	  rm $$list.txt; echo $$list.cdx.json; done
 
 clean: ## remove what the examples and tools made (not .venv)
-	rm -rf build examples/data examples/output examples/images/model.onnx examples/images/characters.txt .mypy_cache .ruff_cache .hypothesis
+	rm -rf build examples/data examples/code/airports.csv examples/output examples/images/model.onnx examples/images/characters.txt .mypy_cache .ruff_cache .hypothesis

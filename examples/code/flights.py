@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 EARTH_RADIUS_KM = 6371.0088
-AIRPORTS = Path(__file__).parents[1] / "data" / "airports.csv"
+#: Delivered with this module, wherever it runs.
+AIRPORTS = Path(__file__).with_name("airports.csv")
 
 
 class Enrich:

@@ -126,13 +126,10 @@ def preview(
 
 
 def _need_local() -> None:
-    try:
-        import checkpoint_operator.local.runner  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"writes are run with what checkpointed-writes[local] installs, and {error.name} is not there: "
-            "pip install 'checkpointed-writes[local]'"
-        ) from error
+    from checkpoint_operator.cli.entry import why_not_local
+
+    if (why := why_not_local()) is not None:
+        raise ImportError(why)
 
 
 def _load(manifest: Manifest, settings: str | os.PathLike[str] | None) -> tuple[CheckpointedWrite, Settings]:

@@ -131,6 +131,10 @@ def spec_fields() -> set[str]:
     return {field.alias or name for name, field in Spec.model_fields.items()}
 
 
+#: What commands of the documents make.
+MADE = ("examples/output/", "examples/data/", "examples/code/airports.csv")
+
+
 @pytest.mark.parametrize("text", [pytest.param(text, id=where) for where, text in blocks("console")])
 def test_commands_in_the_documents_exist(text: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -138,7 +142,7 @@ def test_commands_in_the_documents_exist(text: str) -> None:
         command = line.partition("#")[0].split()
         for word in command:
             # What an example writes is there after the command before.
-            if (ROOT / word.partition("/")[0]).is_dir() and not word.startswith("examples/output/"):
+            if (ROOT / word.partition("/")[0]).is_dir() and not word.startswith(MADE):
                 assert (ROOT / word).exists(), f"{word} of {line}"
         if command[0] == "make":
             assert command[1] in targets

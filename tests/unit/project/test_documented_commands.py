@@ -77,7 +77,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copy(_EXAMPLES / "checkpointed-write.settings.yaml", tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "output").mkdir()
-    shutil.copy(packaged("airports.csv"), tmp_path / "data")
+    shutil.copy(packaged("airports.csv"), tmp_path / "code")
     return tmp_path
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from checkpoint_protocol.errors import CheckpointError
+from checkpoint_protocol.identity import is_stage
 from checkpoint_protocol.records import Count, Number, Part
 from checkpoint_protocol.store.object_store import ObjectStore
 
@@ -30,6 +31,12 @@ DriverPhase = Literal["Planning", "StartingSpark", "RunningTasks", "Waiting", "A
 Overwrite = Callable[[str, bytes], None]
 
 _Advice = TypeVar("_Advice", bound="Advice")
+
+
+def _named_as_a_stage(stage: str) -> str:
+    if stage and not is_stage(stage):
+        raise ValueError("not the name of a stage")
+    return stage
 
 
 class Advice(Part):
@@ -58,7 +65,8 @@ class StartedAs(Part):
 
     epoch: Number
     attempt: Number
-    stage: str = ""
+    #: It becomes a part of paths and of a key, as that of a record does.
+    stage: Annotated[str, AfterValidator(_named_as_a_stage)] = ""
 
 
 class DriverProgress(Advice):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from checkpoint_operator.code.digest import code_digest
 from checkpoint_operator.code.trees import ArchiveTree, Tree
 from checkpoint_protocol import reasons
 from checkpoint_protocol.code import archives
-from checkpoint_protocol.errors import NeedsChange, Retryable
+from checkpoint_protocol.errors import Corrupt, NeedsChange, Retryable
 from checkpoint_protocol.manifest.spec import Spec
 from checkpoint_protocol.places.settings import Settings
 from checkpoint_protocol.places.storage import StorageSettings
@@ -90,6 +91,9 @@ class CodeSource:
             data = store.get(layout.code_path(uid, archive), archives.MAX_ARCHIVE_BYTES)
             if data is None:
                 raise Retryable(reasons.CODE_MISSING, f"the code {archive[:12]} is not in {store.uri}; it is put there again")
+            if hashlib.sha256(data).hexdigest() != archive:
+                path = layout.code_path(uid, archive)
+                raise Corrupt(reasons.RECORD_UNREADABLE, f"{store.uri}/{path} is not what its name says; remove it")
             return ArchiveTree(archives.OpenArchive(data))
 
         return self._digest(spec, archive, open_tree), archive

@@ -5,14 +5,16 @@ A seal with a wrong count loses no row by itself, but every reader that counts b
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkpoint_formats.files.parquet.thrift import fields_of, varint
+from checkpoint_formats.files.parquet.thrift import counts_in
 from checkpoint_protocol import reasons
 from checkpoint_protocol.errors import NeedsChange, one_line
 from checkpoint_protocol.manifest.quantities import counted
@@ -27,12 +29,15 @@ _BATCH: Final = 200
 #: Most footers are in the first request. Those of others are no footers: a driver may have made them.
 _FIRST_BYTES: Final = 64 << 10
 _MOST_BYTES: Final = 16 << 20
-#: Larger ones are not made into objects, which may take so much memory for each byte: measured, of columns without a name.
-_MOST_READ_BYTES: Final = 1 << 20
+#: What the objects of a footer may take for each byte: measured, of columns without a name, which have three.
 _MEMORY_OF_BYTE: Final = 170
+#: In larger ones the objects are counted first, which takes Python 0.2 s for each megabyte.
+_MOST_UNCOUNTED_BYTES: Final = 1 << 20
+_MEMORY_OF_STRUCT: Final = 3 * _MEMORY_OF_BYTE
+_MEMORY_OF_ITEM: Final = 40
+_ONE_LARGE: Final = threading.Lock()
 #: Memory for footers that are looked at, by all threads of a process.
 ROOM: Final = Pool(256 << 20)
-_NUM_ROWS: Final = 3
 #: The footer's length and the magic bytes are the end of a Parquet file.
 _END_BYTES: Final = 8
 _MAGIC: Final = b"PAR1"
@@ -103,24 +108,36 @@ def parquet_rows(path: str, tail: Callable[[int], bytes], columns: Sequence[pq.P
     """Return the rows of a Parquet file by its footer. `tail` gives its last bytes. NeedsChange if it has no footer, or one with
     none of these columns: readers of the whole table would fail, or take a column for another.
 
-    One that would take much memory is gone past, to the number of rows: whether all of it can be read is not told then.
+    All of the footer is read. One that would take more memory than there is room for is refused, since it cannot be checked.
     """
     end = tail(_FIRST_BYTES)
     size_bytes = _END_BYTES + int.from_bytes(end[-_END_BYTES:-4], "little")
     if end[-4:] != _MAGIC or size_bytes > _MOST_BYTES:
         raise _no_footer(path, "it does not end as one")
-    is_read = size_bytes <= _MOST_READ_BYTES
-    with room.room(size_bytes * _MEMORY_OF_BYTE if is_read else size_bytes):
-        if size_bytes > len(end):
-            end = tail(size_bytes)
-        try:
-            if not is_read:
-                return _rows_in(end[-size_bytes:])
-            metadata = pq.read_metadata(pa.BufferReader(end))
-            has_these = not columns or any(metadata.schema.equals(each) for each in columns)
-            rows = int(metadata.num_rows)
-        except (pa.ArrowException, OSError, ValueError, IndexError) as error:
-            raise _no_footer(path, one_line(error)) from error
+    is_large = size_bytes > _MOST_UNCOUNTED_BYTES
+    # A large one is held while its memory is waited for.
+    with _ONE_LARGE if is_large else nullcontext():
+        if is_large:
+            with room.room(size_bytes):
+                end = tail(size_bytes)
+                needed_bytes = _memory_of(path, end[-size_bytes:])
+            if needed_bytes > room.most_bytes:
+                raise NeedsChange(
+                    reasons.STAGED_RESULT_REFUSED,
+                    f"the staged file {path} has a footer that would take {needed_bytes:,} bytes of memory, and "
+                    f"{room.most_bytes:,} are the most, so that it cannot be checked; make sink.targetFileSize smaller",
+                )
+        else:
+            needed_bytes = size_bytes * _MEMORY_OF_BYTE
+        with room.room(needed_bytes):
+            if size_bytes > len(end):
+                end = tail(size_bytes)
+            try:
+                metadata = pq.read_metadata(pa.BufferReader(end))
+                has_these = not columns or any(metadata.schema.equals(each) for each in columns)
+                rows = int(metadata.num_rows)
+            except (pa.ArrowException, OSError, ValueError, IndexError) as error:
+                raise _no_footer(path, one_line(error)) from error
     if not has_these:
         raise NeedsChange(
             reasons.STAGED_RESULT_REFUSED, f"the staged file {path} has other columns than the table it was staged for"
@@ -128,12 +145,13 @@ def parquet_rows(path: str, tail: Callable[[int], bytes], columns: Sequence[pq.P
     return rows
 
 
-def _rows_in(footer: bytes) -> int:
-    # What stands before the number is the schema.
-    for number, begin, _ in fields_of(footer[:_MOST_READ_BYTES]):
-        if number == _NUM_ROWS:
-            return varint(footer, begin)[0] >> 1  # as thrift writes a number that is not negative
-    raise ValueError("it has no number of rows")
+def _memory_of(path: str, footer: bytes) -> int:
+    """Return how much memory the objects of a footer take, at the most."""
+    try:
+        counts = counts_in(footer)
+    except (ValueError, IndexError) as error:
+        raise _no_footer(path, one_line(error)) from error
+    return len(footer) + counts.structs * _MEMORY_OF_STRUCT + counts.items * _MEMORY_OF_ITEM
 
 
 def _no_footer(path: str, why: str) -> NeedsChange:

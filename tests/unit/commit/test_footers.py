@@ -136,11 +136,14 @@ def varint(number: int) -> bytes:
     return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
 
 
-def footer(columns: int = 1, rows: int = 1, program: int = 0) -> bytes:
-    """A footer as small as can be for so many columns without a name, with the name of a program of so many bytes."""
+def footer(columns: int = 1, rows: int = 1, program: int = 0, groups: bytes = b"\x19\x0c") -> bytes:
+    """A footer as small as can be for so many columns without a name, with the name of a program of so many bytes.
+
+    `groups`: the list of row groups, which is empty.
+    """
     root, column = b"\x48\x01r\x15" + varint(2 * columns) + b"\x00", b"\x15\x00\x25\x00\x18\x00\x00"
     schema = b"\x19\xfc" + varint(columns + 1) + root + column * columns
-    thrift = b"\x15\x02" + schema + b"\x16" + varint(2 * rows) + b"\x19\x0c\x28" + varint(program) + b"p" * program + b"\x00"
+    thrift = b"\x15\x02" + schema + b"\x16" + varint(2 * rows) + groups + b"\x28" + varint(program) + b"p" * program + b"\x00"
     return thrift + len(thrift).to_bytes(4, "little") + b"PAR1"
 
 
@@ -159,13 +162,30 @@ class Room(Pool):
 def test_a_footer_that_would_be_gigabytes_in_memory_is_not_made_into_objects() -> None:
     assert rows_of(footer(columns=3, rows=5)) == 5, "the same, of fewer columns"
 
-    with pytest.raises(NeedsChange, match="is no Parquet file"):
+    with pytest.raises(NeedsChange, match=r"would take [0-9,]+ bytes of memory, .* so that it cannot be checked"):
         rows_of(footer(columns=900_000))
 
 
-def test_of_a_large_footer_the_number_of_rows_is_read() -> None:
+def test_a_large_footer_is_read_as_a_whole() -> None:
     assert rows_of(footer(rows=1_234, program=15 << 20)) == 1_234
     assert rows_of(footer(rows=7, program=1)) == 7
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (footer(columns=3, program=2 << 20), "has other columns than the table it was staged for"),
+        (footer(program=2 << 20, groups=b"\x19\x3c\x3c\x3c\x3c"), "is no Parquet file"),
+        (footer(program=2 << 20, groups=b"\x19\x1c\x00"), "is no Parquet file"),
+    ],
+    ids=["other columns", "what follows the number of rows is no thrift", "a row group without columns"],
+)
+def test_what_a_large_footer_says_is_checked_as_in_a_small_one(data: bytes, told: str) -> None:
+    """Committed unread, it would break the table for everybody who reads it."""
+    columns = columns_of(pa.schema([identified("id", pa.int64(), 1)]))
+
+    with pytest.raises(NeedsChange, match=told):
+        parquet_rows("s3://lake/a.parquet", lambda most_bytes: data[-most_bytes:], (columns,))
 
 
 @pytest.mark.parametrize(
@@ -177,8 +197,13 @@ def test_footers_share_a_room_and_give_it_back(data: bytes) -> None:
         parquet_rows("s3://lake/a.parquet", lambda most_bytes: data[-most_bytes:], room=room)
 
     length = int.from_bytes(data[-8:-4], "little") + 8
-    is_footer = data.endswith(b"PAR1")
-    assert room.asked == ([length * (170 if length <= 1 << 20 else 1)] if is_footer else [])
+    if not data.endswith(b"PAR1"):
+        assert room.asked == []
+    elif length <= 1 << 20:
+        assert room.asked == [length * 170]
+    else:
+        assert room.asked[0] == length, "while its objects are counted"
+        assert all(length < asked <= room.most_bytes for asked in room.asked[1:])
     assert room.taken == 0
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_operator.loop.kept_drivers import KeptDrivers, Place
+from checkpoint_operator.progress.activity import describe, how_far, share_of
+from checkpoint_operator.progress.epoch_progress import measure
+from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
-from checkpoint_protocol.progress_reports import DriverProgress, StartedAs, encode_advice
+from checkpoint_protocol.progress_reports import DriverProgress, StartedAs, encode_advice, read_report
 from checkpoint_protocol.records import LaunchRecord, StageIdentity
 from tests.support.records import KEY, launch, ledger_over
 from tests.support.stores import MemoryStore
@@ -178,3 +185,73 @@ def test_the_first_stage_of_the_next_epoch_is_left_to_the_driver_of_the_epoch_be
     assert lab.state(following) is (DriverState.RUNNING if for_epochs else DriverState.NOT_STARTED)
     lab.tell(following, StartedAs(epoch=1, stage=parse.stage, attempt=1))
     assert lab.state(following) is DriverState.RUNNING
+
+
+# --- what nobody has signed -----------------------------------------------------------------------------------------------
+
+#: Values that stand in no field of ours, or in another one.
+HOSTILE: st.SearchStrategy[Any] = st.one_of(
+    st.sampled_from(["../../../x", "", "/", "a/b", ".", "merge-7", "a" * 70_000, "\udcff", "x\0y", "Planning", "rows"]),
+    st.sampled_from(
+        [-1, 0, 1, 2, (1 << 31) - 1, 1 << 31, 1 << 63, 10**400, 1e308, 0.5, True, None, [], {}, [[[]]], {"a": {"b": 1}}]
+    ),
+    st.text(max_size=20),
+    st.integers(),
+)
+WORK = {"kind": "work", "version": 1, "task": 0, "link": 0, "rows": 1, "positions": 1, "calls": 1, "calls_in_flight": 1}
+SOUND = {
+    "kind": "progress",
+    "version": 1,
+    "attempt": 1,
+    "phase": "RunningTasks",
+    "unit": "rows",
+    "positions_known": 10,
+    "work": [WORK],
+    "started_as": {"epoch": 1, "attempt": 1, "stage": "merge-7"},
+}
+
+
+@st.composite
+def forged(draw: st.DrawFn) -> bytes:
+    """An object of advice of which one value, or several, are another, or are gone; or no such object at all."""
+    told = json.loads(json.dumps(SOUND))
+    for _ in range(draw(st.integers(1, 3))):
+        part = draw(st.sampled_from([told, told["started_as"], told["work"][0]]))
+        name = draw(st.sampled_from(sorted({*part, "more"})))
+        if isinstance(part.get(name), dict | list):
+            continue
+        part[name] = draw(HOSTILE)
+    whole = draw(st.sampled_from(["told", "told", "told", "cut", "other"]))
+    data = json.dumps(told).encode()
+    return data if whole == "told" else data[: len(data) // 2] if whole == "cut" else json.dumps(draw(HOSTILE)).encode()
+
+
+def test_an_object_that_is_in_order_is_believed() -> None:
+    """Else the next test would show nothing."""
+    lab = Lab({(KEY, 1)})
+    lab.store.objects["told"] = json.dumps(SOUND).encode()
+    assert read_report(lab.store, "told", DriverProgress) is not None
+
+
+@given(forged(), forged(), st.booleans())
+@example(json.dumps(SOUND | {"started_as": {"epoch": 1, "attempt": 1, "stage": "../../../x"}}).encode(), b"", True)
+def test_what_an_unsigned_object_says_stops_no_look_whatever_it_says(told: bytes, behind: bytes, for_epochs: bool) -> None:
+    """Whoever may write to the staging area could else stop a write for good: it is looked at in each round."""
+    lab = Lab({(KEY, 1)}, for_epochs=for_epochs)
+    for key in (KEY, MERGE, EpochKey(KEY.uid, 2)):
+        lab.put(key)
+        for attempt in (1, 2):
+            lab.store.objects[lab.ledger(key).at.progress(attempt)] = told if key != KEY else behind
+    for key in (KEY, MERGE, EpochKey(KEY.uid, 2)):
+        ledger = lab.ledger(key)
+        record = ledger.attempts.read_launch(1)
+        assert record is not None
+        lab.kept.observe(ledger, record, NOT_STARTED)
+        list(lab.kept.places(ledger, record))
+        lab.kept.unwanted(ledger, is_suspended=True)
+        for place, _attempt in [lab.kept.place_of(key, 1)]:
+            assert place.uid == KEY.uid
+        counts = measure(Tallies(ledger), None)
+        assert describe(counts) is not None
+        how_far(counts)
+        share_of(counts)

@@ -6,6 +6,7 @@ What they mean is pyarrow's to say: this goes past them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 3, 7, 8, 9, 10, 11, 12
@@ -29,6 +30,21 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int, int]]:
         yield number, begin, at
 
 
+@dataclass(slots=True)
+class Counts:
+    """How many structs, and items of lists, some data are made of: by these a reader's memory grows."""
+
+    structs: int = 0
+    items: int = 0
+
+
+def counts_in(data: bytes) -> Counts:
+    """Go past the struct that the data starts with, and count. ValueError or IndexError for what is none."""
+    counts = Counts()
+    _past(data, 0, _STRUCT, 0, counts)
+    return counts
+
+
 def varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a number as it is written, and where it ends. ValueError for one that is longer than any that thrift has."""
     value = 0
@@ -49,7 +65,7 @@ def _field(data: bytes, at: int, header: int, before: int) -> tuple[int, int]:
     return at, number >> 1 ^ -(number & 1)
 
 
-def _past(data: bytes, at: int, kind: int, depth: int, *, is_item: bool = False) -> int:
+def _past(data: bytes, at: int, kind: int, depth: int, counts: Counts | None = None, *, is_item: bool = False) -> int:
     """Return where a value ends. A boolean is in its field's header, but takes a byte as an item of a list."""
     if depth > _DEEPEST:
         raise ValueError("too deep")
@@ -66,15 +82,19 @@ def _past(data: bytes, at: int, kind: int, depth: int, *, is_item: bool = False)
         return at + length
     if kind in (_LIST, _SET):
         count, item, at = list_header(data, at)
+        if counts is not None:
+            counts.items += count
         for _ in range(count):
-            at = _past(data, at, item, depth + 1, is_item=True)
+            at = _past(data, at, item, depth + 1, counts, is_item=True)
             if at > len(data):
                 raise IndexError(at)
         return at
     if kind == _STRUCT:
+        if counts is not None:
+            counts.structs += 1
         while header := data[at]:
             at, _ = _field(data, at + 1, header, 0)
-            at = _past(data, at, header & 15, depth + 1)
+            at = _past(data, at, header & 15, depth + 1, counts)
         return at + 1
     raise ValueError(f"no type {kind} in a footer")
 

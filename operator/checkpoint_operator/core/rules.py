@@ -191,11 +191,17 @@ def give_up_past_the_active_deadline(seen: Observation) -> tuple[Action, ...] | 
 
 
 def replace_what_cannot_start(seen: Observation) -> tuple[Action, ...] | None:
-    """Its pod cannot start (a wrong image, no room), and the manifest has changed since it was asked for."""
+    """Its pod cannot start (a wrong image, no room), or has no executor, and the manifest has changed since it was asked for."""
     last = seen.last
-    if last is None or last.is_closed or last.driver is not DriverState.STARTING or not last.is_outdated:
+    if last is None or last.is_closed:
         return None
-    failure = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver could not start, and the manifest has changed since")
+    if last.driver is DriverState.STARTING and last.is_outdated:
+        why = "its driver could not start"
+    elif last.driver is DriverState.RUNNING and last.starved is not None and last.is_edited:
+        why = "its driver had no executor"
+    else:
+        return None
+    failure = Failure("Retryable", reasons.DRIVER_REPLACED, f"{why}, and the manifest has changed since")
     return (Close(last.number, failure.message, failure), StopDriver(last.number))
 
 

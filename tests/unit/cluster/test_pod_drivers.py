@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -85,3 +86,23 @@ def test_a_driver_that_has_ended_keeps_its_pod_with_the_log(phase: str) -> None:
     made(api).stop(KEY, 1)
 
     assert PLACE in api.pods
+
+
+class WithPendingExecutors(FakeApi):
+    """Its node has no room for the executors of the driver."""
+
+    def list_executor_pods(self, namespace: str, labels: Mapping[str, str | None]) -> Sequence[Mapping[str, Any]]:
+        told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
+        return [{"metadata": {"name": "e"}, "status": {"phase": "Pending", "conditions": [told]}}]
+
+
+def test_a_driver_without_executors_is_judged_by_what_it_was_started_with_and_not_by_the_manifest_of_now() -> None:
+    """`executor.instances: 0` is the way out that the message names. It helps the next driver, and not this one."""
+    api = WithPendingExecutors(Cache(), lambda key: None)
+    edited = spec_of(executor={"instances": 0})
+
+    for spec in (spec_of(), edited):
+        starved = PodDrivers(api, Cache(), OWNER, spec, "s3://b/cw", DEFAULTS).find_starvation(KEY, 1, has_plan=True)
+
+        assert starved is not None
+        assert starved.reason == reasons.EXECUTORS_PENDING

@@ -59,6 +59,7 @@ UNDO_THE_EDIT = (
 )
 OTHER_SOURCE: dict[str, Any] = {"is_of_other_source": True, "is_read_otherwise": True}
 TOO_LATE = Failure("Retryable", reasons.DEADLINE_EXCEEDED, "activeDeadlineSeconds has passed")
+STARVED = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver had no executor, and the manifest has changed since")
 REPLACED = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver could not start, and the manifest has changed since")
 NO_IMAGE = Failure("Retryable", reasons.IMAGE_UNAVAILABLE, "no such image")
 DIED = Failure("Retryable", reasons.DRIVER_FAILED, "exit code 1")
@@ -448,6 +449,16 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         "replace_what_cannot_start",
         seen(at_work(driver=STARTING, problem=NO_IMAGE, is_outdated=True)),
         (Close(1, REPLACED.message, REPLACED), StopDriver(1)),
+    ),
+    "a driver without executors is replaced when what it was started with has changed": (
+        "replace_what_cannot_start",
+        seen(at_work(starved=NO_ROOM, starved_s=1.0, is_edited=True, is_outdated=True)),
+        (Close(1, STARVED.message, STARVED), StopDriver(1)),
+    ),
+    "and is not where the edit counts at once": (
+        "wait_for_the_driver",
+        seen(at_work(starved=NO_ROOM, starved_s=1.0, is_outdated=True)),
+        (Wait("the driver of attempt 1", NO_ROOM),),
     ),
     "a driver at work is not replaced when the manifest has changed": (
         "wait_for_the_driver",

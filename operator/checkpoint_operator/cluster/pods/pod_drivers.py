@@ -115,16 +115,15 @@ class PodDrivers:
     def find_starvation(self, key: EpochKey, attempt: int, has_plan: bool) -> Failure | None:
         """Return why a driver at work has no executor that runs; None where nothing is known to keep them from it.
 
-        Before it has planned, a driver needs none, unless it has asked for some already.
+        Before it has planned, a driver needs none, unless it has asked for some already. It goes by the manifest that it was
+        started with, whatever that is now.
         """
-        if self.spec.executor.instances == 0:
-            return None
         # A pod without the label is one of no stage.
         labels = {UID_LABEL: key.uid, EPOCH_LABEL: str(key.epoch), ATTEMPT_LABEL: str(attempt), STAGE_LABEL: key.stage or None}
         refusal = None
         try:
             pods = self.api.list_executor_pods(self.owner.namespace, labels)
-            if has_plan and not pods:
+            if has_plan and not pods and self.spec.executor.instances != 0:
                 refusal = self.api.try_pod(self.owner.namespace, executor_pod(self.owner, self.spec, self.workloads))
         except Retryable:
             return None  # an API server that does not answer holds up nothing that the store knows

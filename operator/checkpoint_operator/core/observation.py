@@ -80,6 +80,8 @@ class Attempt:
     has_sealed: bool = False
     starved: Failure | None = None
     starved_s: float = 0.0
+    #: The shortest time without a seal after which it may be given up, by what it was recorded with.
+    least_deadline_s: float = 0.0
     spread: float = 0.0
     holds_seals: bool = False
     input_since: int = 1

@@ -408,9 +408,13 @@ def in_vain_in_a_row(attempts: Sequence[Attempt], first_counted: int) -> list[At
 
 
 def progress_deadline_s(seen: Observation) -> float:
-    """The deadline of the last attempt: doubled with each attempt before it that counts as failed."""
+    """The deadline of the last attempt: doubled with each attempt before it that counts as failed.
+
+    It is never shorter than the intervals at which the attempt seals, which the manifest may have had longer then.
+    """
     earlier = sum(_counts(seen, attempt) for attempt in seen.attempts[:-1])
-    return float(seen.progress_deadline_s * 2 ** min(earlier, _MOST_DOUBLINGS))
+    least_s = seen.last.least_deadline_s if seen.last is not None else 0.0
+    return float(max(seen.progress_deadline_s, least_s) * 2 ** min(earlier, _MOST_DOUBLINGS))
 
 
 def _counts(seen: Observation, attempt: Attempt) -> bool:

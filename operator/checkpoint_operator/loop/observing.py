@@ -32,6 +32,7 @@ from checkpoint_operator.progress.epoch_progress import measure
 from checkpoint_operator.progress.row_errors import count_quarantined, limit_of
 from checkpoint_operator.progress.tallies import Tallies
 from checkpoint_protocol import writes
+from checkpoint_protocol.deadlines import least_progress_deadline_s
 from checkpoint_protocol.identity import EpochKey
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.ledger.listing import SealListing
@@ -388,6 +389,7 @@ class Observer:
             awaits_table=is_open and self._awaits_table(ledger, launch),
             failure=failure_of(closed if is_over else None, said, of_stream=of_stream),
             idle_s=self.host.clock() - self._progress[1] if is_open else 0.0,
+            least_deadline_s=least_progress_deadline_s(launch.interval_s, launch.minimum_bytes) if is_open else 0.0,
             counted=launch.counted,
             # Of what is committed no seal is read: it may be cleaned.
             rows_quarantined=0 if is_committed else count_quarantined(self.current_tallies, launch, closed),

@@ -12,7 +12,7 @@ import pytest
 from kubernetes import client, config
 
 from checkpoint_operator.cluster.kube.api import Conflict, KubeApi
-from checkpoint_operator.cluster.kube.client import KubernetesApi
+from checkpoint_operator.cluster.kube.client import KubernetesApi, named
 from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, EXECUTOR_CONTAINER, ROLE_LABEL
 from checkpoint_operator.cluster.status.events import event_body
 from checkpoint_operator.cluster.watch.cache import Cache
@@ -82,7 +82,7 @@ def real_api(api_server: ApiServer) -> KubernetesApi:
     api_server.wait_for_kinds()
     configuration = client.Configuration()
     config.load_kube_config(str(api_server.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
-    api = KubernetesApi(client.ApiClient(configuration))
+    api = KubernetesApi(named(client.ApiClient(configuration)))
     until(partial(answers, api), "the kind to be served")
     return api
 
@@ -208,6 +208,15 @@ def test_a_status_is_patched_and_does_not_change_the_generation(world: World) ->
     assert version_of(patched) != version_of(body)
     again = world.api.patch_status("default", "a", {"status": {"phase": None}})
     assert again["status"] == {"observedGeneration": -1, "epoch": 1}
+
+
+def test_the_manager_of_the_fields_that_the_operator_sets_has_its_name(world: World) -> None:
+    world.apply("a")
+    patched = world.api.patch_status("default", "a", {"status": {"phase": "Running"}})
+
+    # The fake has none.
+    entries = patched["metadata"].get("managedFields") or ()
+    assert {entry["manager"] for entry in entries if entry.get("subresource") == "status"} <= {"checkpointed-write-operator"}
 
 
 def test_a_patch_of_an_object_that_has_changed_since_is_a_conflict(world: World) -> None:

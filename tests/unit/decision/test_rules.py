@@ -59,6 +59,7 @@ UNDO_THE_EDIT = (
 )
 OTHER_SOURCE: dict[str, Any] = {"is_of_other_source": True, "is_read_otherwise": True}
 TOO_LATE = Failure("Retryable", reasons.DEADLINE_EXCEEDED, "activeDeadlineSeconds has passed")
+NO_PROGRESS_AT_ALL = Failure("Retryable", reasons.NO_PROGRESS, "no new seal for 1201 s")
 STARVED = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver had no executor, and the manifest has changed since")
 REPLACED = Failure("Retryable", reasons.DRIVER_REPLACED, "its driver could not start, and the manifest has changed since")
 NO_IMAGE = Failure("Retryable", reasons.IMAGE_UNAVAILABLE, "no such image")
@@ -449,6 +450,16 @@ CASES: dict[str, tuple[str, Observation, tuple[Action, ...]]] = {
         "replace_what_cannot_start",
         seen(at_work(driver=STARTING, problem=NO_IMAGE, is_outdated=True)),
         (Close(1, REPLACED.message, REPLACED), StopDriver(1)),
+    ),
+    "an attempt is given as long as the intervals take that it was recorded with, whatever the manifest says now": (
+        "wait_for_the_driver",
+        seen(at_work(idle_s=1_000.0, least_deadline_s=1_200.0)),
+        (Wait("the driver of attempt 1"),),
+    ),
+    "and no longer": (
+        "give_up_what_makes_no_progress",
+        seen(at_work(idle_s=1_201.0, least_deadline_s=1_200.0)),
+        (Close(1, "no new seal for 1201 s", NO_PROGRESS_AT_ALL), StopDriver(1)),
     ),
     "a driver without executors is replaced when what it was started with has changed": (
         "replace_what_cannot_start",

@@ -62,7 +62,7 @@ class ObjectDeletion:
         elif (held_up := self._clean_up(body)) is not None:
             message = (
                 f"the deletion waits: {held_up.message}; rows that it has committed stay in the table in any case. To delete it "
-                f"without cleaning up: kubectl annotate checkpointedwrite {key.name} {ABANDON_ANNOTATION}=true"
+                f"without cleaning up: kubectl annotate checkpointedwrite {key.name} -n {key.namespace} {ABANDON_ANNOTATION}=true"
             )
             self.publisher.publish(key, DeletionWaits(held_up.reason, message))
             return False

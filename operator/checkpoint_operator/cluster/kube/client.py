@@ -18,6 +18,7 @@ from checkpoint_protocol.errors import CheckpointError, NeedsChange, Retryable
 from checkpoint_protocol.manifest.spec import API_VERSION
 
 PLURAL: Final = "checkpointedwrites"
+_OPERATOR: Final = "checkpointed-write-operator"
 _TIMEOUT_S: Final = (5.0, 30.0)
 #: A thousand objects with their specs are ten megabytes, and a spec may be as large as its author likes.
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -45,7 +46,13 @@ def connect() -> KubernetesApi:
             raise NeedsChange(
                 reasons.API_UNAVAILABLE, f"no cluster: neither a pod's service account nor a kubeconfig was found ({error})"
             ) from error
-    return KubernetesApi(client.ApiClient())
+    return KubernetesApi(named(client.ApiClient()))
+
+
+def named(api: client.ApiClient) -> client.ApiClient:
+    """Have the API server call the operator by its name: as the manager of fields, and in audit logs."""
+    api.user_agent = _OPERATOR
+    return api
 
 
 class KubernetesApi:

@@ -250,16 +250,20 @@ def _pod(frame: Frame, done: Round) -> str | None:
     return pod_name(frame.owner.name, *(last.place or (done.key, last.number))) if last is not None else None
 
 
+def _named(frame: Frame) -> str:
+    return f"{frame.owner.name} -n {frame.owner.namespace}"
+
+
 def _why(frame: Frame, done: Round, phase: Phase, pod: str | None) -> tuple[str | None, str | None]:
     match done.actions[-1]:
         case Stall(reason, message) if reason in ENVIRONMENT and done.seen.attempts:
             number = done.seen.attempts[-1].number
-            command = f"kubectl annotate checkpointedwrite {frame.owner.name} {RETRY_ANNOTATION}={number} --overwrite"
+            command = f"kubectl annotate checkpointedwrite {_named(frame)} {RETRY_ANNOTATION}={number} --overwrite"
             ending = f"; the operator tries again within an hour, or at once if you run: {command}"
             return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
         case Stall(reasons.CODE_CHANGED as reason, message) if done.seen.change is not None:
             value = Approval("Continue", done.seen.change.digest)
-            command = f"kubectl annotate checkpointedwrite {frame.owner.name} {APPROVE_ANNOTATION}={value} --overwrite"
+            command = f"kubectl annotate checkpointedwrite {_named(frame)} {APPROVE_ANNOTATION}={value} --overwrite"
             ending = f"; approve it with: {command} (or {replace(value, choice='Restart')})"
             return reason, f"{bounded(message, MAX_MESSAGE_LENGTH - len(ending))}{ending}"
         case Stall(reason, message):

@@ -85,6 +85,24 @@ class DriverProgress(Advice):
     started_as: StartedAs | None = None
 
 
+class LastWords(Advice):
+    """Why a driver ends, where it can reach no store to record it: what the kubelet puts into its pod's status."""
+
+    kind: Literal["last-words"] = "last-words"
+    version: Literal[1] = 1
+    family: Literal["Retryable", "NeedsChange", "Corrupt"]
+    reason: Annotated[str, Field(max_length=100)]
+    message: Annotated[str, Field(max_length=3_000)]
+
+
+def read_last_words(text: str) -> LastWords | None:
+    """Return what a driver has said; None for what is no such object, as of a process that was not ours."""
+    try:
+        return LastWords.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
 def encode_advice(advice: Advice) -> bytes:
     return advice.model_dump_json().encode()
 

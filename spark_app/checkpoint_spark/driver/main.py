@@ -75,8 +75,17 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
-    """Do the attempt and return the exit code; `tell` is told in one line why it failed, also where no store can be reached.
+#: Is told why a driver ends, also where no store can be reached.
+Tell = Callable[[str | CheckpointError], None]
+
+
+def words_of(said: str | CheckpointError) -> str:
+    """Return in one line why a driver ends."""
+    return said if isinstance(said, str) else f"{said.reason}: {said.message}"
+
+
+def drive(orders: Orders, tell: Tell = lambda said: say(words_of(said))) -> int:
+    """Do the attempt and return the exit code.
 
     With `keep`, the first attempts of the stages, or epochs, that follow, too, one after the other, as long as each goes well.
     """
@@ -85,7 +94,7 @@ def drive(orders: Orders, tell: Callable[[str], None] = say) -> int:
         store = open_store(orders.uri, storage)
         signed = authenticated(store, record_keys())
     except CheckpointError as error:
-        tell(f"{error.reason}: {error.message}")
+        tell(error)
         return EXIT_FAILED
     conf = fast_start(with_variables(orders.spark_conf, os.environ), os.environ)
     spark = KeptSpark(conf, is_kept=orders.keep is not None)
@@ -113,7 +122,7 @@ def _drive_attempt(
     overwrite: Overwrite,
     spark: KeptSpark,
     activity: Activity,
-    tell: Callable[[str], None],
+    tell: Tell,
 ) -> int:
     """Do one attempt and return the exit code."""
     at_work = AtWork((ledger, orders.attempt))
@@ -132,7 +141,7 @@ def _drive_attempt(
         tell(superseded.message)
         return EXIT_SUPERSEDED
     except CheckpointError as error:
-        tell(f"{error.reason}: {error.message}")
+        tell(error)
         _leave_failure(*at_work.now, error)
         return EXIT_FAILED
     except (KeyboardInterrupt, SystemExit):
@@ -153,7 +162,7 @@ def _for_small_input(orders: Orders, application: str, spark: KeptSpark, activit
     return SmallInput(run_tasks, orders.small_input_bytes)
 
 
-def _give_up(why: str, tell: Callable[[str], None]) -> None:
+def _give_up(why: str, tell: Tell) -> None:
     """End this process at once, whatever its main thread waits for. Java ends with it, as it holds a pipe of ours."""
     tell(why)
     os._exit(EXIT_SUPERSEDED)

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_spark.pods.pod_environment import WrongCall, required
 from checkpoint_spark.pods.pod_executor import run_executor
 from checkpoint_spark.tasks.ending import FOLDER_VARIABLE, Ending
@@ -33,6 +34,7 @@ EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 #: Where the kubelet reads a container's last words; they show in the pod's status.
 _TERMINATION_LOG: Final = Path("/dev/termination-log")
 _MOST_LAST_WORDS: Final = 4000
+_MOST_OF_A_MESSAGE: Final = 3000
 #: How often tasks are looked at that are to seal before the end.
 _LOOK_S: Final = 0.1
 
@@ -138,16 +140,33 @@ def _in_brackets(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _tell(text: str) -> None:
+def _tell(said: str | CheckpointError) -> None:
     # Not at the top: an executor has nothing to say, and starts faster without.
     from checkpoint_spark.process.log_text import loggable
 
-    text = loggable(text)
+    text = loggable(said if isinstance(said, str) else f"{said.reason}: {said.message}")
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
     with contextlib.suppress(OSError):
         if _TERMINATION_LOG.exists():
-            _TERMINATION_LOG.write_text(text[:_MOST_LAST_WORDS], encoding="utf-8", errors="replace")
+            last = text[:_MOST_LAST_WORDS] if isinstance(said, str) else _as_last_words(said)
+            _TERMINATION_LOG.write_text(last, encoding="utf-8", errors="replace")
+
+
+def _as_last_words(error: CheckpointError) -> str:
+    """Return what the operator reads a driver's reason from, where the store has no record of it."""
+    from checkpoint_protocol.progress_reports import LastWords
+    from checkpoint_spark.driver.main import family_of
+    from checkpoint_spark.process.log_text import loggable
+
+    length = _MOST_OF_A_MESSAGE
+    while True:
+        message = loggable(error.message)[:length]
+        text = LastWords(family=family_of(error), reason=error.reason, message=message).model_dump_json()
+        # What the kubelet has cut is no object any more.
+        if len(text.encode("utf-8", "replace")) <= _MOST_LAST_WORDS:
+            return text
+        length //= 2
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from checkpoint_operator.cluster.pods.driver_status import observe_pod
-from checkpoint_operator.core.observation import DriverState
+from checkpoint_operator.core.observation import DriverState, Failure
 from checkpoint_protocol import reasons
+from checkpoint_protocol.progress_reports import LastWords
 
 
 def pod(status: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -77,6 +78,40 @@ def test_the_last_words_of_a_driver_are_told() -> None:
 
     assert observed.problem is not None
     assert "ManifestInvalid: storage settings" in observed.problem.message
+
+
+OF_DRIVERS = sorted(reason for name, reason in vars(reasons).items() if name.isupper() and reasons.is_of_drivers(str(reason)))
+
+
+@pytest.mark.parametrize("reason", OF_DRIVERS)
+def test_a_driver_that_can_reach_no_store_ends_with_the_reason_that_it_had(reason: str) -> None:
+    """Refused credentials are then looked at again after a while, and are no failures that add up."""
+    said = LastWords(family="NeedsChange", reason=reason, message="the store said no\nin two lines").model_dump_json()
+    state = {"terminated": {"exitCode": 1, "reason": "Error", "message": said}}
+
+    assert observe_pod(pod({"phase": "Failed", **container(state)}), generation=3).problem == Failure(
+        "NeedsChange", reason, "the store said no in two lines"
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        LastWords(family="NeedsChange", reason="BackoffLimitExceeded", message="x").model_dump_json(),
+        LastWords(family="NeedsChange", reason="CredentialsRefused", message="x").model_dump_json()[:-1],
+        '{"kind": "work", "family": "NeedsChange", "reason": "CredentialsRefused", "message": "x"}',
+        "[]",
+        "{",
+    ],
+    ids=["a reason of the operator", "cut off", "another object", "no object", "no JSON"],
+)
+def test_other_last_words_are_text(said: str) -> None:
+    state = {"terminated": {"exitCode": 1, "reason": "Error", "message": said}}
+    problem = observe_pod(pod({"phase": "Failed", **container(state)}), generation=3).problem
+
+    assert problem is not None
+    assert problem.reason == reasons.DRIVER_FAILED
+    assert said in problem.message
 
 
 def test_no_pod_is_a_driver_that_nobody_has_started() -> None:

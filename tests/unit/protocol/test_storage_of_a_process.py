@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from checkpoint_protocol import reasons
-from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.errors import CheckpointError, NeedsChange
 from checkpoint_protocol.places.setting_values import reveal
-from checkpoint_spark.driver.main import EXIT_FAILED, drive, parse
+from checkpoint_spark.driver.main import EXIT_FAILED, drive, parse, words_of
 from checkpoint_spark.tasks.executor import STORAGE_FILE_VARIABLE, STORAGE_VARIABLE, storage_settings
 
 HIDDEN = "hidden-7c1f"
@@ -94,11 +94,11 @@ def test_a_driver_with_wrong_settings_tells_in_one_line_and_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(STORAGE_VARIABLE, "{")
-    told: list[str] = []
+    told: list[str | CheckpointError] = []
     line = ["--uri", str(tmp_path), "--uid", "u", "--epoch", "1", "--attempt", "1", "--parallelism", "1"]
 
     assert drive(parse(line, "local[1]"), told.append) == EXIT_FAILED
 
     assert len(told) == 1
-    assert told[0].startswith("ManifestInvalid: the storage settings")
+    assert words_of(told[0]).startswith("ManifestInvalid: the storage settings")
     assert "Traceback" not in capsys.readouterr().err

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import NeedsChange
+from checkpoint_protocol.progress_reports import read_last_words
 from checkpoint_spark.driver.main import parse
 from checkpoint_spark.pods import pod
 from checkpoint_spark.pods.pod import driver_conf, main, master_url
@@ -159,3 +162,20 @@ def test_last_words_go_to_the_kubelet_too(
 
     assert log.read_text().startswith("größe größe")
     assert len(log.read_bytes()) <= 4096 * 2
+
+
+@pytest.mark.parametrize("message", ["the store said no", "größe\n" * 2_000, '"' * 5_000, "\x1b[31m" * 3_000, "\udcff"])
+def test_an_error_goes_to_the_kubelet_as_an_object_that_is_never_cut(
+    message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    monkeypatch.setattr(pod, "_TERMINATION_LOG", log)
+
+    pod._tell(NeedsChange(reasons.CREDENTIALS_REFUSED, message))
+
+    assert len(log.read_bytes()) <= 4096
+    said = read_last_words(log.read_text())
+    assert said is not None
+    assert (said.family, said.reason) == ("NeedsChange", "CredentialsRefused")
+    assert capsys.readouterr().err.startswith("CredentialsRefused: ")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_protocol import reasons
+from checkpoint_protocol.errors import CheckpointError
 from checkpoint_protocol.ledger import Ledger
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.places.storage import StorageSettings
@@ -62,7 +63,7 @@ def test_the_record_and_the_log_of_a_driver_that_fails_unexpectedly_say_no_secre
     # An unreadable record of the launch: its text comes back in the error.
     ledger = Ledger(open_store(str(tmp_path), StorageSettings()), KEY)
     ledger.store.put_if_absent(ledger.at.launch(1), f'{{"kind": "launch", "x{SECRET}": "\\u001b[31m"}}'.encode())
-    said: list[str] = []
+    said: list[str | CheckpointError] = []
 
     assert drive(orders, said.append) == EXIT_FAILED
 

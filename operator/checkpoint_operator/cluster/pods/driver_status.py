@@ -12,6 +12,7 @@ from checkpoint_operator.cluster.pods.driver_pod import DRIVER_CONTAINER, EDIT_A
 from checkpoint_operator.core.observation import DriverObservation, DriverState, Failure
 from checkpoint_protocol import reasons
 from checkpoint_protocol.printable import printable
+from checkpoint_protocol.progress_reports import read_last_words
 
 Pod = Mapping[str, Any]
 
@@ -86,6 +87,9 @@ def _ended(ended: Mapping[str, Any]) -> Failure:
     if code == _SIGKILL:
         return _failure(reasons.DRIVER_FAILED, "the driver was killed (exit code 137)")
     if last_words := str(ended.get("message") or "").strip():
+        said = read_last_words(last_words)
+        if said is not None and reasons.is_of_drivers(said.reason):
+            return Failure(said.family, said.reason, printable(" ".join(said.message.split())[:_MOST_TEXT]))
         return _failure(reasons.DRIVER_FAILED, f"the driver ended with exit code {code}: {last_words}")
     return _failure(
         reasons.DRIVER_FAILED, f"the driver ended with exit code {code} and did not say why; its log may: kubectl logs"

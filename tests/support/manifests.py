@@ -839,6 +839,10 @@ BAD: Final[dict[str, dict[str, Any]]] = {
     "a token as a property": {"spec__sparkConf": {"spark.sql.catalog.a.TOKEN": "geheim"}},
     "a password in a property": {"spec__sparkConf": {"spark.sql.catalog.a.url": "jdbc:x://h/db?user=a&Password=geheim"}},
     "a password before the host in a property": {"spec__sparkConf": {"spark.sql.catalog.a.uri": "http://me:geheim@host/"}},
+    "another property within a name": {"spec__sparkConf": {"spark.master=k8s://elsewhere:443;spark.x": "y"}},
+    "a line within a name": {"spec__sparkConf": {"spark.x\nspark.master": "y"}},
+    "a password of a server as a property": {"spec__sparkConf": {"spark.redis.auth": "geheim"}},
+    "a signature of Azure as a property": {"spec__sparkConf": {"spark.hadoop.fs.azure.sas.container.account.host": "geheim"}},
     "a property that is not Spark's": {"spec__sparkConf": {"executor.memory": "1g"}},
 }
 

@@ -9,8 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+#: A name goes to Spark in front of a = that is the first one.
+NAME: Final = r"^spark\.[^=\s]+$"
 #: In a property's name these say that its value is a secret, ...
-SECRET_NAME: Final = r"(?i)(pass(word|wd|phrase)|pwd|secret|token|credential|(access|account|private|api)[._-]?key)"  # noqa: S105 a pattern or a word, no secret
+SECRET_NAME: Final = (
+    r"(?i)(pass(word|wd|phrase)|pwd|secret|token|credential|(access|account|private|api)[._-]?key|"  # noqa: S105 a pattern
+    r"[._-]sas[._-]|[._-]auth$)"
+)
 #: ... but for what only says how, or where, one is got.
 NO_SECRET_NAME: Final = r"(?i)(provider|enabled|bitlength|file|path|class|interval|ratio|use_ip|type)$"  # noqa: S105 a pattern or a word, no secret
 SECRET_VALUE: Final = r"^(\$\{env:[^}]+\}|true|false)$"  # noqa: S105 a pattern or a word, no secret

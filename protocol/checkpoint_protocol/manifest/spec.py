@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -37,6 +38,7 @@ from checkpoint_protocol.manifest.sections import Label, ObjectName, Seconds, Se
 from checkpoint_protocol.manifest.sink import Sink
 from checkpoint_protocol.manifest.sources.source import Source
 from checkpoint_protocol.manifest.sources.stream_source import CheckpointVolume, why_no_stream
+from checkpoint_protocol.manifest.spark_properties import NAME as PROPERTY_NAME
 from checkpoint_protocol.manifest.spark_properties import why_refused
 from checkpoint_protocol.manifest.steps import Step
 from checkpoint_protocol.manifest.trigger import Trigger
@@ -199,8 +201,8 @@ class Spec(Section):
     @model_validator(mode="after")
     def _leaves_the_plan_of_spark_alone(self) -> Spec:
         for name in self.spark_conf:
-            if not name.startswith("spark."):
-                raise ValueError(f"sparkConf: {name!r} is not a Spark property (they start with 'spark.')")
+            if not re.search(PROPERTY_NAME, name):
+                raise ValueError(f"sparkConf: {name!r} is not a Spark property (they start with 'spark.', without = or spaces)")
         return self
 
     @model_validator(mode="after")

@@ -286,7 +286,7 @@ def test_a_transform_that_is_not_spelled_as_iceberg_does_is_refused(transform: s
 
 def test_a_property_that_is_not_sparks_is_refused_and_named() -> None:
     (line,) = problems(manifest(spec__sparkConf={"executor.memory": "1g"}))
-    assert line == "spec: sparkConf: 'executor.memory' is not a Spark property (they start with 'spark.')"
+    assert line == "spec: sparkConf: 'executor.memory' is not a Spark property (they start with 'spark.', without = or spaces)"
 
 
 def test_two_places_of_code_are_refused() -> None:

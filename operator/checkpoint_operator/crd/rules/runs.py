@@ -151,8 +151,8 @@ RUN_RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             "reset",
         ),
         Rule(
-            "self.sparkConf.all(name, name.startsWith('spark.'))",
-            "properties of Spark start with 'spark.'",
+            f"self.sparkConf.all(name, name.matches({text(spark_properties.NAME)}))",
+            "properties of Spark start with 'spark.', without = or spaces",
             "sparkConf",
         ),
         Rule(

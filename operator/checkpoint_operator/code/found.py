@@ -109,7 +109,7 @@ class _Search:
                 self._words.setdefault(place, set()).update(needs.words)
                 for word in sorted(needs.words & self._list(place).keys()):
                     # A script that is started by its name.
-                    if word.endswith(".py") and self._list(place)[word] is False and self.tree.keeps(_join(place, word)):
+                    if word.endswith(".py") and self._list(place)[word] is False and self._is_kept(_join(place, word)):
                         self._add_file(_join(place, word))
 
     def add_data(self) -> None:
@@ -128,7 +128,11 @@ class _Search:
         for name in sorted(names):
             path = _join(folder, name)
             is_passed_over = name.startswith(".") or name == "__pycache__" or name.endswith(".pyc")
-            if is_passed_over or (words is not None and name not in words) or not self.tree.keeps(path):
+            if (
+                is_passed_over
+                or (words is not None and name not in words)
+                or not self.tree.keeps(path, is_named=words is not None)
+            ):
                 continue
             if names[name]:
                 yield from self.below(path, words, depth + 1)
@@ -148,6 +152,9 @@ class _Search:
             return Needs(not_followed=(NotFollowed(path, 1, f"it is too large to be parsed ({size:,} bytes)"),))
         self._parsed_bytes += size
         return needs_of(b"".join(self.tree.chunks(path)), path, package)
+
+    def _is_kept(self, path: str) -> bool:
+        return self.tree.keeps(path, is_named=True)
 
     def _list(self, folder: str) -> dict[str, bool]:
         if folder not in self._names:

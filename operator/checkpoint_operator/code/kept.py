@@ -21,8 +21,11 @@ _HEAD_BYTES: Final = 4096
 _IGNORES: Final = ".gitignore"
 
 
-def keeping(root: Path, spec: Spec) -> Callable[[str], bool]:
-    """Return what says of a path, relative to the folder, whether it may be data of its code. Of a folder: anything in it."""
+def keeping(root: Path, spec: Spec) -> Callable[[str, bool], bool]:
+    """Return what says of a path, relative to the folder, whether it may be data of its code. Of a folder: anything in it.
+
+    What a module names may be data that git ignores: a model is often too large for it.
+    """
     return _Kept(root, tuple(_named_places(spec))).keeps
 
 
@@ -42,11 +45,11 @@ class _Kept:
     places: tuple[tuple[Path, Pattern], ...]
     _ignores: dict[Path, GitIgnoreSpec] = field(default_factory=dict)
 
-    def keeps(self, path: str) -> bool:
+    def keeps(self, path: str, is_named: bool) -> bool:
         file = self.root / path
-        return not (self._is_named(file) or self._is_ignored(file) or _is_manifest(file))
+        return not (self._is_of_manifest(file) or _is_manifest(file) or (not is_named and self._is_ignored(file)))
 
-    def _is_named(self, file: Path) -> bool:
+    def _is_of_manifest(self, file: Path) -> bool:
         return any(
             file.is_relative_to(folder) and pattern.matches(file.relative_to(folder).parts) for folder, pattern in self.places
         )

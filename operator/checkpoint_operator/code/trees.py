@@ -29,8 +29,8 @@ class Tree(Protocol):
     def chunks(self, path: str) -> Iterator[bytes]:
         """Give what a file holds, a megabyte at a time."""
 
-    def keeps(self, path: str) -> bool:
-        """Whether a file, or what lies in a folder, may be data of the code."""
+    def keeps(self, path: str, *, is_named: bool) -> bool:
+        """Whether a file, or what lies in a folder, may be data of the code. `is_named`: a module spells out its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class FolderTree:
     """A folder of this machine. Links to folders are passed over: they may lead around. Raises OSError."""
 
     root: Path
-    may_be_data: Callable[[str], bool] = lambda _: True
+    may_be_data: Callable[[str, bool], bool] = lambda _path, _is_named: True
 
     def names(self, folder: str) -> dict[str, bool]:
         place = self.root / folder
@@ -54,8 +54,8 @@ class FolderTree:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
 
-    def keeps(self, path: str) -> bool:
-        return self.may_be_data(path)
+    def keeps(self, path: str, *, is_named: bool) -> bool:
+        return self.may_be_data(path, is_named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class ArchiveTree:
     def chunks(self, path: str) -> Iterator[bytes]:
         return self.archive.chunks(path)
 
-    def keeps(self, path: str) -> bool:
+    def keeps(self, path: str, *, is_named: bool) -> bool:
         return True
 
 

@@ -53,6 +53,7 @@ CODE = {
         from shapes import area, circle
         from . import nothing
         WORDS = (Path(__file__).parent / "words" / "stop.txt").read_text()
+        MODEL = "large.model"
         def clean(rows):
             from late import slow
             return rows
@@ -78,14 +79,15 @@ CODE = {
     "shapes/.cache/x": "",
     "shapes/scratch.log": "",
     "shapes/kept.log": "",
-    ".gitignore": "*.log\n!kept.log",
+    "large.model": "weights",
+    ".gitignore": "*.log\n*.model\n!kept.log",
     "unrelated.py": "",
     "test_flights.py": "import flights",
     "notes.md": "",
 }
 #: What of it is code: found by the imports, at all depths; the data of a package; and a file whose name is spelled out.
 ARE_CODE = {
-    *("flights.py", "helper.py", "late.py", "deep/er.py", "words/stop.txt"),
+    *("flights.py", "helper.py", "late.py", "deep/er.py", "words/stop.txt", "large.model"),
     *("shapes/__init__.py", "shapes/area.py", "shapes/units.py", "shapes/circle.py"),
     *("shapes/model.bin", "shapes/tables/pi.json", "shapes/kept.log"),
 }
